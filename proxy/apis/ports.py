@@ -1,0 +1,89 @@
+"""What a handler may ask for: the doors between `apis` and the outside. `runtime` builds the real ones, tests small ones.
+
+A handler is `async def handle(call: Call, services: Services) -> bytes | None`: the whole response frame, or None to
+let the request pass to the broker unchanged. It awaits only promises (`apis.promise`), so a plain call from the reactor
+drives it. While it runs its connection is muted (decision 12), so at most one handler runs per connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from proxy.apis.promise import Promise
+
+
+class Connection(Protocol):
+    """One client connection, with the upstream connection that belongs to it alone."""
+
+    @property
+    def id(self) -> int:
+        """Unique in this process."""
+
+    @property
+    def node_id(self) -> int:
+        """The broker whose listener the client dialled; UNKNOWN_NODE on the bootstrap listener."""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address without port."""
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What handlers remember for this connection only (rights, upstream versions); gone with it."""
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        """Send a request of the proxy's own on the client's upstream connection, as its principal.
+
+        `body` is encoded without header; the promise gives the response body without header. Requests are answered
+        in order. Fails with UpstreamLost when the connection ends first, RemoteProtocolError when the answer is
+        larger than `limits.collected_bytes`. Cancelling the waiter does not unsend: a late answer is dropped
+        unless a callback is still registered on the promise.
+        """
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back once when this client connection ends, after its handler (if any) was cancelled."""
+
+
+class Timer(Protocol):
+    """A call planned for later."""
+
+    def cancel(self) -> None:
+        """Do not call; harmless when it has been called or cancelled."""
+
+
+class Timers(Protocol):
+    """The reactor's clock and alarm."""
+
+    def now(self) -> float:
+        """Monotonic seconds, read once per loop turn."""
+
+    def wall_ms(self) -> int:
+        """Wall clock, milliseconds since 1970: for `by_duration` and for answers that carry a time."""
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
+        """Call once, at or soon after `deadline` on the clock of `now`."""
+
+
+class Notes(Protocol):
+    """Where handlers and machines say what happened: becomes a log line and counters (`observe`)."""
+
+    def __call__(self, event: str, /, **context: Any) -> None: ...
+
+
+@dataclass(slots=True)
+class Call:
+    """One request that is served here."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Any
+    """The decoded request (a message class of `proxy.wire.registry`)."""
+    connection: Connection
+
+
+UpstreamVersions = Mapping[int, tuple[int, int]]
+"""API key -> (lowest, highest) version, as a broker's ApiVersions answered."""

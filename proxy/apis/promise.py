@@ -99,13 +99,14 @@ class Task(Generic[T]):
     A cancelled task never calls `on_done`.
     """
 
-    __slots__ = ("_awaited", "_coroutine", "_on_done", "_resume", "error", "finished", "value")
+    __slots__ = ("_awaited", "_coroutine", "_on_done", "_resume", "_running", "error", "finished", "value")
 
     def __init__(self, coroutine: Coroutine[Promise[Any], None, T], on_done: Callable[[Task[T]], None]) -> None:
         self._coroutine = coroutine
         self._on_done = on_done
         self._awaited: Promise[Any] | None = None
         self._resume = self._step
+        self._running = False
         self.finished = False
         self.value: T | None = None
         self.error: BaseException | None = None
@@ -115,28 +116,42 @@ class Task(Generic[T]):
         self._step()
 
     def cancel(self) -> None:
-        """End the handler at its await (GeneratorExit); harmless when it has finished."""
+        """End the handler at its await (GeneratorExit); harmless when it has finished.
+
+        A handler may bring its own end about (it asks, the send fails, the connection closes): then it is ended at its
+        next await, since a running coroutine cannot be closed.
+        """
         if self.finished:
             return
         self.finished = True
         if self._awaited is not None:
             self._awaited.forget(self._resume)
-        self._coroutine.close()
+        if not self._running:
+            self._coroutine.close()
 
     def _step(self) -> None:
         if self.finished:
             return
         self._awaited = None
+        self._running = True
         try:
             promise = self._coroutine.send(None)
         except StopIteration as stop:
+            self._running = False
             self._finish(stop.value, None)
         except Exception as error:
+            self._running = False
             self._finish(None, error)
         else:
+            self._running = False
+            if self.finished:
+                self._coroutine.close()
+                return
             self._awaited = promise
             promise.on_settled(self._resume)
 
     def _finish(self, value: T | None, error: BaseException | None) -> None:
+        if self.finished:
+            return
         self.finished, self.value, self.error = True, value, error
         self._on_done(self)

@@ -1,0 +1,132 @@
+"""Promises and tasks: the waiting of handlers, driven by plain calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.apis.promise import Promise, Task, first_of, settled
+
+
+class Ended:
+    """Collects what a task called back with."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task[object]] = []
+
+    def __call__(self, task: Task[object]) -> None:
+        self.tasks.append(task)
+
+
+def test_a_handler_runs_to_its_first_wait_and_goes_on_inside_the_call_that_settles_it() -> None:
+    promise: Promise[int] = Promise()
+    steps: list[str] = []
+
+    async def handler() -> int:
+        steps.append("before")
+        value = await promise
+        steps.append("after")
+        return value + 1
+
+    ended = Ended()
+    Task(handler(), ended).start()
+    assert steps == ["before"]
+    promise.set(41)
+    assert steps == ["before", "after"]
+    assert ended.tasks[0].value == 42
+
+
+def test_a_settled_promise_does_not_make_the_handler_wait() -> None:
+    async def handler() -> int:
+        return await settled(7)
+
+    ended = Ended()
+    Task(handler(), ended).start()
+    assert ended.tasks[0].value == 7
+
+
+def test_a_failed_promise_raises_at_the_await_and_ends_in_task_error() -> None:
+    promise: Promise[int] = Promise()
+
+    async def handler() -> int:
+        return await promise
+
+    ended = Ended()
+    Task(handler(), ended).start()
+    promise.fail(ValueError("broken"))
+    assert isinstance(ended.tasks[0].error, ValueError)
+
+
+def test_a_later_settlement_changes_nothing() -> None:
+    promise: Promise[int] = Promise()
+    promise.set(1)
+    promise.set(2)
+    promise.fail(ValueError("late"))
+    assert promise.result() == 1
+
+
+def test_a_cancelled_handler_runs_its_finally_and_never_calls_back() -> None:
+    promise: Promise[int] = Promise()
+    cleaned: list[bool] = []
+
+    async def handler() -> int:
+        try:
+            return await promise
+        finally:
+            cleaned.append(True)
+
+    ended = Ended()
+    task = Task(handler(), ended)
+    task.start()
+    task.cancel()
+    promise.set(1)
+    assert cleaned == [True]
+    assert ended.tasks == []
+
+
+def test_a_handler_that_brings_its_own_end_about_is_ended_at_its_next_await() -> None:
+    promise: Promise[int] = Promise()
+    cleaned: list[bool] = []
+
+    async def handler() -> int:
+        try:
+            task.cancel()
+            return await promise
+        finally:
+            cleaned.append(True)
+
+    ended = Ended()
+    task = Task(handler(), ended)
+    task.start()
+    assert cleaned == [True]
+    promise.set(1)
+    assert ended.tasks == []
+
+
+def test_first_of_wakes_at_the_first_settled_and_leaves_nothing_behind_on_the_others() -> None:
+    first: Promise[int] = Promise()
+    second: Promise[int] = Promise()
+
+    async def handler() -> tuple[bool, bool]:
+        await first_of(first, second)
+        return first.done, second.done
+
+    ended = Ended()
+    Task(handler(), ended).start()
+    second.set(2)
+    assert ended.tasks[0].value == (False, True)
+    assert first._callbacks == []
+
+
+def test_first_of_raises_nothing_when_the_settled_one_failed() -> None:
+    failing: Promise[int] = Promise()
+
+    async def handler() -> str:
+        await first_of(failing)
+        with pytest.raises(ValueError, match="lost"):
+            failing.result()
+        return "handled"
+
+    ended = Ended()
+    Task(handler(), ended).start()
+    failing.fail(ValueError("lost"))
+    assert ended.tasks[0].value == "handled"

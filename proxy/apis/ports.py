@@ -7,11 +7,13 @@ drives it. While it runs its connection is muted (decision 12), so at most one h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from proxy.apis.promise import Promise
+from proxy.errors import ErrorCode, ProxyError
+from proxy.values import ZERO_UUID
 
 
 class Connection(Protocol):
@@ -70,6 +72,35 @@ class Notes(Protocol):
     """Where handlers and machines say what happened: becomes a log line and counters (`observe`)."""
 
     def __call__(self, event: str, /, **context: Any) -> None: ...
+
+
+class StateKey(NamedTuple):
+    """Names one piece of durable state; its latest value is all that counts (decision 20)."""
+
+    kind: Literal["partition", "group", "settings"]
+    group_id: str
+    topic_id: bytes = ZERO_UUID
+    """Only of kind "partition"."""
+    partition: int = -1
+    """Only of kind "partition"."""
+
+
+class JournalRefused(ProxyError):
+    """A definite refusal: nothing of that append is or ever will be stored (decision 21)."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code
+
+
+class Journal(Protocol):
+    """Where state becomes durable before anybody is told about it."""
+
+    def append(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
+        """Store the values (None deletes the key), all or none; settled once they are durable.
+
+        Fails with JournalRefused. An unknown outcome is the journal's to resolve: it repeats until it knows.
+        """
 
 
 @dataclass(slots=True)

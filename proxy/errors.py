@@ -169,3 +169,7 @@ class ConfigError(ProxyError):
 
 class UpstreamLost(ProxyError):
     """The upstream connection ended before the answer came."""
+
+
+class AnswerUnusable(ProxyError):
+    """A broker's answer cannot be passed on without an upstream address in it: the connection ends, with this text."""

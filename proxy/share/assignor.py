@@ -1,0 +1,173 @@
+"""Assignor "simple" of share groups: balance before stickiness (KIP-932; Kafka's SimpleAssignor).
+
+Theory of operation. With M members and P partitions, each partition wants S = ceil(M/P) members, so that nobody is idle
+when members outnumber partitions. Member i of the sorted members has the quota ceil(k(i+1)) - ceil(ki), k = S*P/M: the
+quotas sum up to S*P and differ by one at most. What members hold is kept, except what they no longer subscribe to, what
+is above their quota, and what more than S members hold; free places then go to members below their quota.
+
+Where nobody below quota can take a partition because all of them hold it already, Kafka leaves it with fewer members;
+here two members exchange a partition instead (such an exchange always exists), so every partition has exactly S members
+and every member its quota. When members subscribe to different topics the same is done for each topic by itself.
+All orders are by member id, topic id and partition, so equal input gives equal output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import pairwise
+
+Assignment = Mapping[bytes, tuple[int, ...]]
+"""Topic id -> partitions in ascending order."""
+
+_Place = tuple[bytes, int]
+
+
+def assign(
+    members: Mapping[str, frozenset[bytes]],
+    partitions: Mapping[bytes, int],
+    current: Mapping[str, Mapping[bytes, Collection[int]]],
+) -> dict[str, Assignment]:
+    """The target assignment.
+
+    `members`: member id -> subscribed topic ids; `partitions`: topic id -> number of partitions (topics absent here are
+    assigned to nobody); `current`: what each member has now. Every member is a key of the result.
+    """
+    held = {member: _still_valid(topics, partitions, current.get(member, {})) for member, topics in members.items()}
+    if len(set(members.values())) <= 1:
+        topics: Iterable[bytes] = next(iter(members.values()), frozenset())
+        _balance(sorted(members), _places(topics, partitions), held)
+    else:
+        for topic_id in sorted(frozenset().union(*members.values())):
+            subscribers = sorted(member for member, topics in members.items() if topic_id in topics)
+            _balance(subscribers, _places((topic_id,), partitions), held)
+    return {member: _by_topic(places) for member, places in held.items()}
+
+
+def _still_valid(
+    topics: frozenset[bytes], partitions: Mapping[bytes, int], current: Mapping[bytes, Collection[int]]
+) -> set[_Place]:
+    return {
+        (topic_id, partition)
+        for topic_id, numbers in current.items()
+        if topic_id in topics
+        for partition in numbers
+        if 0 <= partition < partitions.get(topic_id, 0)
+    }
+
+
+def _places(topics: Iterable[bytes], partitions: Mapping[bytes, int]) -> list[_Place]:
+    return [(topic_id, partition) for topic_id in sorted(topics) for partition in range(partitions.get(topic_id, 0))]
+
+
+def quotas(members: int, partitions: int) -> list[int]:
+    """How many partitions each of the members, in order, is to have."""
+    total = sharing_degree(members, partitions) * partitions
+    steps = [-(-total * i // members) for i in range(members + 1)]
+    return [after - before for before, after in pairwise(steps)]
+
+
+def sharing_degree(members: int, partitions: int) -> int:
+    """How many members each partition is to have."""
+    return -(-members // partitions) if partitions else 0
+
+
+def _balance(members: list[str], places: list[_Place], held: dict[str, set[_Place]]) -> None:
+    """Change `held` until every place has exactly the wanted number of these members."""
+    if not places:
+        return
+    degree = sharing_degree(len(members), len(places))
+    quota = dict(zip(members, quotas(len(members), len(places)), strict=True))
+    holders = _holders(members, places, held)
+    for member in members:
+        _trim_member(member, quota[member], held, holders)
+    for place in places:
+        for member in sorted(holders[place])[degree:]:
+            held[member].discard(place)
+            holders[place].discard(member)
+    _fill(members, places, degree, quota, held, holders)
+
+
+def _holders(members: list[str], places: list[_Place], held: dict[str, set[_Place]]) -> dict[_Place, set[str]]:
+    holders: dict[_Place, set[str]] = {place: set() for place in places}
+    for member in members:
+        for place in held[member]:
+            if place in holders:
+                holders[place].add(member)
+    return holders
+
+
+def _trim_member(member: str, quota: int, held: dict[str, set[_Place]], holders: dict[_Place, set[str]]) -> None:
+    """Take what is above the quota, first what most others hold too: the fewest partitions move."""
+    mine = [place for place in held[member] if place in holders]
+    excess = len(mine) - quota
+    if excess <= 0:
+        return
+    mine.sort(key=lambda place: (-len(holders[place]), place))
+    for place in mine[:excess]:
+        held[member].discard(place)
+        holders[place].discard(member)
+
+
+def _fill(
+    members: list[str],
+    places: list[_Place],
+    degree: int,
+    quota: Mapping[str, int],
+    held: dict[str, set[_Place]],
+    holders: dict[_Place, set[str]],
+) -> None:
+    """Give each place that has too few members some of those below their quota, in turn."""
+    room = {member: quota[member] - sum(place in holders for place in held[member]) for member in members}
+    waiting = [member for member in members if room[member] > 0]
+    turn = 0
+    for place in places:
+        while len(holders[place]) < degree:
+            taker = _next_without(waiting, turn, holders[place])
+            if taker is None:
+                _exchange(waiting[turn % len(waiting)], place, members, held, holders)
+                taker = turn % len(waiting)
+            else:
+                held[waiting[taker]].add(place)
+                holders[place].add(waiting[taker])
+            room[waiting[taker]] -= 1
+            turn = taker + 1
+            if room[waiting[taker]] == 0:
+                del waiting[taker]
+                turn = taker
+
+
+def _next_without(waiting: list[str], turn: int, holders: set[str]) -> int | None:
+    for step in range(len(waiting)):
+        position = (turn + step) % len(waiting)
+        if waiting[position] not in holders:
+            return position
+    return None
+
+
+def _exchange(
+    unfilled: str, place: _Place, members: list[str], held: dict[str, set[_Place]], holders: dict[_Place, set[str]]
+) -> None:
+    """Give `place` to a full member, and one of that member's places to the unfilled one, who holds `place` already.
+
+    Such a member exists: somebody lacks `place`, and holds at least quota - 1 others, more than the unfilled one does.
+    """
+    for donor in members:
+        if donor in holders[place]:
+            continue
+        given = min((other for other in held[donor] - held[unfilled] if other in holders), default=None)
+        if given is not None:
+            held[donor].remove(given)
+            holders[given].remove(donor)
+            held[unfilled].add(given)
+            holders[given].add(unfilled)
+            held[donor].add(place)
+            holders[place].add(donor)
+            return
+    raise AssertionError("an exchange always exists; see the theory of operation")
+
+
+def _by_topic(places: set[_Place]) -> dict[bytes, tuple[int, ...]]:
+    found: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(places):
+        found.setdefault(topic_id, []).append(partition)
+    return {topic_id: tuple(numbers) for topic_id, numbers in found.items()}

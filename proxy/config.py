@@ -1,0 +1,232 @@
+"""Settings: flags, environment and a YAML file set the same keys; the first of them that names a key wins.
+
+Every mistake is reported at once, each with its path, where it was written, and what to do (`ConfigError`). How: what
+was written is merged and validated; what is wrong is noted and taken out, so that the checks between settings see the
+rest as well. Nothing secret is ever part of a message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from proxy import consistency
+from proxy.errors import ConfigError
+from proxy.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
+from proxy.share.settings import BrokerShareLimits
+from proxy.sources import CONFIG_VARIABLE, Key, Sources
+from proxy.values import Address, Limits
+
+HostPort = Annotated[Address, PlainValidator(parse_address), PlainSerializer(str)]
+HostPorts = Annotated[
+    tuple[Address, ...],
+    PlainValidator(parse_addresses),
+    PlainSerializer(lambda addresses: [str(address) for address in addresses]),
+]
+Nodes = Annotated[
+    dict[int, Address],
+    PlainValidator(parse_nodes),
+    PlainSerializer(lambda nodes: {node_id: str(address) for node_id, address in nodes.items()}),
+]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """Settings never change, and a key that does not exist is a mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class UpstreamTls(Section):
+    """TLS towards the brokers, for every upstream connection."""
+
+    enabled: bool | None = None
+    """Unset: on when any other key of this section is set."""
+    ca_file: str | None = None
+    """Who may sign the brokers' certificates (PEM); unset: the system's list."""
+    cert_file: str | None = None
+    """The proxy's own certificate chain (PEM), shown to the brokers for every client."""
+    key_file: str | None = None
+    server_name: str | None = None
+    """The name to ask for and to verify; unset: the host that is dialled."""
+    verify: bool = True
+
+    @property
+    def on(self) -> bool:
+        """Whether the brokers are dialled with TLS."""
+        if self.enabled is not None:
+            return self.enabled
+        return bool(self.ca_file or self.cert_file or self.server_name or not self.verify)
+
+
+class UpstreamSasl(Section):
+    """The proxy's own identity, for its own requests only; clients keep theirs."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    password_file: str | None = None
+    """A file that holds the password and nothing else (line ends behind it are taken off)."""
+
+    @property
+    def on(self) -> bool:
+        """Whether the proxy has an identity of its own."""
+        return self.mechanism is not None
+
+    def secret(self) -> str:
+        """The password, read anew from its file if it lies in one."""
+        if self.password is not None:
+            return self.password.get_secret_value()
+        return Path(self.password_file).read_text("utf-8").rstrip("\r\n") if self.password_file else ""
+
+
+class Upstream(Section):
+    """The cluster behind the proxy."""
+
+    bootstrap: HostPorts = ()
+    tls: UpstreamTls = UpstreamTls()
+    sasl: UpstreamSasl = UpstreamSasl()
+    nodes: Nodes = Field(default_factory=dict)
+    """Brokers by id, where the proxy has no identity of its own to ask for them."""
+    metadata_interval_s: Seconds = 30.0
+
+
+class ClientTls(Section):
+    """TLS towards the clients; on when it has a certificate."""
+
+    cert_file: str | None = None
+    key_file: str | None = None
+    client_ca_file: str | None = None
+    """Clients must show a certificate signed by one of these. Brokers never see it."""
+
+    @property
+    def on(self) -> bool:
+        """Whether clients are served with TLS."""
+        return self.cert_file is not None
+
+
+class ShareGroups(Section):
+    """Where share groups live, and the bounds of those that live here."""
+
+    serve: Literal["auto", "local", "upstream"] = "auto"
+    """auto: on the brokers if every one of them can serve them, else here."""
+    broker: dict[str, Any] = Field(default_factory=dict)
+    """The brokers' `group.share.*` settings, under Kafka's names."""
+
+    @cached_property
+    def limits(self) -> BrokerShareLimits:
+        """`broker`, checked and with its defaults; ConfigError names every mistake."""
+        return BrokerShareLimits.check(self.broker)
+
+
+class Cluster(Section):
+    """How several proxies share the work."""
+
+    mode: Literal["single"] = "single"
+    """Each proxy for itself: share state is in its memory, a second proxy does not know it."""
+
+
+class Config(Section):
+    """All settings of one proxy."""
+
+    upstream: Upstream = Upstream()
+    listen: HostPort | None = None
+    """The bootstrap listener."""
+    advertise: str | None = None
+    """The host clients are told to dial; unset: the host of `listen`."""
+    first_port: int | None = Field(None, ge=1, le=PORT_MAX)
+    """The broker with node id N is served on this port + N; unset: the port of `listen` + 1."""
+    client_tls: ClientTls = ClientTls()
+    admin: HostPort | None = None
+    """Where /livez, /readyz and /metrics are served; unset: nowhere."""
+    log_format: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    unknown_apis: Literal["hide", "pass"] = "hide"
+    """APIs the proxy does not know: left out of ApiVersions and refused, or passed on as they are."""
+    share_groups: ShareGroups = ShareGroups()
+    cluster: Cluster = Cluster()
+    limits: dict[str, Any] = Field(default_factory=dict)
+    """The proxy's own limits, as `values.Limits` names them."""
+    drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0
+    """How long requests in flight may take after SIGTERM."""
+    vanished_broker_grace_s: Seconds = 300.0
+    """How long a broker that left the cluster keeps its listener."""
+    rights_cache_s: Seconds = 60.0
+    """How long an answer about a client's rights holds, on its own connection."""
+
+    @property
+    def bound(self) -> Address:
+        """`listen`, which a checked config has."""
+        if self.listen is None:
+            raise ConfigError("listen: missing")
+        return self.listen
+
+    @property
+    def advertised_host(self) -> str:
+        """The host clients are told to dial."""
+        return self.advertise or self.bound.host
+
+    @property
+    def first_broker_port(self) -> int:
+        """The port of the broker with node id 0."""
+        return self.bound.port + 1 if self.first_port is None else self.first_port
+
+    @cached_property
+    def named_limits(self) -> Limits:
+        """`limits`, checked and with its defaults; ConfigError names every mistake."""
+        return consistency.parse_limits(self.limits)
+
+
+def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, path: str | None = None) -> Config:
+    """Read all sources; ConfigError names every mistake at once.
+
+    `flags` has dotted keys (`upstream.bootstrap`), None means not given. `path` is the YAML file; unset: KSP_CONFIG.
+    """
+    sources = Sources(f.name.replace("_", ".") for f in fields(BrokerShareLimits))
+    sources.add_file(path or environment.get(CONFIG_VARIABLE))
+    sources.add_environment(environment)
+    sources.add_flags(flags)
+    config = _validated(sources)
+    for key, text in consistency.mistakes(config):
+        sources.mistake(key, text)
+    if sources.mistakes:
+        raise ConfigError(sources.report())
+    return config
+
+
+def _validated(sources: Sources) -> Config:
+    """The model of what is right by itself; what is not is noted, and counts as not written."""
+    while True:  # each round takes at least one value out of a finite number
+        try:
+            return Config.model_validate(sources.data)
+        except ValidationError as error:
+            for details in error.errors(include_url=False):
+                key = tuple(str(part) for part in details["loc"])
+                sources.mistake(key, _advice(key, details))
+                sources.drop(key)
+
+
+def _advice(key: Key, details: ErrorDetails) -> str:
+    if details["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key[-1], _names(key[:-1]), n=1)
+        return "there is no such setting" + (f"; did you mean {'.'.join((*key[:-1], near[0]))}?" if near else "")
+    text = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    # A value that is wrong may be a secret that went to the wrong place, but only below sasl is that likely.
+    if "sasl" in key or isinstance(details["input"], dict):
+        return text
+    return f"{text}, not {details['input']!r}" if text.startswith("should") else f"{text} (it is {details['input']!r})"
+
+
+def _names(section: Key) -> list[str]:
+    model: Any = Config
+    for part in section:
+        model = model.model_fields[part].annotation
+    return list(model.model_fields)

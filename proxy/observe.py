@@ -1,0 +1,228 @@
+"""What happened, for people and for machines: log lines (structlog), counters and gauges (Prometheus).
+
+Rooms below say `notes("event-name", key=value)`; here each event has a level, is counted, and becomes a line. Nothing
+that happens per request is above DEBUG. Equal lines are limited, so that one broken client cannot drown the rest; what
+was left out is told by the next line of its kind. Secrets and record contents never reach a line (`redact`).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+LEVELS: Mapping[str, int] = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
+_NAMES = {number: name for name, number in LEVELS.items()}
+
+# What the shell itself says.
+STARTING = "starting"
+SERVING = "serving"
+STOPPING = "stopping"
+STOPPED = "stopped"
+STOPPED_AT_ONCE = "stopped-at-once"
+DRAIN_INCOMPLETE = "drain-incomplete"
+UPSTREAM_REACHED = "upstream-reached"
+UPSTREAM_UNREACHABLE = "upstream-unreachable"
+UPSTREAM_ASKS_FOR_AUTHENTICATION = "upstream-asks-for-authentication"
+BROKER_LISTENING = "broker-listening"
+BROKER_NOT_BOUND = "broker-not-bound"
+BROKER_VANISHED = "broker-vanished"
+BROKER_FORGOTTEN = "broker-forgotten"
+SHARE_GROUPS_SERVED = "share-groups-served"
+SHARE_GROUPS_NEED_RESTART = "share-groups-need-restart"
+SHARE_GROUPS_UNDECIDED = "share-groups-undecided"
+ADMIN_LISTENING = "admin-listening"
+ADMIN_BAD_REQUEST = "admin-bad-request"
+
+EVENT_LEVELS: Mapping[str, int] = {
+    STARTING: INFO,
+    SERVING: INFO,
+    STOPPING: INFO,
+    STOPPED: INFO,
+    STOPPED_AT_ONCE: WARNING,
+    DRAIN_INCOMPLETE: WARNING,
+    UPSTREAM_REACHED: INFO,
+    UPSTREAM_UNREACHABLE: WARNING,
+    UPSTREAM_ASKS_FOR_AUTHENTICATION: WARNING,
+    BROKER_LISTENING: INFO,
+    BROKER_NOT_BOUND: ERROR,
+    BROKER_VANISHED: WARNING,
+    BROKER_FORGOTTEN: INFO,
+    SHARE_GROUPS_SERVED: INFO,
+    SHARE_GROUPS_NEED_RESTART: WARNING,
+    SHARE_GROUPS_UNDECIDED: WARNING,
+    ADMIN_LISTENING: INFO,
+    ADMIN_BAD_REQUEST: DEBUG,
+}
+"""Event -> level; an event that is not listed is a WARNING, for somebody has something to tell."""
+
+LINES_MAX = 10
+"""Lines of one event with one reason in one window."""
+EVENT_LINES_MAX = 100
+"""Lines of one event in one window, whatever their reasons."""
+WINDOW_S = 60.0
+KINDS_MAX = 1_000
+"""Kinds of lines remembered; the oldest is forgotten first."""
+TEXT_MAX = 500
+"""Characters of one value in a line: a peer's bytes may be quoted in it."""
+
+SECRET_WORDS = ("password", "secret", "token", "credential", "auth_bytes")
+
+Emit = Callable[[int, str, Mapping[str, Any]], None]
+
+
+@dataclass(slots=True)
+class _Kind:
+    """How often one kind of line came in its window."""
+
+    began: float
+    lines: int = 0
+    left_out: int = 0
+
+
+@dataclass(slots=True)
+class LogNotes:
+    """`ports.Notes`: counts every event, writes those at or above the level, limits equal ones."""
+
+    emit: Emit
+    level: int = INFO
+    clock: Callable[[], float] = time.monotonic
+    counts: Counter[str] = field(default_factory=Counter)
+    _kinds: OrderedDict[tuple[str, str], _Kind] = field(default_factory=OrderedDict)
+
+    def __call__(self, event: str, /, **context: Any) -> None:
+        """Something happened."""
+        self.counts[event] += 1
+        level = EVENT_LEVELS.get(event, WARNING)
+        if level < self.level:
+            return
+        left_out = self._left_out(event, context) if level > DEBUG else 0
+        if left_out is None:
+            return
+        if left_out:
+            context["left_out_before"] = left_out
+        self.emit(level, event, {key: redact(key, value) for key, value in context.items()})
+
+    def _left_out(self, event: str, context: Mapping[str, Any]) -> int | None:
+        """None: this line is one too many. Else how many equal ones were left out before it."""
+        all_reasons = self._counted(event, "*", EVENT_LINES_MAX)
+        same_reason = self._counted(event, str(context.get("reason", "")), LINES_MAX)
+        return None if all_reasons is None or same_reason is None else max(all_reasons, same_reason)
+
+    def _counted(self, event: str, reason: str, lines_max: int) -> int | None:
+        now = self.clock()
+        kind = self._kinds.get((event, reason))
+        if kind is None or now - kind.began >= WINDOW_S:
+            before = 0 if kind is None else kind.left_out
+            self._kinds[event, reason] = _Kind(now, 1)
+            self._kinds.move_to_end((event, reason))
+            if len(self._kinds) > KINDS_MAX:
+                self._kinds.popitem(last=False)
+            return before
+        if kind.lines >= lines_max:
+            kind.left_out += 1
+            return None
+        kind.lines += 1
+        return 0
+
+
+def redact(key: str, value: Any) -> Any:
+    """What may be written of a value: never a secret, never bytes, never a page of text."""
+    if any(word in key.lower() for word in SECRET_WORDS):
+        return "[hidden]"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"[{len(value)} bytes]"
+    if isinstance(value, BaseException):
+        value = f"{type(value).__name__}: {value}" if str(value) else type(value).__name__
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = str(value)
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}... ({len(text)} characters)"
+
+
+def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stderr) -> Emit:
+    """Set up the log: one line an event, to `stream`."""
+    import structlog
+
+    processors: list[Any] = [_level_name, structlog.processors.TimeStamper(fmt="iso", utc=True)]
+    if log_format == "json":
+        processors.append(structlog.processors.JSONRenderer())
+    else:
+        processors.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=34))
+    logger = structlog.wrap_logger(structlog.WriteLogger(stream), processors=processors, cache_logger_on_first_use=True)
+
+    def emit(level: int, event: str, context: Mapping[str, Any]) -> None:
+        logger.msg(event, _level=level, **context)
+
+    return emit
+
+
+def _level_name(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    line["level"] = _NAMES[line.pop("_level")]
+    return line
+
+
+Kind = Literal["counter", "gauge"]
+Reading = float | Mapping[str, float]
+"""One figure, or one for each value of the label."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    name: str
+    kind: Kind
+    help: str
+    read: Callable[[], Reading]
+    label: str
+
+
+class Metrics:
+    """Figures read when somebody asks for them, so that they cost nothing while nobody does."""
+
+    def __init__(self) -> None:
+        self._metrics: list[_Metric] = []
+
+    def add(self, name: str, kind: Kind, help_text: str, read: Callable[[], Reading], label: str = "") -> None:
+        """A figure under `ksp_NAME`; `read` gives a mapping by `label` where one is named."""
+        self._metrics.append(_Metric(f"ksp_{name}", kind, help_text, read, label))
+
+    def render(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        # Imported at the first scrape: a proxy that nobody scrapes has no use for several MiB of it.
+        from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
+
+        registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        registry.register(_collector(self._metrics))
+        return generate_latest(registry)
+
+
+def _collector(metrics: list[_Metric]) -> Collector:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.metrics_core import Metric as Family
+    from prometheus_client.registry import Collector
+
+    class Snapshot(Collector):
+        """All figures at this moment."""
+
+        def collect(self) -> Iterator[Family]:
+            """One family for each metric."""
+            for metric in metrics:
+                family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+                labels = [metric.label] if metric.label else []
+                made = family(metric.name, metric.help, labels=labels)
+                reading = metric.read()
+                values = reading if isinstance(reading, Mapping) else {"": reading}
+                for label, value in sorted(values.items()):
+                    made.add_metric([str(label)] if labels else [], value)
+                yield made
+
+    return Snapshot()

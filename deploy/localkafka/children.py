@@ -1,0 +1,72 @@
+"""Child processes that are ended by their own handle, and by the kernel if this process dies first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+STOP_S = 15.0
+"""How long a process may take to end after SIGTERM before it is killed."""
+
+_GUARD = """
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None)
+if hasattr(libc, "prctl"):
+    libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: kept over exec
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the parent is gone")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Child:
+    """A running command whose output (both streams) goes to a file."""
+
+    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.command = list(command)
+        self.log = log
+        guarded = [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *command]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                guarded, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id; the guard replaces itself by the command, so this is the command's."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout_s: float) -> int:
+        """Return the exit status; raises subprocess.TimeoutExpired."""
+        return self._process.wait(timeout_s)
+
+    def signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self, timeout_s: float = STOP_S) -> int:
+        """Ask it to end (SIGTERM), kill it when it does not in time; return the exit status."""
+        self._process.terminate()
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def output(self, lines_max: int = 60) -> str:
+        """Return the last lines it wrote."""
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines_max:])

@@ -1,0 +1,279 @@
+"""Real Kafka brokers on this machine: KRaft, one node or several, each in 512 MB, with folders of their own.
+
+    with Cluster("3.9.1", Path("somewhere")) as kafka:
+        print(kafka.bootstrap)
+
+Every node listens three times on 127.0.0.1: for clients (PLAINTEXT, or SASL_PLAINTEXT with an authorizer), for the
+other nodes and for the controller quorum.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from localkafka.addresses import HOST, free_ports
+from localkafka.children import Child
+from localkafka.jars import class_path
+from localkafka.java import QUICK_START, find_java
+
+START_S = 60.0
+"""How long a cluster may take to be ready; 3 s on an idle machine."""
+
+_DEFAULTS = {
+    "auto.leader.rebalance.enable": "false",
+    "background.threads": "2",
+    "controlled.shutdown.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": str(4 << 20),
+    "log.segment.bytes": str(64 << 20),
+    "num.io.threads": "4",
+    "num.network.threads": "2",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+}
+_KAFKA_3 = {"group.coordinator.rebalance.protocols": "classic,consumer"}  # the default of Kafka 4
+_SHARE_DEFAULTS = {"share.coordinator.state.topic.num.partitions": "3"}
+
+
+class BrokerError(Exception):
+    """A broker did not start or ended by itself; the text holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class Sasl:
+    """SASL PLAIN for clients, judged by the StandardAuthorizer: users and their passwords, and who may do all."""
+
+    users: Mapping[str, str]
+    super_user: str
+
+
+@dataclass
+class Node:
+    """One broker (and controller) process."""
+
+    node_id: int
+    folder: Path
+    port: int
+    """Of the clients' listener."""
+    internal_port: int
+    controller_port: int
+    command: list[str] = field(default_factory=list)
+    child: Child | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """Warnings and errors of the broker."""
+        return self.folder / "broker.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self.child is not None and self.child.status is None
+
+    def start(self) -> None:
+        """Start the process; `Cluster.wait_ready` tells when it serves."""
+        self.child = Child(self.command, self.log)
+
+    def stop(self) -> None:
+        """Shut down in good order: leadership moves first."""
+        if self.child is not None:
+            self.child.stop()
+
+    def kill(self) -> None:
+        """Crash it."""
+        if self.child is not None:
+            self.child.kill()
+
+
+class Cluster:
+    """A Kafka cluster of `nodes` nodes with the ids first_id, first_id + 1, ...
+
+    `release` is a name in jars.toml, `properties` are added to every node's, `features` are given to the storage
+    format ("share.version=0"). The folder is removed by `stop` unless something failed.
+    """
+
+    def __init__(
+        self,
+        release: str,
+        folder: Path,
+        *,
+        nodes: int = 1,
+        first_id: int = 1,
+        properties: Mapping[str, str] | None = None,
+        features: Sequence[str] = (),
+        sasl: Sasl | None = None,
+    ) -> None:
+        self.release = release
+        self.folder = folder
+        self.sasl = sasl
+        self._properties = dict(properties or {})
+        self._features = features
+        ports = free_ports(3 * nodes)
+        self.nodes = [
+            Node(first_id + i, folder / f"node-{first_id + i}", ports[i], ports[nodes + i], ports[2 * nodes + i])
+            for i in range(nodes)
+        ]
+
+    @property
+    def bootstrap(self) -> str:
+        """Bootstrap servers as clients take them."""
+        return ",".join(node.address for node in self.nodes)
+
+    def node(self, node_id: int) -> Node:
+        """Return the node of that id."""
+        return next(node for node in self.nodes if node.node_id == node_id)
+
+    def __enter__(self) -> Cluster:
+        """Start it and wait until it serves."""
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it; its folder stays for a look when an exception passes by."""
+        self.stop()
+        if error is None:
+            self.remove()
+
+    def start(self) -> None:
+        """Format, start every node, and wait until all serve; raises BrokerError."""
+        java, jars = find_java(), class_path(self.release)
+        for node in self.nodes:
+            self._format(node, [java, *QUICK_START, "-cp", jars])
+            node.command = [
+                java, *QUICK_START, "-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", jars, "kafka.Kafka", str(_settings(node)),
+            ]  # fmt: skip
+            node.start()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """End all nodes; of several each is killed, for they would wait for a quorum that is going away."""
+        started = [node.child for node in self.nodes if node.child is not None]
+        for child in started:
+            if len(started) > 1:
+                child.kill()
+            else:
+                child.stop()
+
+    def remove(self) -> None:
+        """Remove what it stored."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def wait_ready(self, timeout_s: float = START_S) -> None:
+        """Return when every running node lists all running nodes as brokers; raises BrokerError."""
+        end = time.monotonic() + timeout_s
+        running = [node for node in self.nodes if node.running] or self.nodes
+        waiting = list(running)
+        while waiting:
+            for node in waiting:
+                if not node.running:
+                    raise BrokerError(f"node {node.node_id} of Kafka {self.release} ended:\n{self.logs()}")
+            waiting = [node for node in waiting if live_brokers(node.internal_port) < len(running)]
+            if waiting and time.monotonic() > end:
+                raise BrokerError(f"Kafka {self.release} was not ready after {timeout_s:.0f} s:\n{self.logs()}")
+            time.sleep(0.05)
+
+    def logs(self) -> str:
+        """Return the end of every node's log."""
+        return "\n".join(
+            f"--- node {node.node_id}, {node.log}\n{node.child.output() if node.child else '(not started)'}"
+            for node in self.nodes
+        )
+
+    def _format(self, node: Node, java: list[str]) -> None:
+        node.folder.mkdir(parents=True)
+        _settings(node).write_text("".join(f"{key}={value}\n" for key, value in self._node_properties(node)))
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_URL, str(self.folder)).bytes)
+        extra = [word for feature in self._features for word in ("--feature", feature)]
+        done = subprocess.run(
+            [*java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "kafka.tools.StorageTool", "format",
+             f"--cluster-id={cluster_id.rstrip(b'=').decode()}", "-c", str(_settings(node)), *extra],
+            capture_output=True, text=True, timeout=START_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise BrokerError(f"cannot format the storage of Kafka {self.release}:\n{done.stdout}{done.stderr}")
+
+    def _node_properties(self, node: Node) -> Iterator[tuple[str, str]]:
+        copies = str(min(3, len(self.nodes)))
+        in_sync = str(min(2, len(self.nodes)))
+        share = "" if self.release.startswith("3.") else "share.coordinator.state.topic"
+        values = _DEFAULTS | (_SHARE_DEFAULTS if share else _KAFKA_3)
+        for topic in filter(None, ("offsets.topic", "transaction.state.log", share)):
+            values[f"{topic}.replication.factor"] = copies
+        for topic in filter(None, ("transaction.state.log", share)):
+            values[f"{topic}.min.isr"] = in_sync
+        values["default.replication.factor"] = copies
+        yield from (values | self._identity(node) | self._security() | self._properties).items()
+
+    def _identity(self, node: Node) -> dict[str, str]:
+        listeners = {"CLIENT": node.port, "INTERNAL": node.internal_port}
+        addresses = ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(node.node_id),
+            "controller.quorum.voters": ",".join(
+                f"{each.node_id}@{HOST}:{each.controller_port}" for each in self.nodes
+            ),
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "INTERNAL",
+            "listeners": f"{addresses},CONTROLLER://{HOST}:{node.controller_port}",
+            "advertised.listeners": addresses,
+            "log.dirs": str(node.folder / "data"),
+        }
+
+    def _security(self) -> dict[str, str]:
+        protocol = "SASL_PLAINTEXT" if self.sasl else "PLAINTEXT"
+        values = {
+            "listener.security.protocol.map": f"CLIENT:{protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+        if not self.sasl:
+            return values
+        users = " ".join(f'user_{name}="{password}"' for name, password in self.sasl.users.items())
+        return values | {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:{self.sasl.super_user}",  # anonymous: the brokers among themselves
+            "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.client.plain.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+            ),
+        }
+
+
+def live_brokers(port: int) -> int:
+    """Return how many brokers a PLAINTEXT listener names in Metadata (v1, no topics); 0 if it does not answer."""
+    request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
+    try:
+        with socket.create_connection((HOST, port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            with connection.makefile("rb") as answer:
+                head = answer.read(12)  # size, correlation id, count of brokers
+    except OSError:
+        return 0
+    return int(struct.unpack(">iii", head)[2]) if len(head) == 12 else 0
+
+
+def _settings(node: Node) -> Path:
+    return node.folder / "server.properties"

@@ -79,16 +79,15 @@ class Route:
 class Routes(dict[bytes, Route]):
     """Look up by the first four bytes of a request frame: key and version, big endian (`routes[header]`).
 
-    Never a KeyError: what nobody listed gets the fallback of its key, or is refused. Nothing is stored for it, so a
-    peer that sends nonsense does not make the table grow.
+    Never a KeyError: what nobody listed gets what `fallback(key, version)` says, by default a refusal. Nothing is
+    stored for it, so a peer that sends nonsense does not make the table grow.
     """
 
-    __slots__ = ("fallbacks",)
+    __slots__ = ("fallback",)
 
-    def __init__(self) -> None:
+    def __init__(self, fallback: Callable[[int, int], Route] | None = None) -> None:
         super().__init__()
-        self.fallbacks: dict[int, Callable[[int], Route]] = {}
-        """API key -> route of a version that is not listed."""
+        self.fallback = fallback or refusal
 
     def add(self, route: Route) -> None:
         """List a route; a later one for the same (key, version) replaces the earlier."""
@@ -97,8 +96,7 @@ class Routes(dict[bytes, Route]):
     def __missing__(self, four_bytes: bytes) -> Route:
         key = int.from_bytes(four_bytes[:2], "big", signed=True)
         version = int.from_bytes(four_bytes[2:4], "big", signed=True)
-        fallback = self.fallbacks.get(key)
-        return fallback(version) if fallback is not None else refusal(key, version)
+        return self.fallback(key, version)
 
 
 def header(key: int, version: int) -> bytes:

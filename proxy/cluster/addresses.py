@@ -1,0 +1,163 @@
+"""Which address of ours stands for which broker, and putting it into answers.
+
+Theory of operation. Broker N is reached at port `first_port + N` of the proxy, the same after a restart and on every
+replica. An answer that names a broker goes on only after `advertise` gave its address here, and `advertise` gives one
+only after the listener is bound: a client can always dial what it was told. A broker whose listener cannot be bound is
+left out of the answer, never shown with its upstream address. Which fields of which answers carry addresses is found
+from the message definitions (`wire.endpoints`); the bytes between them are copied as they are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from proxy.cluster.routes import Context, Rewrite, header
+from proxy.values import Address
+
+PORT_MAX = 65535
+
+UNBOUND_MAX = PORT_MAX
+"""Brokers without a listener that are remembered; one more is tried again with every answer."""
+
+ANSWERS_MAX = 4096
+"""Rewritten answers kept."""
+ANSWERS_BYTES_MAX = 16 << 20
+"""All of them together, question and result."""
+ANSWER_BYTES_MAX = 256 << 10
+"""A larger answer is not kept: hashing it costs as much as rewriting it."""
+
+
+class AddressBook:
+    """Node id <-> address of the proxy. `on_new` binds the listener and says whether it could."""
+
+    def __init__(self, first_port: int, advertised_host: str, on_new: Callable[[int, Address], bool]) -> None:
+        self.generation = 0
+        """Grows whenever an answer rewritten before might now be rewritten differently."""
+        self._first_port = first_port
+        self._host = advertised_host
+        self._on_new = on_new
+        self._upstream: dict[int, Address] = {}
+        self._ours: dict[int, Address] = {}
+        self._unbound: dict[int, Address] = {}
+
+    def advertise(self, node_id: int, upstream: Address) -> Address | None:
+        """The address to tell clients for this broker; its listener is bound when this returns.
+
+        None = leave that broker out: there is no port for it or the listener could not be bound. That is tried once
+        for each upstream address, and again after `retry_unbound`.
+        """
+        if self._upstream.get(node_id) == upstream:
+            return self._ours[node_id]
+        if self._unbound.get(node_id) == upstream:
+            return None
+        return self._learn(node_id, upstream)
+
+    def upstream_of(self, node_id: int) -> Address | None:
+        """Where the broker itself listens."""
+        return self._upstream.get(node_id)
+
+    def ours_of(self, node_id: int) -> Address | None:
+        """What clients are told for the broker."""
+        return self._ours.get(node_id)
+
+    @property
+    def nodes(self) -> Mapping[int, Address]:
+        """Node id -> upstream address, of all brokers with a listener here."""
+        return self._upstream
+
+    @property
+    def unbound(self) -> Mapping[int, Address]:
+        """Node id -> upstream address, of the brokers that are left out."""
+        return self._unbound
+
+    def retry_unbound(self) -> None:
+        """Let the next answer try again to bind what could not be bound: to be called now and then."""
+        if self._unbound:
+            self._unbound.clear()
+            self.generation += 1
+
+    def forget(self, node_id: int) -> None:
+        """A broker has been gone for the grace time and its listener is closed; harmless when it is not known."""
+        known = self._upstream.pop(node_id, None) or self._unbound.pop(node_id, None)
+        self._ours.pop(node_id, None)
+        if known is not None:
+            self.generation += 1
+
+    def address_for(self, node_id: int) -> Address | None:
+        """The address a broker has here by the rule, bound or not; None where the port would be no port."""
+        port = self._first_port + node_id
+        return Address(self._host, port) if node_id >= 0 and port <= PORT_MAX else None
+
+    def _learn(self, node_id: int, upstream: Address) -> Address | None:
+        """First sight of the broker, or its address upstream changed."""
+        ours = self.address_for(node_id)
+        self.generation += 1
+        if ours is None or not self._on_new(node_id, upstream):
+            if len(self._unbound) < UNBOUND_MAX:
+                self._unbound[node_id] = upstream
+            self._upstream.pop(node_id, None)
+            self._ours.pop(node_id, None)
+            return None
+        self._unbound.pop(node_id, None)
+        self._upstream[node_id], self._ours[node_id] = upstream, ours
+        return ours
+
+
+class AnswerCache:
+    """Rewritten answers by the bytes of the broker's answer, the least recently used go first; for one `AddressBook`."""
+
+    def __init__(
+        self, book: AddressBook, answers_max: int = ANSWERS_MAX, bytes_max: int = ANSWERS_BYTES_MAX
+    ) -> None:
+        self._book = book
+        self._generation = book.generation
+        self._answers_max, self._bytes_max = answers_max, bytes_max
+        self._bytes = 0
+        self._answers: OrderedDict[bytes, tuple[bytes, bytes]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @property
+    def bytes_held(self) -> int:
+        """Of all answers kept, before and after."""
+        return self._bytes
+
+    def through(self, key: int, version: int, rewrite: Rewrite, *, variant: bytes = b"") -> Rewrite:
+        """The same rewriter, asked only for answers whose bytes after the correlation id are new.
+
+        `variant` keeps two rewriters of one (key, version) apart.
+        """
+        route = header(key, version) + variant
+        answers, book = self._answers, self._book
+
+        def remembered(frame: memoryview, context: Context) -> bytes | None:
+            asked = route + frame[4:]
+            if self._generation == book.generation:
+                kept = answers.get(asked)
+                if kept is not None:
+                    answers.move_to_end(asked)
+                    size, rest = kept
+                    return b"".join((size, frame[:4], rest)) if size else None
+            rewritten = rewrite(frame, context)
+            self._keep(asked, rewritten)
+            return rewritten
+
+        return remembered
+
+    def _keep(self, asked: bytes, rewritten: bytes | None) -> None:
+        """Size prefix and what follows the correlation id; two empty strings stand for "unchanged"."""
+        if self._generation != self._book.generation:
+            self._answers.clear()
+            self._bytes, self._generation = 0, self._book.generation
+        kept = (rewritten[:4], rewritten[8:]) if rewritten is not None else (b"", b"")
+        cost = len(asked) + len(kept[1])
+        if cost > ANSWER_BYTES_MAX:
+            return
+        self._answers[asked] = kept
+        self._bytes += cost
+        while len(self._answers) > self._answers_max or self._bytes > self._bytes_max:
+            gone, (_, rest) = self._answers.popitem(last=False)
+            self._bytes -= len(gone) + len(rest)

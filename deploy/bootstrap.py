@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Give the checkout a virtual environment (.venv) with the project and one extra; print the path of its Python.
+
+    deploy/bootstrap.py test
+
+Needs nothing but Python >= 3.11 and a package registry. Installs again only after pyproject.toml changed.
+"""
+
+import hashlib
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = CHECKOUT / ".venv"
+OLDEST = (3, 11)
+INSTALL_S = 900
+"""A registry that answers slower than this is a failure."""
+
+
+class InstallError(Exception):
+    """The environment could not be made; the text says why."""
+
+
+def ensure(extra: str) -> Path:
+    """Return the Python of the environment, with kafka-share-proxy[extra] installed; raises InstallError."""
+    if sys.version_info < OLDEST:
+        raise InstallError(f"Python >= {OLDEST[0]}.{OLDEST[1]} is needed, this is {sys.version.split()[0]}")
+    python = ENVIRONMENT / "bin" / "python"
+    stamp = ENVIRONMENT / f"installed-{extra}"
+    wanted = hashlib.sha256((CHECKOUT / "pyproject.toml").read_bytes()).hexdigest()
+    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return python
+    if not python.exists():
+        print("Making a virtual environment in .venv ...", file=sys.stderr, flush=True)
+        _make()
+    print(f"Installing kafka-share-proxy[{extra}] into .venv ...", file=sys.stderr, flush=True)
+    _install(python, extra)
+    stamp.write_text(wanted)
+    return python
+
+
+def _make() -> None:
+    try:
+        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise InstallError(f"cannot make {ENVIRONMENT} (is the venv module of Python complete?): {error}") from error
+
+
+def _install(python: Path, extra: str) -> None:
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [str(python), "-m", "pip", "install", *quiet, "--editable", f".[{extra}]"]
+    try:
+        subprocess.run(command, cwd=CHECKOUT, stdout=sys.stderr, timeout=INSTALL_S, check=True)
+    except subprocess.CalledProcessError as error:
+        raise InstallError(f"pip ended with status {error.returncode}; its message stands above") from error
+    except subprocess.TimeoutExpired as error:
+        raise InstallError(f"pip did not finish within {INSTALL_S} s") from error
+
+
+def main() -> int:
+    """Run as a command: one argument, the extra."""
+    try:
+        print(ensure(sys.argv[1] if len(sys.argv) > 1 else "test"))
+    except InstallError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

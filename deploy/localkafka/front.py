@@ -1,0 +1,113 @@
+"""`kafka-share-proxy serve` as a process of its own in front of a cluster."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from localkafka.addresses import HOST, free_ports
+from localkafka.children import Child
+
+READY_S = 30.0
+"""How long the proxy may take to say it is ready."""
+NODE_IDS = 10
+"""Ports kept for brokers with the node ids 0..9."""
+
+
+class FrontError(Exception):
+    """The proxy did not start or did not end well; the text holds its log."""
+
+
+class Front:
+    """A running proxy. `settings` are further keys of its YAML file."""
+
+    def __init__(self, upstream: str, folder: Path, settings: Mapping[str, Any] | None = None) -> None:
+        ports = free_ports(NODE_IDS + 2)
+        self.port, self.first_port, self.admin_port = ports[0], ports[1], ports[-1]
+        self.folder = folder
+        self._config = {"upstream": {"bootstrap": upstream}, "listen": self.bootstrap, "first_port": self.first_port}
+        self._config |= {"admin": f"{HOST}:{self.admin_port}", "drain_s": 2, **(settings or {})}
+        self.child: Child | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients are given."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """Everything the proxy printed."""
+        return self.folder / "proxy.log"
+
+    def __enter__(self) -> Front:
+        """Start it and wait until it is ready."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it; a status other than 0 is a failure of its own, unless one is under way."""
+        status = self.stop()
+        if status and error is None:
+            raise FrontError(f"the proxy ended with status {status}:\n{self.output()}")
+
+    def start(self) -> None:
+        """Start the process and wait until /readyz says yes; raises FrontError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "proxy.yaml"
+        config.write_text(yaml.safe_dump(self._config))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KSP_")}
+        self.child = Child([*_command(), "serve", "--config", str(config)], self.log, environment)
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.child.kill()
+            raise
+
+    def _wait_ready(self) -> None:
+        end = time.monotonic() + READY_S
+        while self.child is not None and not self.ask("/readyz")[0]:
+            if self.child.status is not None:
+                raise FrontError(f"the proxy ended with status {self.child.status}:\n{self.output()}")
+            if time.monotonic() > end:
+                raise FrontError(f"the proxy was not ready after {READY_S:.0f} s:\n{self.output()}")
+            time.sleep(0.05)
+
+    def ask(self, path: str) -> tuple[bool, str]:
+        """Return whether the admin listener answered 200, and its text (or why there is none)."""
+        connection = http.client.HTTPConnection(HOST, self.admin_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status == 200, answer.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            return False, str(error)
+        finally:
+            connection.close()
+
+    def stop(self) -> int:
+        """End it as an operator would (SIGTERM); return its exit status."""
+        return self.child.stop() if self.child is not None else 0
+
+    def kill(self) -> None:
+        """Crash it."""
+        if self.child is not None:
+            self.child.kill()
+
+    def output(self) -> str:
+        """Return the last lines it printed."""
+        return self.child.output() if self.child is not None else ""
+
+
+def _command() -> list[str]:
+    script = Path(sys.executable).with_name("kafka-share-proxy")
+    return [str(script)] if script.exists() else [sys.executable, "-m", "proxy"]

@@ -1,4 +1,4 @@
-"""What a handler may ask for: the doors between `apis` and the outside. `runtime` builds the real ones, tests small ones.
+"""What a handler may ask for: the doors between `apis` and the outside. `runtime` builds the real ones.
 
 A handler is `async def handle(call: Call, services: Services) -> bytes | None`: the whole response frame, or None to
 let the request pass to the broker unchanged. It awaits only promises (`apis.promise`), so a plain call from the reactor
@@ -71,7 +71,8 @@ class Timers(Protocol):
 class Notes(Protocol):
     """Where handlers and machines say what happened: becomes a log line and counters (`observe`)."""
 
-    def __call__(self, event: str, /, **context: Any) -> None: ...
+    def __call__(self, event: str, /, **context: Any) -> None:
+        """Note an event (kebab-case) and its circumstances."""
 
 
 class StateKey(NamedTuple):

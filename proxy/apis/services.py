@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from proxy.apis.ports import Journal, Notes, Timers
+from proxy.apis.share_cache import BatchCache, CacheKey
+from proxy.apis.share_clock import ShareClock
+from proxy.apis.share_reads import Head, ShareReads
+from proxy.apis.share_writes import ShareWrites
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.topology import ClusterView
+from proxy.cluster.versions import EffectiveVersions
+from proxy.share.coordinator import ShareCoordinator, ShareKey
+from proxy.share.settings import BrokerShareLimits
 from proxy.values import Limits
-
-if TYPE_CHECKING:
-    from proxy.apis.share_reads import ShareReads
-    from proxy.apis.share_writes import ShareWrites
-    from proxy.cluster.addresses import AddressBook
-    from proxy.cluster.topology import ClusterView
-    from proxy.cluster.versions import EffectiveVersions
-    from proxy.share.coordinator import ShareCoordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOptions:
-    """How share requests are served; all are settings (`share.*`)."""
+    """How share requests are served."""
 
     rights_cache_s: float = 15.0
     """How long a right that the broker granted or refused on a connection is believed there (decision 15)."""
@@ -31,6 +31,8 @@ class ShareOptions:
     """A reservation of a share partition's head ends this long after its Fetch's wait at the latest (decision 19)."""
     read_ahead_bytes: int = 4 << 20
     """Records asked for in one upstream Fetch; what is not acquired at once stays in the cache."""
+    idle_read_s: float = 0.1
+    """A share partition that has nothing in the cache is read this often while others of its session have something."""
     cache_age_s: float = 2.0
     """Cached batches older than this are read again, so that deleted records and topics do not live on here."""
 
@@ -51,6 +53,63 @@ class Services:
     """Decided changes on their way through the journal: one append at a time."""
     reads: ShareReads
     """Cache of batches just read, reservations, waiting ShareFetches."""
+    clock: ShareClock
+    """Rings when members, locks or cached batches end."""
     serve_share: bool
     """True: share groups are served here; False: keys 76-79 are forwarded. Decided at start (decision 17)."""
     options: ShareOptions = field(default_factory=ShareOptions)
+
+
+def build(
+    *,
+    limits: Limits,
+    share_limits: BrokerShareLimits,
+    options: ShareOptions,
+    timers: Timers,
+    notes: Notes,
+    book: AddressBook,
+    topology: ClusterView,
+    versions: EffectiveVersions,
+    journal: Journal,
+    serve_share: bool,
+) -> Services:
+    """Put the share room's parts together with those given."""
+    coordinator = ShareCoordinator(share_limits)
+    cache = BatchCache(limits.share_cache_bytes, options.cache_age_s)
+
+    def head(key: ShareKey) -> Head:
+        share = coordinator.share(key)
+        settings = coordinator.settings(key.group_id)
+        if share is None or not share.partition.can_acquire(settings):
+            return Head(None, cached=False)
+        offset = share.partition.next_fetch_offset()
+        leader = topology.leader(key.topic_id, key.partition)
+        place = CacheKey(key.topic_id, key.partition, settings.read_committed)
+        found = leader is not None and cache.find(place, offset, leader.epoch, timers.now()) is not None
+        return Head(offset, cached=found)
+
+    reads = ShareReads(cache, head)
+    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake)
+
+    def due(now: float) -> float:
+        expired = coordinator.expire(now)
+        writes.write(expired, final=True)
+        for key, _ in expired:
+            reads.wake(key)
+        return min(coordinator.next_deadline(), cache.drop_aged(now))
+
+    return Services(
+        limits=limits,
+        timers=timers,
+        notes=notes,
+        book=book,
+        topology=topology,
+        versions=versions,
+        coordinator=coordinator,
+        journal=journal,
+        writes=writes,
+        reads=reads,
+        clock=ShareClock(timers, due),
+        serve_share=serve_share,
+        options=options,
+    )

@@ -1,0 +1,180 @@
+"""Decided changes on their way through the journal (decisions 20, 21).
+
+Theory of operation. A change is decided by a share partition (its units are *in transition*), written here as a
+snapshot of the whole share partition, and applied when the journal has confirmed it; only then is anybody told. One
+append is in flight at a time: its snapshots are made when it starts, of the confirmed state plus the changes it
+carries; what comes meanwhile waits for the next. A definite refusal reverts the changes. All of this happens here and
+not in the handler that asked, so it happens whether or not the asking client is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from proxy.apis.ports import Journal, JournalRefused, Notes, StateKey
+from proxy.apis.promise import Promise, settled
+from proxy.errors import ErrorCode
+from proxy.share.coordinator import Change, ShareCoordinator, ShareKey
+from proxy.share.partition import SharePartition
+
+Outcome = dict[ShareKey, ErrorCode]
+"""NONE = written and applied; anything else = refused and reverted, with the code for the client."""
+
+WAITING_MAX = 100_000
+"""Changes that may wait for the append in flight; one more is refused at once."""
+
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def client_code(store_code: ErrorCode) -> ErrorCode:
+    """What a client is told when its state could not be stored (share-groups.md 6.4)."""
+    if store_code in _RETRIABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if store_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return store_code
+    if store_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@dataclass(slots=True, eq=False)
+class _Order:
+    """What one caller wants written."""
+
+    changes: Sequence[Change]
+    done: Promise[Outcome] = field(default_factory=Promise)
+    created: tuple[ShareKey, SharePartition, int] | None = None
+    final: bool = False
+    """The changes hold in memory already (expired locks): applied whether or not they could be written."""
+
+
+class ShareWrites:
+    """Writes changes of share state, in order, one append at a time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        coordinator: ShareCoordinator,
+        notes: Notes,
+        now: Callable[[], float],
+        settled_at: Callable[[ShareKey], None],
+    ) -> None:
+        self._journal = journal
+        self._coordinator = coordinator
+        self._notes = notes
+        self._now = now
+        self._settled_at = settled_at
+        """Called for each share partition whose change was applied or reverted: records may be available."""
+        self._waiting: list[_Order] = []
+        self._changes_waiting = 0
+        self._in_flight = False
+
+    def write(self, changes: Sequence[Change], *, final: bool = False) -> Promise[Outcome]:
+        """Write decided changes, each share partition at most once; never fails, see Outcome.
+
+        `final` changes hold already: they stay when the journal refuses them.
+        """
+        if not changes:
+            return settled({})
+        order = _Order(changes, final=final)
+        if self._changes_waiting + len(changes) > WAITING_MAX:
+            self._settle([order], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return order.done
+        self._enqueue(order)
+        return order.done
+
+    def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
+        """Write the first snapshot of a share partition and load it."""
+        order = _Order((), created=(key, partition, node_id))
+        self._enqueue(order)
+        return order.done
+
+    def put(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
+        """Write what is no share partition: groups, settings, deletions. Fails with JournalRefused."""
+        return self._journal.append(records)
+
+    def _enqueue(self, order: _Order) -> None:
+        self._waiting.append(order)
+        self._changes_waiting += len(order.changes)
+        self._start()
+
+    def _start(self) -> None:
+        while self._waiting and not self._in_flight:
+            orders = self._take()
+            self._in_flight = True
+            append = self._journal.append(self._records(orders))
+            append.on_settled(lambda orders=orders, append=append: self._finish(orders, append))  # type: ignore[misc]
+
+    def _take(self) -> list[_Order]:
+        """The orders for the next append: a share partition's second change waits for the one after."""
+        taken, kept = list[_Order](), list[_Order]()
+        keys: set[ShareKey] = set()
+        for order in self._waiting:
+            wanted = {key for key, _ in order.changes}
+            (taken if wanted.isdisjoint(keys) else kept).append(order)
+            keys |= wanted
+        self._waiting = kept
+        self._changes_waiting = sum(len(order.changes) for order in kept)
+        return taken
+
+    def _records(self, orders: Sequence[_Order]) -> list[tuple[StateKey, bytes | None]]:
+        records: list[tuple[StateKey, bytes | None]] = []
+        for order in orders:
+            if order.created is not None:
+                key, partition, _ = order.created
+                records.append((_state_key(key), partition.snapshot().encode()))
+            for key, transition in order.changes:
+                share = self._coordinator.share(key)
+                if share is not None:
+                    records.append((_state_key(key), share.partition.snapshot(transition).encode()))
+        return records
+
+    def _finish(self, orders: Sequence[_Order], append: Promise[None]) -> None:
+        code = ErrorCode.NONE
+        try:
+            append.result()
+        except JournalRefused as refusal:
+            code = client_code(refusal.code)
+            self._notes("share-state-refused", code=refusal.code.name, reason=str(refusal))
+        self._in_flight = False
+        self._settle(orders, code)
+        self._start()
+
+    def _settle(self, orders: Sequence[_Order], code: ErrorCode) -> None:
+        """Apply or revert all of it first: a waiter that goes on sees one state."""
+        outcomes = [self._outcome(order, code) for order in orders]
+        for order, outcome in zip(orders, outcomes, strict=True):
+            order.done.set(outcome)
+        for outcome in outcomes:
+            for key in outcome:
+                self._settled_at(key)
+
+    def _outcome(self, order: _Order, code: ErrorCode) -> Outcome:
+        outcome: Outcome = {}
+        if order.created is not None:
+            key, partition, node_id = order.created
+            if code == ErrorCode.NONE:
+                self._coordinator.add_share(key, partition, node_id)
+            outcome[key] = code
+        for key, transition in order.changes:
+            share = self._coordinator.share(key)
+            if share is None:
+                outcome[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            if code == ErrorCode.NONE or order.final:
+                share.partition.apply(transition)
+            else:
+                share.partition.revert(transition, self._now(), self._coordinator.settings(key.group_id))
+            outcome[key] = code
+        return outcome
+
+
+def _state_key(key: ShareKey) -> StateKey:
+    return StateKey("partition", key.group_id, key.topic_id, key.partition)

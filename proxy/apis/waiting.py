@@ -1,0 +1,23 @@
+"""Waits with a deadline, on the reactor's own clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.apis.ports import Timers
+from proxy.apis.promise import Promise, first_of
+
+
+async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) -> None:
+    """Wait until any of the promises is settled or the deadline has passed; the promises go on."""
+    passed: Promise[None] = Promise()
+    timer = timers.call_at(deadline, lambda: passed.set(None))
+    try:
+        await first_of(passed, *promises)
+    finally:
+        timer.cancel()
+
+
+async def wait_until(timers: Timers, deadline: float) -> None:
+    """Wait until then."""
+    await first_until(timers, deadline)

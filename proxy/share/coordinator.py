@@ -1,0 +1,188 @@
+"""All share groups served by this process: members, settings, sessions, share partitions. Pure.
+
+Theory of operation. Handlers look things up here, let the machines decide, take the decisions through the journal and
+apply them. A share partition's locks belong to sessions at one node, its leader; when the leader moves they are
+released once, and a session that ends at the old node touches nothing at the new one (decision 19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple, cast
+
+from proxy.share.group import ShareGroup
+from proxy.share.locks import LockIndex
+from proxy.share.partition import SharePartition, Transition
+from proxy.share.sessions import Session, ShareSessions
+from proxy.share.settings import BrokerShareLimits, GroupSettings, effective
+from proxy.values import TopicIdPartition
+
+
+class ShareKey(NamedTuple):
+    """One share partition: a topic partition as one group has it."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(slots=True)
+class Share:
+    """A loaded share partition."""
+
+    partition: SharePartition
+    node_id: int
+    """The leader whose clients hold its locks."""
+
+
+Change = tuple[ShareKey, Transition]
+"""A decided change of a share partition, to be written and then applied."""
+
+
+class ShareCoordinator:
+    """The one owner of share state in this process. All times are `now`, monotonic seconds."""
+
+    def __init__(self, limits: BrokerShareLimits) -> None:
+        self.limits = limits
+        self.sessions = ShareSessions(limits.group_share_max_share_sessions)
+        self._groups: dict[str, ShareGroup] = {}
+        self._stored: dict[str, dict[str, str]] = {}
+        self._settings: dict[str, GroupSettings] = {}
+        self._default = effective({}, limits)
+        self._locks = LockIndex()
+        self._shares: dict[ShareKey, Share] = {}
+        self._groups_of: dict[TopicIdPartition, dict[str, Share]] = {}
+
+    # Groups and their settings
+
+    @property
+    def groups(self) -> Mapping[str, ShareGroup]:
+        """The share groups held here, by id."""
+        return self._groups
+
+    def group(self, group_id: str) -> ShareGroup | None:
+        """A share group held here."""
+        return self._groups.get(group_id)
+
+    def add_group(self, group_id: str) -> ShareGroup:
+        """Hold a new group; the one that is held already if it is."""
+        return self._groups.setdefault(group_id, ShareGroup(group_id))
+
+    def remove_group(self, group_id: str) -> tuple[ShareKey, ...]:
+        """Forget a group, its sessions and share partitions (not its settings); gives the keys whose state is gone."""
+        self._groups.pop(group_id, None)
+        self.sessions.end_group(group_id)
+        keys = tuple(key for key in self._shares if key.group_id == group_id)
+        for key in keys:
+            self.remove_share(key)
+        return keys
+
+    def settings(self, group_id: str) -> GroupSettings:
+        """What holds for a group, held or not."""
+        return self._settings.get(group_id, self._default)
+
+    def stored_settings(self, group_id: str) -> Mapping[str, str]:
+        """What was set for a group by name; groups need not exist to have settings."""
+        return self._stored.get(group_id, {})
+
+    def groups_with_settings(self) -> tuple[str, ...]:
+        """Group ids that have settings of their own, sorted."""
+        return tuple(sorted(self._stored))
+
+    def store_settings(self, group_id: str, values: Mapping[str, str]) -> None:
+        """Replace what is set for a group; checked by the caller (`settings.check_stored`). Holds from now on."""
+        if values:
+            self._stored[group_id] = dict(values)
+            self._settings[group_id] = effective(values, self.limits)
+        else:
+            self._stored.pop(group_id, None)
+            self._settings.pop(group_id, None)
+
+    # Share partitions
+
+    def share(self, key: ShareKey) -> Share | None:
+        """A loaded share partition."""
+        return self._shares.get(key)
+
+    def shares(self) -> Iterator[tuple[ShareKey, Share]]:
+        """All loaded share partitions."""
+        return iter(self._shares.items())
+
+    def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
+        """The share partitions of one topic partition, by group id."""
+        return self._groups_of.get(TopicIdPartition(topic_id, partition), {})
+
+    def new_partition(self, key: ShareKey, start_offset: int, state_epoch: int = 0) -> SharePartition:
+        """A share partition that begins here; `add_share` loads it once it is stored."""
+        return SharePartition(start_offset, state_epoch, locks=self._locks, key=key)
+
+    def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
+        """Load a share partition, in place of one that is loaded."""
+        share = Share(partition, node_id)
+        self._shares[key] = share
+        self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
+        return share
+
+    def remove_share(self, key: ShareKey) -> None:
+        """Unload a share partition; harmless when it is not loaded."""
+        if self._shares.pop(key, None) is None:
+            return
+        place = TopicIdPartition(key.topic_id, key.partition)
+        del self._groups_of[place][key.group_id]
+        if not self._groups_of[place]:
+            del self._groups_of[place]
+
+    def move_leader(self, key: ShareKey, node_id: int) -> Change | None:
+        """The view names this leader: if it is another than before, all locks are released, once."""
+        share = self._shares.get(key)
+        if share is None or share.node_id == node_id:
+            return None
+        share.node_id = node_id
+        transition = share.partition.decide_release_all(self.settings(key.group_id))
+        return None if transition is None else (key, transition)
+
+    def release(self, session: Session) -> list[Change]:
+        """A session has ended: its member's locks at that node are released (share-groups.md 3.6)."""
+        group_id, member_id, node_id = session.key
+        settings = self.settings(group_id)
+        changes = []
+        for place in session.partitions:
+            key = ShareKey(group_id, place.topic_id, place.partition)
+            share = self._shares.get(key)
+            if share is None or share.node_id != node_id:
+                continue
+            transition = share.partition.decide_release(member_id, settings)
+            if transition is not None:
+                changes.append((key, transition))
+        return changes
+
+    # Time
+
+    def expire(self, now: float) -> list[Change]:
+        """Members without heartbeat leave, locks past their deadline end; gives what is to be written.
+
+        The records are available again at once: memory first, the write follows (share-groups.md 4.6).
+        """
+        for group in self._groups.values():
+            if group.next_deadline() <= now:
+                group.expire(now)
+        changes: list[Change] = []
+        for key, expired in self._locks.expired(now).items():
+            share = self._shares.get(cast("ShareKey", key))
+            if share is None:
+                continue
+            transition = share.partition.expire(expired, self.settings(key.group_id))
+            if transition is not None:
+                changes.append((cast("ShareKey", key), transition))
+        return changes
+
+    def next_deadline(self) -> float:
+        """When `expire` has something to do next; it may turn out to be too early, never too late."""
+        members = min((group.next_deadline() for group in self._groups.values()), default=inf)
+        return min(members, self._locks.next_deadline())
+
+    def next_lock_deadline(self) -> float:
+        """When the next acquisition lock may end."""
+        return self._locks.next_deadline()

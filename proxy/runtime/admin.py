@@ -1,0 +1,146 @@
+"""The admin listener: /livez, /readyz, /metrics over HTTP/1.1 (h11 speaks it), for probes and scrapers.
+
+Small on purpose: GET and HEAD only, no bodies in, one answer per connection, each bounded in bytes and time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+import h11
+import trio
+
+from proxy.apis.ports import Notes
+from proxy.values import Address
+
+REQUEST_BYTES_MAX = 16 << 10
+"""Request line and headers together."""
+REQUEST_TIMEOUT_S = 10.0
+"""From the connection to the last byte of the answer."""
+CONNECTIONS_MAX = 32
+"""A probe and a scraper or two; one more is closed at once."""
+READ_BYTES = 4096
+
+JSON = "application/json; charset=utf-8"
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """Where the answers come from."""
+
+    alive: Callable[[], Mapping[str, object]]
+    ready: Callable[[], tuple[bool, Mapping[str, object]]]
+    """Whether clients can be served, and what to say about it."""
+    metrics: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: HTTPStatus
+    body: bytes
+    content_type: str = JSON
+
+
+async def open_admin(address: Address) -> list[trio.SocketListener]:
+    """Bind the listener; OSError when the address is taken or not ours."""
+    return await trio.open_tcp_listeners(address.port, host=address.host)
+
+
+async def serve_admin(listeners: list[trio.SocketListener], probes: Probes, notes: Notes) -> None:
+    """Answer until cancelled."""
+    open_now: set[int] = set()
+    await trio.serve_listeners(partial(_serve_one, probes=probes, notes=notes, open_now=open_now), listeners)
+
+
+async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, open_now: set[int]) -> None:
+    """One connection, one answer. Nothing a peer does here may end the proxy."""
+    if len(open_now) >= CONNECTIONS_MAX:
+        await trio.aclose_forcefully(stream)
+        return
+    open_now.add(id(stream))
+    try:
+        with trio.move_on_after(REQUEST_TIMEOUT_S):
+            await _answer_one(stream, probes)
+    except h11.RemoteProtocolError as error:
+        notes("admin-bad-request", reason=str(error))
+    except (trio.BrokenResourceError, OSError):
+        pass  # the peer left: it is the only one who wanted to know
+    finally:
+        open_now.discard(id(stream))
+        await trio.aclose_forcefully(stream)
+
+
+async def _answer_one(stream: trio.abc.Stream, probes: Probes) -> None:
+    http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+    try:
+        request = await _request(stream, http)
+    except h11.RemoteProtocolError as error:
+        if http.our_state is h11.IDLE:
+            status = HTTPStatus(error.error_status_hint)
+            await stream.send_all(_bytes(http, _Answer(status, _json({"reason": str(error)})), head=False))
+            await _linger(stream)
+        raise
+    if request is not None:
+        answer = _answer(request, probes)
+        await stream.send_all(_bytes(http, answer, head=request.method == b"HEAD"))
+        await _linger(stream)
+
+
+async def _request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request | None:
+    """The request head; None when the peer left."""
+    while True:
+        event = http.next_event()
+        if isinstance(event, h11.Request):
+            return event
+        if event is not h11.NEED_DATA:
+            return None
+        http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+
+
+async def _linger(stream: trio.abc.Stream) -> None:
+    """Closing with unread bytes in the socket would reset the connection and may take the answer with it."""
+    if isinstance(stream, trio.SocketStream):
+        await stream.send_eof()
+    left = REQUEST_BYTES_MAX
+    while left > 0:
+        chunk = await stream.receive_some(READ_BYTES)
+        if not chunk:
+            return
+        left -= len(chunk)
+
+
+def _answer(request: h11.Request, probes: Probes) -> _Answer:
+    if request.method not in (b"GET", b"HEAD"):
+        return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
+    path = request.target.partition(b"?")[0]
+    if path == b"/livez":
+        return _Answer(HTTPStatus.OK, _json(probes.alive()))
+    if path == b"/readyz":
+        ready, body = probes.ready()
+        return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
+    if path == b"/metrics":
+        return _Answer(HTTPStatus.OK, probes.metrics(), METRICS)
+    return _Answer(HTTPStatus.NOT_FOUND, _json({"reason": "there are /livez, /readyz and /metrics"}))
+
+
+def _bytes(http: h11.Connection, answer: _Answer, *, head: bool) -> bytes:
+    headers = [
+        ("Content-Type", answer.content_type),
+        ("Content-Length", str(len(answer.body))),
+        ("Connection", "close"),
+        ("Cache-Control", "no-store"),
+    ]
+    if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers.append(("Allow", "GET, HEAD"))
+    response = h11.Response(status_code=answer.status, headers=headers, reason=answer.status.phrase.encode())
+    body = b"" if head else answer.body
+    return b"".join(http.send(event) or b"" for event in (response, h11.Data(data=body), h11.EndOfMessage()))
+
+
+def _json(body: Mapping[str, object]) -> bytes:
+    return json.dumps(body, indent=2, default=str).encode() + b"\n"

@@ -1,0 +1,113 @@
+"""From a message definition and a version to a Codec: generated once, at first use, and kept.
+
+The generated functions trust nothing on the wire; what they raise on bad bytes (IndexError, struct.error, Unicode)
+becomes RemoteProtocolError here, and what they raise on objects we built wrongly becomes LocalProtocolError.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from proxy.errors import LocalProtocolError, RemoteProtocolError
+from proxy.wire import decoding, encoding
+from proxy.wire.specs import MessageSpec
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Codec:
+    """Reads and writes one message in one version. Each direction is compiled when it is first used."""
+
+    __slots__ = ("_decode", "_encode", "_views", "message_class", "spec", "version")
+
+    def __init__(self, spec: MessageSpec, version: int, message_class: type[Any]) -> None:
+        self.spec = spec
+        self.version = version
+        self.message_class = message_class
+        self._views = decoding.has_views(spec)
+        self._decode: Callable[..., Any] | None = None
+        self._encode: Callable[..., Any] | None = None
+
+    def decode(self, buffer: Buffer, offset: int = 0) -> Any:
+        """Read the message that stands between `offset` and the end of `buffer`.
+
+        bytes and records come as memoryviews: of `buffer` itself where the message carries records, else of a copy.
+
+        Raises:
+            RemoteProtocolError: the bytes are no such message, or more than one.
+        """
+        message, position = self.decode_prefix(buffer, offset)
+        if position != len(buffer):
+            raise RemoteProtocolError(f"{self}: {len(buffer) - position} bytes too many")
+        return message
+
+    def decode_prefix(self, buffer: Buffer, offset: int = 0) -> tuple[Any, int]:
+        """Read a message that may be followed by something else. Returns (message, position behind it)."""
+        if self._views:
+            data: Buffer = memoryview(buffer)
+            view = data
+        else:
+            data = buffer if type(buffer) is bytes else bytes(buffer)
+            view = memoryview(data)
+        try:
+            decode = self._decode or self._compile_decode()
+            message, position = decode(data, view, offset, len(data))
+        except (IndexError, struct.error) as error:
+            raise RemoteProtocolError(f"{self}: the message ends too early") from error
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"{self}: a string is not UTF-8") from error
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{self}: {error}") from error
+        if position > len(data):
+            raise RemoteProtocolError(f"{self}: the message ends too early")
+        return message, position
+
+    def encode(self, message: Any) -> bytes:
+        """The bytes of the message, without header.
+
+        Raises:
+            LocalProtocolError: a value is of the wrong type or size, or this version has no place for it.
+        """
+        parts: list[Any] = []
+        self.encode_into(message, parts)
+        return b"".join(parts)
+
+    def encode_into(self, message: Any, parts: list[Any]) -> None:
+        """Append the bytes of the message as parts; records are not copied. After an error `parts` is undefined.
+
+        Raises:
+            LocalProtocolError: a value is of the wrong type or size, or this version has no place for it.
+        """
+        if type(message) is not self.message_class:
+            raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")
+        try:
+            (self._encode or self._compile_encode())(message, parts.append)
+        except (struct.error, TypeError, AttributeError, ValueError, OverflowError, LocalProtocolError) as error:
+            raise LocalProtocolError(f"{self}: {error}") from error
+
+    def __str__(self) -> str:
+        return f"{self.spec.name} v{self.version}"
+
+    __repr__ = __str__
+
+    def decoder_source(self) -> str:
+        """The generated text, for people."""
+        return decoding.generate(self.spec, self.version, self._classes()).text()
+
+    def encoder_source(self) -> str:
+        """The generated text, for people."""
+        return encoding.generate(self.spec, self.version, self._classes()).text()
+
+    def _classes(self) -> dict[str, type[Any]]:
+        nested = {name: getattr(self.message_class, name) for name in self.spec.structs}
+        return {**nested, self.spec.name: self.message_class}
+
+    def _compile_decode(self) -> Callable[..., Any]:
+        self._decode = decoding.generate(self.spec, self.version, self._classes()).function("decode")
+        return self._decode
+
+    def _compile_encode(self) -> Callable[..., Any]:
+        self._encode = encoding.generate(self.spec, self.version, self._classes()).function("encode")
+        return self._encode

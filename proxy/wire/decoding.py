@@ -1,0 +1,233 @@
+"""Writes the decoder of one message in one version as straight-line Python.
+
+Theory of operation. `p` is the position, `end` the end of the buffer. Fixed-size values are not read one by one: they
+wait in a *run* together with the length or tag count that follows, and the run is read by one Struct. What has been
+read is assigned straight to the attributes. A one-byte varint is taken as it stands; longer ones take the slow path.
+Reading past the end raises IndexError or struct.error, which the Codec turns into RemoteProtocolError.
+"""
+
+from __future__ import annotations
+
+from struct import calcsize
+from typing import Any
+
+from proxy.wire.messages import default_source
+from proxy.wire.primitives import ELEMENTS_MAX, STRING_MAX
+from proxy.wire.source import CODES, NUMBERS, Source
+from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
+
+
+def has_views(spec: MessageSpec) -> bool:
+    """Whether the message carries records: then it is decoded from a memoryview, never from a copy."""
+    fields = [f for struct in (spec.root, *spec.structs.values()) for f in struct.fields]
+    return any(field.type == "records" for field in fields)
+
+
+def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> Source:
+    """The source of `decode(buf, view, p, end) -> (message, position)`.
+
+    buf is bytes, or, if `has_views`, a memoryview of bytes; view is a memoryview of the same.
+    """
+    return _Decoder(spec, version, classes).message()
+
+
+class _Decoder:
+    def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> None:
+        self.source = Source(spec, version)
+        self.version = version
+        self.line = self.source.line
+        self.block = self.source.block
+        self.fresh = self.source.fresh
+        self.views = has_views(spec)
+        self.spec = spec
+        self.run: list[tuple[str, str]] = []
+        """struct codes and where their values go, not yet read."""
+        for name, made in classes.items():
+            self.source.names[f"C_{name}"] = made
+
+    def message(self) -> Source:
+        self.source.names["new"] = object.__new__
+        with self.block("def decode(buf, view, p, end):"):
+            self.line(f"m = new(C_{self.spec.name})")
+            self.struct(self.spec.root, "m", self.spec.name)
+            self.flush()
+            self.line("return m, p")
+        return self.source
+
+    def flush(self) -> None:
+        """Read the run."""
+        run, self.run = self.run, []
+        if not run:
+            return
+        codes = "".join(code for code, _ in run)
+        if codes == "B":
+            self.line(f"{run[0][1]} = buf[p]")
+        else:
+            targets = ", ".join(target for _, target in run)
+            self.line(f"{targets}, = {self.source.struct(codes, 'unpack_from')}(buf, p)")
+        self.line(f"p += {calcsize('>' + codes)}")
+
+    def struct(self, struct: StructSpec, target: str, where: str) -> None:
+        for field in self.source.absent_fields(struct):
+            self.line(f"{target}.{field.attribute} = {default_source(field)}")
+        for field in self.source.plain_fields(struct):
+            self.value(field, f"{target}.{field.attribute}", f"{where}.{field.name}")
+        if self.source.is_flexible():
+            self.tags(struct, target, where)
+        else:
+            self.line(f"{target}.unknown_tags = ()")
+
+    def value(self, field: FieldSpec, target: str, where: str) -> None:
+        if field.is_array:
+            self.array(field, target, where)
+        elif field.struct is not None:
+            self.single_struct(field.struct, field.is_nullable(self.version), target, where)
+        elif field.type in FIXED_SIZES:
+            self.run.append((CODES[field.type], target))
+        else:
+            self.variable(field, target, where, nullable=field.is_nullable(self.version))
+
+    def length(self, field: FieldSpec, short: bool) -> tuple[str, int]:
+        """Read a length with the run. Returns its name and what must be subtracted to get the length."""
+        n = self.fresh("n")
+        if not self.source.is_flexible(field):
+            self.run.append(("h" if short else "i", n))
+            self.flush()
+            return n, 0
+        self.run.append(("B", n))
+        self.flush()
+        with self.block(f"if {n} > 127:"):
+            self.line(f"{n}, p = read_uvarint(buf, p - 1)")
+            if short:
+                with self.block(f"if {n} > {STRING_MAX + 1}:"):
+                    self.line(f"raise P.refusal('string', {n} - 1, end - p)")
+        return n, 1
+
+    def variable(self, field: FieldSpec, target: str, where: str, nullable: bool) -> None:
+        """A string, bytes or records; `target` is assigned, or called when it ends in a bracket."""
+        n, more = self.length(field, short=field.type == "string")
+        if nullable:
+            with self.block(f"if {n} == {more - 1}:"):
+                self.assign(target, "None")
+            with self.block("else:"):
+                self.content(field, n, more, target, where)
+        else:
+            self.content(field, n, more, target, where)
+
+    def content(self, field: FieldSpec, n: str, more: int, target: str, where: str) -> None:
+        low, extra = ("0 <", " + 1") if more else ("0 <=", "")
+        with self.block(f"if not {low} {n} <= end - p{extra}:"):
+            self.line(f"raise P.refusal({where!r}, {n} - {more}, end - p)")
+        self.line(f"e = p + {n}{' - 1' if more else ''}")
+        if field.type != "string":
+            self.assign(target, "view[p:e]")
+        elif self.views:
+            self.assign(target, "str(buf[p:e], 'utf-8')")
+        else:
+            self.assign(target, "buf[p:e].decode()")
+        self.line("p = e")
+
+    def assign(self, target: str, value: str) -> None:
+        self.line(f"{target}{value})" if target.endswith("(") else f"{target} = {value}")
+
+    def single_struct(self, struct: StructSpec, nullable: bool, target: str, where: str) -> None:
+        if not nullable:
+            self.new_struct(struct, target, where)
+            return
+        flag = self.fresh("n")
+        self.run.append(("b", flag))
+        self.flush()
+        with self.block(f"if {flag} == -1:"):
+            self.line(f"{target} = None")
+        with self.block(f"elif {flag} == 1:"):
+            self.new_struct(struct, target, where)
+            self.flush()
+        with self.block("else:"):
+            self.line(f"raise P.refusal({where!r}, {flag}, end - p)")
+
+    def new_struct(self, struct: StructSpec, target: str, where: str) -> None:
+        o = self.fresh("o")
+        self.line(f"{target} = {o} = new(C_{struct.name})")
+        self.struct(struct, o, where)
+
+    def array(self, field: FieldSpec, target: str, where: str) -> None:
+        n, more = self.length(field, short=False)
+        if field.is_nullable(self.version):
+            with self.block(f"if {n} == {more - 1}:"):
+                self.line(f"{target} = None")
+            with self.block("else:"):
+                self.elements(field, n, more, target, where)
+        else:
+            self.elements(field, n, more, target, where)
+
+    def elements(self, field: FieldSpec, n: str, more: int, target: str, where: str) -> None:
+        if more:
+            self.line(f"{n} -= 1")
+        size = self.source.min_element(field)
+        with self.block(f"if not 0 <= {n} <= {ELEMENTS_MAX} or {n} * {size} > end - p:"):
+            self.line(f"raise P.refusal({where!r}, {n}, end - p)")
+        if field.type in NUMBERS:
+            numbers = self.source.numbers(field.type)
+            self.line(f"{target} = list({numbers}[{n}].unpack_from(buf, p)) if {n} else []")
+            self.line(f"p += {n} * {size}")
+            return
+        items = self.fresh("l")
+        self.line(f"{target} = {items} = []")
+        add = self.fresh("a")
+        self.line(f"{add} = {items}.append")
+        with self.block(f"for _ in range({n}):"):
+            self.element(field, add, where)
+
+    def element(self, field: FieldSpec, add: str, where: str) -> None:
+        if field.struct is not None:
+            o = self.fresh("o")
+            self.line(f"{o} = new(C_{field.struct.name})")
+            self.line(f"{add}({o})")
+            self.struct(field.struct, o, where)
+            self.flush()
+        elif field.type == "uuid":
+            self.line(f"{add}(bytes(buf[p:p + 16]))")
+            self.line("p += 16")
+        elif field.type == "bool":
+            self.line(f"{add}(buf[p] != 0)")
+            self.line("p += 1")
+        else:
+            self.variable(field, f"{add}(", where, nullable=False)
+
+    def tags(self, struct: StructSpec, target: str, where: str) -> None:
+        """The tag section: its count is read with the run; usually it is 0."""
+        known = self.source.tagged_fields(struct)
+        for field in known:
+            self.line(f"{target}.{field.attribute} = {default_source(field)}")
+        t = self.fresh("t")
+        self.run.append(("B", t))
+        self.flush()
+        with self.block(f"if {t}:"):
+            if known:
+                self.known_tags(known, target, where)
+            else:
+                self.line(f"{target}.unknown_tags, p = P.read_tags(buf, p - 1, end)")
+        with self.block("else:"):
+            self.line(f"{target}.unknown_tags = ()")
+
+    def known_tags(self, known: list[FieldSpec], target: str, where: str) -> None:
+        t, unknown, tag, stop = (self.fresh(prefix) for prefix in ("t", "u", "k", "z"))
+        self.line(f"{t}, p = read_uvarint(buf, p - 1)")
+        self.line(f"P.check_tags({t}, end - p)")
+        self.line(f"{unknown} = []")
+        with self.block(f"for _ in range({t}):"):
+            self.line(f"{tag}, p = read_uvarint(buf, p)")
+            self.line(f"{stop}, p = read_uvarint(buf, p)")
+            self.line(f"{stop} += p")
+            with self.block(f"if {stop} > end:"):
+                self.line(f"raise P.refusal({where!r}, {stop} - p, end - p)")
+            for index, field in enumerate(known):
+                with self.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
+                    self.value(field, f"{target}.{field.attribute}", f"{where}.{field.name}")
+                    self.flush()
+                    with self.block(f"if p != {stop}:"):
+                        self.line(f"raise P.mismatch({f'{where}.{field.name}'!r})")
+            with self.block("else:"):
+                self.line(f"{unknown}.append(({tag}, bytes(buf[p:{stop}])))")
+                self.line(f"p = {stop}")
+        self.line(f"{target}.unknown_tags = tuple({unknown})")

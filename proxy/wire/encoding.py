@@ -1,0 +1,210 @@
+"""Writes the encoder of one message in one version as straight-line Python.
+
+Theory of operation. Parts are appended to a list and joined once; bytes and records go in as they are. As in the
+decoder, fixed-size values wait in a run with the length that follows and are packed by one Struct; a length that takes
+more than one byte as a varint breaks the run in two. A value the version lacks is dropped if the schema says
+`ignorable`, else it must be at its default (Kafka refuses it with UnsupportedVersionException).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.wire.messages import default_source
+from proxy.wire.source import CODES, NUMBERS, Source
+from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
+
+
+def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> Source:
+    """The source of `encode(m, a)`: appends the parts of the message through `a`."""
+    return _Encoder(spec, version, classes).message()
+
+
+class _Encoder:
+    def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> None:
+        self.source = Source(spec, version)
+        self.version = version
+        self.line = self.source.line
+        self.block = self.source.block
+        self.fresh = self.source.fresh
+        self.spec = spec
+        self.append = "a"
+        """The name of the function parts go to; another one within a tagged field."""
+        self.run: list[tuple[str, str]] = []
+        """struct codes and the values for them, not yet packed."""
+        for name, made in classes.items():
+            self.source.names[f"C_{name}"] = made
+
+    def message(self) -> Source:
+        with self.block("def encode(m, a):"):
+            self.struct(self.spec.root, "m", self.spec.name)
+            self.flush()
+        return self.source
+
+    def packed(self, run: list[tuple[str, str]]) -> str:
+        """The expression that packs a run."""
+        codes = "".join(code for code, _ in run)
+        values = ", ".join(value for code, value in run if code != "x")
+        return f"{self.source.struct(codes, 'pack')}({values})"
+
+    def flush(self) -> None:
+        """Append the run."""
+        run, self.run = self.run, []
+        if run:
+            self.line(f"{self.append}({self.packed(run)})")
+
+    def flush_with_length(self, n: str, slow: str) -> None:
+        """Append the run and the varint `n`; `slow` writes one of several bytes."""
+        run, self.run = self.run, []
+        front = f"{self.packed(run)} + " if run else ""
+        fast = self.packed([*run, ("B", n)])
+        self.line(f"{self.append}({fast} if {n} < 128 else {front}{slow}({n}))")
+
+    def struct(self, struct: StructSpec, value: str, where: str) -> None:
+        for field in self.source.absent_fields(struct):
+            if not field.ignorable:
+                self.refuse_if_set(field, f"{value}.{field.attribute}", f"{where}.{field.name}")
+        for field in self.source.plain_fields(struct):
+            self.value(field, f"{value}.{field.attribute}")
+        if self.source.is_flexible():
+            self.tags(struct, value)
+        else:
+            with self.block(f"if {value}.unknown_tags:"):
+                self.line(f"raise P.lacking({where + '.unknown_tags'!r})")
+
+    def is_set(self, field: FieldSpec, value: str) -> str:
+        """The condition that a field differs from its default."""
+        if field.default is None:
+            return f"{value} is not None"
+        if field.is_array or field.type in {"string", "bytes"}:
+            if field.default:
+                return f"{value} != {field.default!r}"
+            return f"{value} is None or len({value})"
+        return f"{value} != {default_source(field)}"
+
+    def refuse_if_set(self, field: FieldSpec, value: str, where: str) -> None:
+        with self.block(f"if {self.is_set(field, value)}:"):
+            self.line(f"raise P.lacking({where!r})")
+
+    def value(self, field: FieldSpec, value: str) -> None:
+        nullable = field.is_nullable(self.version)
+        if field.is_array:
+            self.array(field, value, nullable)
+        elif field.struct is not None:
+            self.single_struct(field.struct, value, nullable)
+        elif field.type in FIXED_SIZES:
+            self.fixed(field, value)
+        else:
+            self.variable(field, value, nullable)
+
+    def fixed(self, field: FieldSpec, value: str) -> None:
+        if field.type == "uuid":
+            with self.block(f"if len({value}) != 16:"):
+                self.line(f"raise P.bad_uuid({value})")
+        self.run.append((CODES[field.type], value))
+
+    def variable(self, field: FieldSpec, value: str, nullable: bool) -> None:
+        """A string, bytes or records; of null the content is empty and the length says so."""
+        b, n = self.fresh("b"), self.fresh("n")
+        flexible = self.source.is_flexible(field)
+        self.line(f"{b} = {value}")
+        content = f"{b} = {b}.encode()" if field.type == "string" else None
+        length = f"{n} = len({b})" + (" + 1" if flexible else "")
+        if nullable:
+            with self.block(f"if {b} is None:"):
+                self.line(f"{b} = b''")
+                self.line(f"{n} = {0 if flexible else -1}")
+            with self.block("else:"):
+                if content:
+                    self.line(content)
+                self.line(length)
+        else:
+            if content:
+                self.line(content)
+            self.line(length)
+        if flexible:
+            self.flush_with_length(n, "P.string_uvarint" if field.type == "string" else "uvarint")
+        else:
+            self.run.append(("h" if field.type == "string" else "i", n))
+            self.flush()
+        self.line(f"{self.append}({b})")
+
+    def single_struct(self, struct: StructSpec, value: str, nullable: bool) -> None:
+        o = self.fresh("o")
+        self.line(f"{o} = {value}")
+        if not nullable:
+            self.struct(struct, o, struct.name)
+            return
+        self.flush()
+        with self.block(f"if {o} is None:"):
+            self.line(f"{self.append}(b'\\xff')")
+        with self.block("else:"):
+            self.line(f"{self.append}(b'\\x01')")
+            self.struct(struct, o, struct.name)
+            self.flush()
+
+    def array(self, field: FieldSpec, value: str, nullable: bool) -> None:
+        items, n = self.fresh("l"), self.fresh("n")
+        flexible = self.source.is_flexible(field)
+        self.line(f"{items} = {value}")
+        length = f"len({items})" + (" + 1" if flexible else "")
+        if nullable:
+            self.line(f"{n} = {0 if flexible else -1} if {items} is None else {length}")
+        else:
+            self.line(f"{n} = {length}")
+        if flexible:
+            self.flush_with_length(n, "uvarint")
+        else:
+            self.run.append(("i", n))
+            self.flush()
+        with self.block(f"if {n} > {1 if flexible else 0}:"):
+            self.elements(field, items)
+
+    def elements(self, field: FieldSpec, items: str) -> None:
+        if field.type in NUMBERS:
+            numbers = self.source.numbers(field.type)
+            self.line(f"{self.append}({numbers}[len({items})].pack(*{items}))")
+            return
+        o = self.fresh("o")
+        with self.block(f"for {o} in {items}:"):
+            if field.struct is not None:
+                self.struct(field.struct, o, field.struct.name)
+            elif field.type in FIXED_SIZES:
+                self.fixed(field, o)
+            else:
+                self.variable(field, o, nullable=False)
+            self.flush()
+
+    def tags(self, struct: StructSpec, value: str) -> None:
+        known = self.source.tagged_fields(struct)
+        if known:
+            self.flush()
+            self.known_tags(known, value)
+            return
+        run, self.run = self.run, []
+        with self.block(f"if {value}.unknown_tags:"):
+            if run:
+                self.line(f"{self.append}({self.packed(run)})")
+            self.line(f"P.write_tags({self.append}, [], {value}.unknown_tags)")
+        with self.block("else:"):
+            self.line(f"{self.append}({self.packed([*run, ('x', '')])})" if run else f"{self.append}(b'\\0')")
+
+    def known_tags(self, known: list[FieldSpec], value: str) -> None:
+        """Each tagged field that is not at its default is written on its own: its size stands in front."""
+        tags = self.fresh("t")
+        self.line(f"{tags} = []")
+        for field in known:
+            attribute = f"{value}.{field.attribute}"
+            with self.block(f"if {self.is_set(field, attribute)}:"):
+                parts, outer = self.fresh("q"), self.append
+                self.append = self.fresh("a")
+                self.line(f"{parts} = []")
+                self.line(f"{self.append} = {parts}.append")
+                self.value(field, attribute)
+                self.flush()
+                self.append = outer
+                self.line(f"{tags}.append(({field.tag}, b''.join({parts})))")
+        with self.block(f"if {tags} or {value}.unknown_tags:"):
+            self.line(f"P.write_tags({self.append}, {tags}, {value}.unknown_tags)")
+        with self.block("else:"):
+            self.line(f"{self.append}(b'\\0')")

@@ -1,0 +1,98 @@
+"""Whole frames: a size, a header, a body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any
+
+from proxy.errors import RemoteProtocolError
+from proxy.values import MIB
+from proxy.wire import headers, registry
+from proxy.wire.compiler import Codec
+from proxy.wire.headers import RequestHeader
+
+FRAME_BYTES_MAX = 100 * MIB
+"""Largest frame that is believed where the caller names no limit (Kafka: socket.request.max.bytes)."""
+
+_SIZE = Struct(">i")
+
+
+def request(key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
+    """A request with its size in front.
+
+    Raises:
+        UnknownVersion: there is no such request. LocalProtocolError: the message cannot be written.
+    """
+    header = headers.encode_request_header(RequestHeader(key, version, correlation_id, client_id))
+    return _frame(header, registry.request(key, version), message)
+
+
+def response(key: int, version: int, correlation_id: int, message: Any) -> bytes:
+    """A response with its size in front.
+
+    Raises:
+        UnknownVersion: there is no such response. LocalProtocolError: the message cannot be written.
+    """
+    header = headers.encode_response_header(key, version, correlation_id)
+    return _frame(header, registry.response(key, version), message)
+
+
+def decode_request(frame: Any) -> tuple[RequestHeader, Any]:
+    """Read a request frame without size.
+
+    Raises:
+        RemoteProtocolError: the bytes are no such request. UnknownVersion: there is no such request.
+    """
+    header, offset = headers.decode_request_header(frame)
+    return header, registry.request(header.key, header.version).decode(frame, offset)
+
+
+def decode_response(key: int, version: int, frame: Any) -> tuple[int, Any]:
+    """Read a response frame without size. Returns (correlation id, message).
+
+    Raises:
+        RemoteProtocolError: the bytes are no such response. UnknownVersion: there is no such response.
+    """
+    offset = headers.response_body_offset(key, version, frame)
+    return headers.correlation_id(frame), registry.response(key, version).decode(frame, offset)
+
+
+class FrameReader:
+    """Cuts a byte stream into frames; for connections of our own, where a copy does not matter."""
+
+    __slots__ = ("_buffer", "_limit")
+
+    def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
+        self._buffer = bytearray()
+        self._limit = limit
+
+    def receive_data(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
+        """Take bytes as they come; yields the frames they complete, without size.
+
+        Raises:
+            RemoteProtocolError: a size is negative or above the limit. The reader is of no use then.
+        """
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            size = _SIZE.unpack_from(self._buffer)[0]
+            if not 0 <= size <= self._limit:
+                raise RemoteProtocolError(f"a frame of {size} bytes; at most {self._limit} are accepted")
+            if len(self._buffer) < 4 + size:
+                return
+            frame = bytes(memoryview(self._buffer)[4 : 4 + size])
+            del self._buffer[: 4 + size]
+            yield frame
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no part of a frame is waiting for its rest."""
+        return not self._buffer
+
+
+def _frame(header: bytes, codec: Codec, message: Any) -> bytes:
+    parts: list[Any] = [b"", header]
+    codec.encode_into(message, parts)
+    size = sum(map(len, parts))
+    parts[0] = _SIZE.pack(size)
+    return b"".join(parts)

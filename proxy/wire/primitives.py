@@ -1,0 +1,153 @@
+"""What generated code calls: unsigned varints, tag sections, integer arrays, and the refusals.
+
+Every length is judged against the bytes that are left before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+from proxy.errors import LocalProtocolError, RemoteProtocolError
+
+ELEMENTS_MAX = 1_000_000
+"""Elements in one array; a cluster with more partitions than that does not answer in one response either."""
+TAGS_MAX = 10_000
+"""Tagged fields in one structure; Kafka defines fewer than ten."""
+STRING_MAX = 0x7FFF
+"""Bytes in one string: also in flexible versions a string is limited as if its length were an int16."""
+
+_CACHED_STRUCTS = 256
+"""Integer arrays up to this length get a Struct that is kept (replica lists, partition lists)."""
+
+Tags = tuple[tuple[int, bytes], ...]
+"""Unknown tagged fields of one structure: (tag, bytes), as they came."""
+
+
+def read_uvarint(buffer: Any, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits. Returns (value, position behind it).
+
+    Raises:
+        RemoteProtocolError: longer than five bytes or larger than 32 bits. IndexError: the buffer ends within.
+    """
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise RemoteProtocolError("a varint has more than 32 bits")
+
+
+def uvarint(value: int) -> bytes:
+    """Write an unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def string_uvarint(length_plus_one: int) -> bytes:
+    """Length of a compact string; the slow path of the encoder.
+
+    Raises:
+        LocalProtocolError: longer than a Kafka string may be.
+    """
+    if length_plus_one > STRING_MAX + 1:
+        raise too_long(length_plus_one - 1)
+    return uvarint(length_plus_one)
+
+
+def read_tags(buffer: Any, position: int, end: int) -> tuple[Tags, int]:
+    """Read a tag section of which no tag is known. Returns (tags, position behind it)."""
+    count, position = read_uvarint(buffer, position)
+    check_tags(count, end - position)
+    tags = []
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        stop = position + size
+        if stop > end:
+            raise refusal("tagged field", size, end - position)
+        tags.append((tag, bytes(buffer[position:stop])))
+        position = stop
+    return tuple(tags), position
+
+
+def skip_tags(buffer: Any, position: int, end: int) -> int:
+    """Skip a tag section. Returns the position behind it."""
+    count, position = read_uvarint(buffer, position)
+    check_tags(count, end - position)
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        position += size
+    if position > end:
+        raise RemoteProtocolError("a tagged field is longer than the message")
+    return position
+
+
+def check_tags(count: int, left: int) -> None:
+    """Refuse a tag count that the bytes left cannot hold (two bytes each at least)."""
+    if count > TAGS_MAX or 2 * count > left:
+        raise refusal("number of tagged fields", count, left)
+
+
+def write_tags(append: Callable[[bytes], object], known: list[tuple[int, bytes]], unknown: Tags) -> None:
+    """Write a tag section in the order of the tags, known and unknown ones merged."""
+    tags = sorted((*known, *unknown), key=_tag_of)
+    append(uvarint(len(tags)))
+    for tag, data in tags:
+        append(uvarint(tag) + uvarint(len(data)))
+        append(data)
+
+
+def _tag_of(tagged: tuple[int, bytes]) -> int:
+    return tagged[0]
+
+
+def refusal(what: str, length: int, left: int) -> RemoteProtocolError:
+    """The error for a length or count that cannot be true."""
+    return RemoteProtocolError(f"{what}: length {length} cannot be, {left} bytes are left")
+
+
+def too_long(length: int) -> LocalProtocolError:
+    """The error for a string that no version can carry."""
+    return LocalProtocolError(f"a string of {length} bytes is longer than {STRING_MAX}")
+
+
+def mismatch(what: str) -> RemoteProtocolError:
+    """The error for a tagged field whose content does not fill its size."""
+    return RemoteProtocolError(f"{what}: the tagged field does not end where its size says")
+
+
+def lacking(what: str) -> LocalProtocolError:
+    """The error for a value that the version written cannot carry and that must not be dropped."""
+    return LocalProtocolError(f"{what} is set, but this version has no such field")
+
+
+def bad_uuid(value: object) -> LocalProtocolError:
+    """The error for an id that is not 16 bytes: struct would pad or cut it silently."""
+    return LocalProtocolError(f"not a uuid of 16 bytes: {value!r}")
+
+
+class ArrayStructs(dict[int, Struct]):
+    """Struct for n numbers of one type, made when first needed; small ones are kept."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self._code = code
+
+    def __missing__(self, count: int) -> Struct:
+        made = Struct(f">{count}{self._code}")
+        if count <= _CACHED_STRUCTS:
+            self[count] = made
+        return made

@@ -1,0 +1,132 @@
+"""Source text being generated: lines, names that are used once, and objects the text refers to.
+
+Shared by the decoder, the encoder and the address locator. Adjacent fixed-size values are fused into one `Struct`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct
+from typing import Any
+
+from proxy.wire import primitives
+from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
+
+CODES = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""struct codes of the types with a fixed size."""
+
+NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d"}
+"""Types whose arrays are read and written by one Struct."""
+
+
+class Source:
+    """A function being written."""
+
+    def __init__(self, spec: MessageSpec, version: int) -> None:
+        self.spec = spec
+        self.version = version
+        self.names: dict[str, Any] = {"P": primitives, "uvarint": primitives.uvarint}
+        self.names["read_uvarint"] = primitives.read_uvarint
+        self._lines: list[str] = []
+        self._depth = 0
+        self._counter = 0
+        self._min_sizes: dict[str, int] = {}
+
+    def line(self, text: str) -> None:
+        """Add one line at the present depth."""
+        self._lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Add a line that opens a block; what is written meanwhile stands in it."""
+        self.line(head)
+        self._depth += 1
+        before = len(self._lines)
+        yield
+        if len(self._lines) == before:
+            self.line("pass")
+        self._depth -= 1
+
+    def fresh(self, prefix: str) -> str:
+        """A local name that nobody else uses."""
+        self._counter += 1
+        return f"{prefix}{self._counter}"
+
+    def struct(self, codes: str, method: str) -> str:
+        """The name of `Struct(">" + codes).unpack_from` or `.pack`."""
+        name = f"{method[0]}_{codes.replace('?', 't')}"
+        self.names[name] = getattr(Struct(">" + codes), method)
+        return name
+
+    def numbers(self, kind: str) -> str:
+        """The name of the Structs for arrays of one number type."""
+        name = f"N_{kind}"
+        self.names.setdefault(name, primitives.ArrayStructs(NUMBERS[kind]))
+        return name
+
+    def text(self) -> str:
+        """The source so far."""
+        return "\n".join(self._lines) + "\n"
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Compile the source and return the function of that name."""
+        code = compile(self.text(), f"<{self.spec.name} v{self.version}: {name}>", "exec")
+        exec(code, self.names)  # noqa: S102  # from our own definitions
+        made: Callable[..., Any] = self.names[name]
+        return made
+
+    def is_flexible(self, field: FieldSpec | None = None) -> bool:
+        """Whether lengths are compact (of this field; of structures: whether they end in a tag section)."""
+        flexible = self.spec.flexible if field is None or field.flexible is None else field.flexible
+        return self.version in flexible
+
+    def plain_fields(self, struct: StructSpec) -> list[FieldSpec]:
+        """The fields that stand in order in this version."""
+        return [f for f in struct.fields if self.version in f.versions and not f.is_tagged(self.version)]
+
+    def tagged_fields(self, struct: StructSpec) -> list[FieldSpec]:
+        """The fields that stand in the tag section of this version, by tag."""
+        if not self.is_flexible():
+            return []
+        found = [f for f in struct.fields if f.is_tagged(self.version)]
+        return sorted(found, key=lambda field: field.tag)
+
+    def absent_fields(self, struct: StructSpec) -> list[FieldSpec]:
+        """The fields this version does not have."""
+        here = {f.name for f in (*self.plain_fields(struct), *self.tagged_fields(struct))}
+        return [f for f in struct.fields if f.name not in here]
+
+    def min_size(self, struct: StructSpec) -> int:
+        """The fewest bytes one such structure takes in this version (at least 1, so that counts stay bounded)."""
+        if struct.name not in self._min_sizes:
+            size = sum(self._min_field(field) for field in self.plain_fields(struct))
+            self._min_sizes[struct.name] = max(1, size + self.is_flexible())
+        return self._min_sizes[struct.name]
+
+    def min_element(self, field: FieldSpec) -> int:
+        """The fewest bytes one element of an array takes, or one value of a single field."""
+        if field.struct is not None:
+            return self.min_size(field.struct)
+        if field.type in FIXED_SIZES:
+            return FIXED_SIZES[field.type]
+        if self.is_flexible(field):
+            return 1
+        return 2 if field.type == "string" else 4
+
+    def _min_field(self, field: FieldSpec) -> int:
+        if field.is_array:
+            return 1 if self.is_flexible(field) else 4
+        if field.struct is not None and field.is_nullable(self.version):
+            return 1
+        return self.min_element(field)

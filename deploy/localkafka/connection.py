@@ -1,0 +1,97 @@
+"""A blocking connection to a broker on the project's own codec: one request, one answer. For tools and tests."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+from types import TracebackType
+from typing import Any
+
+from proxy.errors import RemoteProtocolError
+from proxy.values import Address
+from proxy.wire import frames, registry
+
+TIMEOUT_S = 30.0
+"""How long one answer may take to come, beyond what the request itself asks for."""
+FRAME_BYTES_MAX = 100 << 20
+
+
+class Connection:
+    """One TCP connection; `timeout_s` bounds the dialling and every answer."""
+
+    def __init__(self, address: Address, client_id: str = "share-client", timeout_s: float = TIMEOUT_S) -> None:
+        self.address = address
+        self.client_id = client_id
+        self._numbers = itertools.count(1)
+        self._socket = socket.create_connection(address, timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = self._socket.makefile("rb")
+
+    def __enter__(self) -> Connection:
+        """Use it as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close it; may be repeated."""
+        self._reader.close()
+        self._socket.close()
+
+    def ask(self, key: int, version: int, message: Any) -> Any:
+        """Send a request and return the decoded answer.
+
+        Raises OSError (also on a time-out or when the broker closes), RemoteProtocolError.
+        """
+        number = self.send(key, version, message)
+        correlation_id, answer = frames.decode_response(key, version, self.receive())
+        if correlation_id != number:
+            raise RemoteProtocolError(f"answer {correlation_id} came for request {number}")
+        return answer
+
+    def send(self, key: int, version: int, message: Any) -> int:
+        """Send a request and return its correlation id."""
+        number = next(self._numbers)
+        self._socket.sendall(frames.request(key, version, number, self.client_id, message))
+        return number
+
+    def receive(self) -> bytes:
+        """Return the next frame, without its size."""
+        size = int(struct.unpack(">i", self._exactly(4))[0])
+        if not 4 <= size <= FRAME_BYTES_MAX:
+            raise RemoteProtocolError(f"a frame of {size} bytes")
+        return self._exactly(size)
+
+    def _exactly(self, count: int) -> bytes:
+        data = self._reader.read(count)
+        if len(data) < count:
+            raise ConnectionError(f"{self.address} closed the connection")
+        return data
+
+
+def build(name: str, **values: Any) -> Any:
+    """Make a message by its schema name; nested structures may be given as dicts.
+
+    Raises TypeError for a field that the schema does not have.
+    """
+    return _build(registry.message(name), registry.message(name), values)
+
+
+def _build(root: Any, made: Any, values: dict[str, Any]) -> Any:
+    structs = {field.attribute: field.struct for field in made.SPEC.fields if field.struct is not None}
+    full = {}
+    for name, value in values.items():
+        struct_of = structs.get(name)
+        nested = getattr(root, struct_of.name) if struct_of is not None else None
+        if nested is not None and isinstance(value, dict):
+            full[name] = _build(root, nested, value)
+        elif nested is not None and isinstance(value, list | tuple):
+            full[name] = [_build(root, nested, each) if isinstance(each, dict) else each for each in value]
+        else:
+            full[name] = value
+    return made(**full)

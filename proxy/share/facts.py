@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+AVAILABLE = 0
+ACKNOWLEDGED = 2
+ARCHIVED = 4
+"""Delivery states as Kafka stores them (RecordState, share-groups.md 4.1)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShareSnapshot:

@@ -10,24 +10,36 @@ class TransactionalBatch(Protocol):
     """What is needed of a batch header (wire.records.BatchHeader has it)."""
 
     @property
-    def base_offset(self) -> int: ...
+    def base_offset(self) -> int:
+        """First offset."""
+
     @property
-    def last_offset(self) -> int: ...
+    def last_offset(self) -> int:
+        """Last offset."""
+
     @property
-    def producer_id(self) -> int: ...
+    def producer_id(self) -> int:
+        """-1 when it has none."""
+
     @property
-    def is_transactional(self) -> bool: ...
+    def is_transactional(self) -> bool:
+        """Written inside a transaction."""
+
     @property
-    def is_control(self) -> bool: ...
+    def is_control(self) -> bool:
+        """Holds a marker instead of records."""
 
 
 class AbortedTransaction(Protocol):
     """An element of a Fetch response's AbortedTransactions."""
 
     @property
-    def producer_id(self) -> int: ...
+    def producer_id(self) -> int:
+        """Who aborted."""
+
     @property
-    def first_offset(self) -> int: ...
+    def first_offset(self) -> int:
+        """First offset of the producer's aborted transaction."""
 
 
 def aborted_ranges(

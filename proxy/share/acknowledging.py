@@ -1,0 +1,181 @@
+"""What an acknowledgement may change (share-groups.md 5, 6; SharePartition.acknowledge of Kafka 4.3).
+
+Theory of operation. First everything is judged and nothing is touched: the batches become a plan of steps, one per run
+of offsets with one acknowledge type. If all can be done, the steps are marked as one transition; else the whole
+partition is refused. Renewals are not stored and not undone: those planned in front of a refused step are carried out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.errors import ErrorCode
+from proxy.share import locks
+from proxy.share.acquiring import PartitionSettings
+from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Transition, Window
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+"""Acknowledge types on the wire (AcknowledgeType; 4 since KIP-1222)."""
+
+_EQUAL_TYPES = re.compile(rb"(?s)(.)\1*")
+
+AcknowledgementBatch = tuple[int, int, Sequence[int]]
+"""First offset, last offset, and one type for all or one per offset."""
+
+
+class Refusal(NamedTuple):
+    """An acknowledgement that failed: the code of the whole partition."""
+
+    error: ErrorCode
+    message: str
+
+
+class Step(NamedTuple):
+    """Offsets first..last, all inside `run`, get one acknowledge type."""
+
+    run: Run
+    first: int
+    last: int
+    type: int
+
+
+def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) -> Refusal | None:
+    """Judge what can be judged without any state (6.1). `renew_allowed`: version 2 or later, and IsRenewAck."""
+    highest = RENEW if renew_allowed else REJECT
+    last_before = -1
+    for first, last, types in batches:
+        if first > last or first < last_before:
+            return _invalid(f"batch {first}-{last} is reversed, or begins before the one in front of it ends")
+        if not types:
+            return _invalid(f"batch {first}-{last} has no acknowledge types")
+        if len(types) != 1 and len(types) != last - first + 1:
+            return _invalid(f"batch {first}-{last} has {len(types)} acknowledge types")
+        if min(types) < GAP or max(types) > highest:
+            return _invalid(f"batch {first}-{last} has an acknowledge type that is not allowed here")
+        last_before = last
+    return None
+
+
+def decide(
+    window: Window,
+    index: locks.LockIndex,
+    member_id: str,
+    batches: Sequence[AcknowledgementBatch],
+    settings: PartitionSettings,
+    now: float,
+) -> Transition | Refusal:
+    """Judge batches of good shape against the window (6.2) and mark what is to change."""
+    steps: list[Step] = []
+    refusal = None
+    for batch in batches:
+        refusal = _plan(window, member_id, batch, settings.renew_enabled, steps)
+        if refusal is not None:
+            break
+    marked: list[Run] = []
+    limit = settings.delivery_count_limit
+    for step in steps:
+        if step.type == RENEW:
+            run = window.isolate(step.first, step.last)
+            index.renew(run, settings.lock_duration_s, now)
+            run.renewals += 1
+        elif refusal is None:
+            run = step.run
+            if run.first != step.first or run.last != step.last:
+                run = window.isolate(step.first, step.last)
+            run.target = _target(step.type, run.count, limit)
+            marked.append(run)
+    if refusal is not None:
+        return refusal
+    return mark(marked)
+
+
+def mark(runs: list[Run]) -> Transition:
+    """One transition for `runs`, whose targets are set."""
+    transition = Transition(runs)
+    for run in runs:
+        run.pending = transition
+    return transition
+
+
+def free_state(count: int, delivery_count_limit: int) -> int:
+    """What a record becomes that nobody holds any more: its deliveries may be used up (4.1)."""
+    return AVAILABLE if count < delivery_count_limit else ARCHIVED
+
+
+def _target(acknowledge_type: int, count: int, delivery_count_limit: int) -> int:
+    if acknowledge_type == ACCEPT:
+        return ACKNOWLEDGED
+    if acknowledge_type == RELEASE:
+        return free_state(count, delivery_count_limit)
+    return ARCHIVED
+
+
+def _plan(
+    window: Window, member_id: str, batch: AcknowledgementBatch, renew_enabled: bool, steps: list[Step]
+) -> Refusal | None:
+    """Add the steps of one batch; stop at the first that cannot be done."""
+    first, last, types = batch
+    if last < window.start_offset:
+        return None
+    refusal = _check_bounds(window, first, last)
+    if refusal is not None:
+        return refusal
+    if len(types) == 1:
+        return _plan_type(window, member_id, (first, last, types[0]), renew_enabled, steps)
+    # The array becomes runs of equal types before anything is looked up (performance.md 6.2).
+    for equal in _EQUAL_TYPES.finditer(bytes(types)):
+        span = (first + equal.start(), first + equal.end() - 1, types[equal.start()])
+        refusal = _plan_type(window, member_id, span, renew_enabled, steps)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _check_bounds(window: Window, first: int, last: int) -> Refusal | None:
+    """Whether the batch lies inside what is tracked. Holes between are nobody's mistake and are ignored."""
+    lowest = next((run.first for run in window.runs if run.state != UNREAD), None)
+    if (lowest is None or lowest > first) and not first < window.start_offset <= last:
+        return Refusal(ErrorCode.INVALID_RECORD_STATE, f"nothing is tracked at offset {first}")
+    below = window.index_from(last)
+    if below == len(window.runs) or window.runs[below].first > last:
+        return _invalid(f"batch {first}-{last} goes beyond what was acquired")
+    if window.runs[below].state == UNREAD:
+        return _invalid(f"batch {first}-{last} goes beyond what was acquired")
+    return None
+
+
+def _plan_type(
+    window: Window, member_id: str, span: tuple[int, int, int], renew_enabled: bool, steps: list[Step]
+) -> Refusal | None:
+    first, last, acknowledge_type = span
+    first = max(first, window.start_offset)
+    if first > last:
+        return None
+    if steps and steps[-1].last >= first and steps[-1].type != RENEW:
+        return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is acknowledged twice")
+    for run in window.between(first, last):
+        if run.state == UNREAD:
+            continue
+        refusal = _check_run(run, member_id)
+        if refusal is not None:
+            return refusal
+        if acknowledge_type == RENEW and not renew_enabled:
+            return Refusal(ErrorCode.INVALID_RECORD_STATE, "renewing acquisition locks is not enabled for the group")
+        steps.append(Step(run, max(first, run.first), min(last, run.last), acknowledge_type))
+    return None
+
+
+def _check_run(run: Run, member_id: str) -> Refusal | None:
+    if run.state != ACQUIRED:
+        return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {run.first} is not acquired")
+    if run.pending is not None:
+        return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {run.first} is being acknowledged already")
+    if run.owner != member_id:
+        return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {run.first} is held by another member")
+    return None
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)

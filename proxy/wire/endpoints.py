@@ -1,0 +1,367 @@
+"""Where a response carries addresses: derived from the definitions, so that a new carrier cannot be forgotten.
+
+A structure with the siblings `Host` and `Port` carries an address. The locator of a response walks its body, skips what
+it does not need without building objects, and stops behind the last field that can carry one (Metadata: behind
+Brokers). Host and port always stand side by side, so new ones can be put between the old bytes; where they stand in a
+tagged field, the sizes of the fields around them change too: `splice` takes care of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from functools import cache
+from struct import Struct
+from typing import Any, NamedTuple
+
+from proxy.errors import LocalProtocolError, RemoteProtocolError
+from proxy.values import UNKNOWN_NODE
+from proxy.wire import primitives, registry
+from proxy.wire.source import Source
+from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, SchemaError, StructSpec
+
+
+class Endpoint(NamedTuple):
+    """A host and a port found in a response."""
+
+    node_id: int
+    """The broker they belong to; UNKNOWN_NODE where the definition names none."""
+    start: int
+    end: int
+    """[start:end) of the buffer are the bytes of host and port."""
+    host: str | None
+    port: int
+    sizes: tuple[tuple[int, int, int], ...] = ()
+    """Size varints of the tagged fields around it, outermost first: (start, end, size)."""
+
+
+Locator = Callable[[Any, int], list[Endpoint]]
+"""(buffer, offset of the body) -> the endpoints in the order of the bytes. Raises RemoteProtocolError."""
+
+
+@cache
+def carriers() -> frozenset[int]:
+    """The API keys whose responses carry addresses in at least one version."""
+    return frozenset(key for key in registry.API_KEYS if _carrying(registry.response_spec(key)))
+
+
+@cache
+def locator(key: int, version: int) -> Locator | None:
+    """The locator of a response; None where that version carries no address.
+
+    Raises:
+        UnknownVersion: there is no such response.
+    """
+    registry.response(key, version)
+    spec = registry.response_spec(key)
+    walker = _Walker(spec, version)
+    if not walker.carries(spec.root):
+        return None
+    locate = walker.message().function("locate")
+
+    def guarded(buffer: Any, offset: int) -> list[Endpoint]:
+        try:
+            found: list[Endpoint] = locate(buffer, offset, len(buffer))
+        except (IndexError, struct.error) as error:
+            raise RemoteProtocolError(f"{spec.name} v{version}: the message ends too early") from error
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"{spec.name} v{version}: a host is not UTF-8") from error
+        return found
+
+    return guarded
+
+
+def in_tagged_field(key: int, version: int) -> bool:
+    """Whether an address stands within a tagged field there: then only `splice` may replace it."""
+    spec = registry.response_spec(key)
+    walker = _Walker(spec, version)
+    structs = (spec.root, *spec.structs.values())
+    return any(
+        field.is_tagged(version) and field.struct is not None and walker.carries(field.struct)
+        for struct_ in structs
+        for field in struct_.fields
+    )
+
+
+@cache
+def _layout(key: int, version: int) -> tuple[bool, str]:
+    """Whether the host is compact, and the struct code of the port."""
+    spec = registry.response_spec(key)
+    carrying = _carrying(spec)
+    if not carrying:
+        raise LocalProtocolError(f"{spec.name} carries no address")
+    ports = {field.type for struct_ in carrying for field in struct_.fields if field.name.lower() == "port"}
+    if len(ports) != 1:
+        raise SchemaError(f"{spec.name}: ports of several types")
+    return version in spec.flexible, {"int32": "i", "uint16": "H"}[ports.pop()]
+
+
+def encode(key: int, version: int, host: str, port: int) -> bytes:
+    """The bytes of a host and a port as this response writes them.
+
+    Raises:
+        LocalProtocolError: the response carries no address, or this one cannot be written.
+    """
+    compact, code = _layout(key, version)
+    encoded = host.encode()
+    if len(encoded) > primitives.STRING_MAX:
+        raise primitives.too_long(len(encoded))
+    length = primitives.uvarint(len(encoded) + 1) if compact else struct.pack(">h", len(encoded))
+    try:
+        return length + encoded + struct.pack(">" + code, port)
+    except struct.error as error:
+        raise LocalProtocolError(f"no port: {port}") from error
+
+
+def splice(buffer: Any, replacements: Iterable[tuple[Endpoint, bytes]]) -> bytes:
+    """The buffer with the bytes of the given endpoints replaced, and the sizes of tagged fields around them corrected.
+
+    `replacements` come in the order of the bytes, as the locator gave them.
+    """
+    edits: list[tuple[int, int, bytes]] = []
+    grown: dict[tuple[int, int, int], int] = {}
+    for endpoint, data in replacements:
+        edits.append((endpoint.start, endpoint.end, data))
+        for size in endpoint.sizes:
+            grown[size] = grown.get(size, 0) + len(data) - (endpoint.end - endpoint.start)
+    # The innermost size first: when it takes more bytes itself, the sizes around it grow by that as well.
+    for start, end, size in sorted(grown, reverse=True):
+        written = primitives.uvarint(size + grown[start, end, size])
+        edits.append((start, end, written))
+        for outer in grown:
+            if outer[1] <= start and end <= outer[1] + outer[2]:
+                grown[outer] += len(written) - (end - start)
+    return _edited(buffer, edits)
+
+
+def _edited(buffer: Any, edits: list[tuple[int, int, bytes]]) -> bytes:
+    parts: list[Any] = []
+    position = 0
+    for start, end, data in sorted(edits):
+        parts += (buffer[position:start], data)
+        position = end
+    parts.append(buffer[position:])
+    return b"".join(parts)
+
+
+def _carrying(spec: MessageSpec) -> list[StructSpec]:
+    """The structures of a message that have a host and a port."""
+    found = []
+    for struct_ in (spec.root, *spec.structs.values()):
+        names = [field.name.lower() for field in struct_.fields]
+        if "host" in names and "port" in names:
+            if names.index("port") != names.index("host") + 1:
+                raise SchemaError(f"{spec.name}.{struct_.name}: host and port do not stand side by side")
+            found.append(struct_)
+    return found
+
+
+class _Walker:
+    """Writes `locate(buf, p, end)`; `skip` are bytes already known to be skipped but not yet added to `p`."""
+
+    def __init__(self, spec: MessageSpec, version: int) -> None:
+        self.source = Source(spec, version)
+        self.source.names.update(
+            Endpoint=Endpoint, read_i16=Struct(">h").unpack_from, read_i32=Struct(">i").unpack_from
+        )
+        self.source.names["read_u16"] = Struct(">H").unpack_from
+        self.version = version
+        self.spec = spec
+        self.line = self.source.line
+        self.block = self.source.block
+        self.fresh = self.source.fresh
+        self.skip = 0
+        self.node = str(UNKNOWN_NODE)
+        """The name that holds the node id of the structure being walked."""
+        self.sizes: tuple[str, ...] = ()
+        """The names of the size varints around what is being walked."""
+        self._with_address = {struct_.name for struct_ in _carrying(spec)}
+
+    def carries(self, struct_: StructSpec) -> bool:
+        """Whether the structure or one within it has an address in this version."""
+        own = struct_.name in self._with_address
+        return any(
+            own and field.name.lower() == "host" and self.version in field.versions for field in struct_.fields
+        ) or any(self.is_carrier(field) for field in struct_.fields)
+
+    def is_carrier(self, field: FieldSpec) -> bool:
+        """Whether there is an address in the field in this version."""
+        return field.struct is not None and self.version in field.versions and self.carries(field.struct)
+
+    def message(self) -> Source:
+        with self.block("def locate(buf, p, end):"):
+            self.line("found = []")
+            root = self.spec.root
+            if any(self.is_carrier(field) for field in self.source.tagged_fields(root)):
+                self.struct(root)
+            else:
+                self.fields(root, up_to_last_carrier=True)
+            self.flush()
+            with self.block("if p > end:"):
+                self.line("raise IndexError")
+            self.line("return found")
+        return self.source
+
+    def flush(self) -> None:
+        if self.skip:
+            self.line(f"p += {self.skip}")
+            self.skip = 0
+
+    def here(self) -> str:
+        """The position with what is still to be skipped."""
+        return f"p + {self.skip}" if self.skip else "p"
+
+    def struct(self, struct_: StructSpec) -> None:
+        """Walk or skip a whole structure."""
+        self.fields(struct_)
+        if self.source.is_flexible():
+            self.tags(struct_)
+
+    def fields(self, struct_: StructSpec, up_to_last_carrier: bool = False) -> None:
+        fields = self.source.plain_fields(struct_)
+        if up_to_last_carrier:
+            places = [i for i, field in enumerate(fields) if self.is_carrier(field) or field.name.lower() == "port"]
+            fields = fields[: places[-1] + 1]
+        has_address = struct_.name in self._with_address
+        outer = self.node
+        for field in fields:
+            if _names_node(field) and self.carries(struct_):
+                self.node = self.fresh("node")
+                self.line(f"{self.node} = read_i32(buf, {self.here()})[0]")
+            if has_address and field.name.lower() == "host":
+                self.host(field)
+            elif has_address and field.name.lower() == "port":
+                self.port(field)
+            else:
+                self.value(field)
+        self.node = outer
+
+    def host(self, field: FieldSpec) -> None:
+        self.flush()
+        self.line("start = p")
+        n = self.length(field, short=True)
+        self.line("host = None")
+        with self.block(f"if {n} >= 0:"):
+            self.line(f"p += {n}")
+            with self.block("if p > end:"):
+                self.line("raise IndexError")
+            self.line(f"host = str(buf[p - {n}:p], 'utf-8')")
+
+    def port(self, field: FieldSpec) -> None:
+        read = {"int32": "read_i32", "uint16": "read_u16"}[field.type]
+        self.line(f"port = {read}(buf, p)[0]")
+        self.line(f"p += {FIXED_SIZES[field.type]}")
+        sizes = "".join(f"{size}, " for size in self.sizes)
+        self.line(f"found.append(Endpoint({self.node}, start, p, host, port, ({sizes})))")
+
+    def length(self, field: FieldSpec, short: bool) -> str:
+        """Read a length; it is -1 for null. Whatever was to be skipped is skipped."""
+        n = self.fresh("n")
+        if self.source.is_flexible(field):
+            self.line(f"{n} = buf[{self.here()}]")
+            self.line(f"p += {self.skip + 1}")
+            with self.block(f"if {n} > 127:"):
+                self.line(f"{n}, p = read_uvarint(buf, p - 1)")
+            self.line(f"{n} -= 1")
+        else:
+            read, size = ("read_i16", 2) if short else ("read_i32", 4)
+            self.line(f"{n} = {read}(buf, {self.here()})[0]")
+            self.line(f"p += {self.skip + size}")
+            with self.block(f"if {n} < -1:"):
+                self.line(f"raise P.refusal({field.name!r}, {n}, end - p)")
+        self.skip = 0
+        return n
+
+    def value(self, field: FieldSpec) -> None:
+        if field.is_array:
+            self.array(field)
+        elif field.struct is not None:
+            self.single_struct(field.struct, field.is_nullable(self.version))
+        elif field.type in FIXED_SIZES:
+            self.skip += FIXED_SIZES[field.type]
+        else:
+            self.variable(field)
+
+    def variable(self, field: FieldSpec) -> None:
+        n = self.length(field, short=field.type == "string")
+        with self.block(f"if {n} > 0:"):
+            self.line(f"p += {n}")
+
+    def single_struct(self, struct_: StructSpec, nullable: bool) -> None:
+        if not nullable:
+            self.struct(struct_)
+            return
+        flag = self.fresh("n")
+        self.line(f"{flag} = buf[{self.here()}]")
+        self.line(f"p += {self.skip + 1}")
+        self.skip = 0
+        with self.block(f"if {flag} == 1:"):
+            self.struct(struct_)
+            self.flush()
+        with self.block(f"elif {flag} != 255:"):
+            self.line(f"raise P.refusal({struct_.name!r}, {flag}, end - p)")
+
+    def array(self, field: FieldSpec) -> None:
+        n = self.length(field, short=False)
+        size = self.source.min_element(field)
+        with self.block(f"if {n} > {primitives.ELEMENTS_MAX} or {n} * {size} > end - p:"):
+            self.line(f"raise P.refusal({field.name!r}, {n}, end - p)")
+        fixed = self.fixed_size(field)
+        if fixed is not None:
+            with self.block(f"if {n} > 0:"):
+                self.line(f"p += {n} * {fixed}")
+            return
+        with self.block(f"for _ in range({n}):"):
+            if field.struct is not None:
+                self.struct(field.struct)
+            else:
+                self.variable(field)
+            self.flush()
+
+    def fixed_size(self, field: FieldSpec) -> int | None:
+        """The size of an element if it is the same for all and holds no address."""
+        if field.struct is None:
+            return FIXED_SIZES.get(field.type)
+        fields = self.source.plain_fields(field.struct)
+        if self.source.is_flexible() or self.carries(field.struct):
+            return None
+        if any(inner.is_array or inner.type not in FIXED_SIZES for inner in fields):
+            return None
+        return sum(FIXED_SIZES[inner.type] for inner in fields)
+
+    def tags(self, struct_: StructSpec) -> None:
+        t = self.fresh("t")
+        self.line(f"{t} = buf[{self.here()}]")
+        self.line(f"p += {self.skip + 1}")
+        self.skip = 0
+        carriers_here = [field for field in self.source.tagged_fields(struct_) if self.is_carrier(field)]
+        with self.block(f"if {t}:"):
+            if carriers_here:
+                self.tagged_carriers(carriers_here)
+            else:
+                self.line("p = P.skip_tags(buf, p - 1, end)")
+
+    def tagged_carriers(self, fields: list[FieldSpec]) -> None:
+        t, tag, size = (self.fresh(prefix) for prefix in ("t", "k", "s"))
+        self.line(f"{t}, p = read_uvarint(buf, p - 1)")
+        self.line(f"P.check_tags({t}, end - p)")
+        with self.block(f"for _ in range({t}):"):
+            self.line(f"{tag}, p = read_uvarint(buf, p)")
+            self.line(f"{size} = (p, *read_uvarint(buf, p))")
+            self.line(f"{size} = ({size}[0], {size}[2], {size}[1])")
+            self.line(f"p = {size}[1]")
+            for index, field in enumerate(fields):
+                with self.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
+                    outer, self.sizes = self.sizes, (*self.sizes, size)
+                    self.value(field)
+                    self.flush()
+                    self.sizes = outer
+                    with self.block(f"if p != {size}[1] + {size}[2]:"):
+                        self.line(f"raise P.mismatch({field.name!r})")
+            with self.block("else:"):
+                self.line(f"p += {size}[2]")
+
+
+def _names_node(field: FieldSpec) -> bool:
+    """Whether the field says which broker the structure, or those within it, are about."""
+    return field.type == "int32" and not field.is_array and field.name in {"NodeId", "BrokerId"}

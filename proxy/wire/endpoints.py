@@ -21,6 +21,18 @@ from proxy.wire.source import Source
 from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, SchemaError, StructSpec
 
 
+class TagSize(NamedTuple):
+    """The size varint of a tagged field: [start:end) are its own bytes, `size` is what it says."""
+
+    start: int
+    end: int
+    size: int
+
+    def surrounds(self, start: int, end: int) -> bool:
+        """Whether the bytes [start:end) belong to the content of the field."""
+        return self.end <= start and end <= self.end + self.size
+
+
 class Endpoint(NamedTuple):
     """A host and a port found in a response."""
 
@@ -31,9 +43,11 @@ class Endpoint(NamedTuple):
     """[start:end) of the buffer are the bytes of host and port."""
     host: str | None
     port: int
-    sizes: tuple[tuple[int, int, int], ...] = ()
-    """Size varints of the tagged fields around it, outermost first: (start, end, size)."""
+    sizes: tuple[TagSize, ...] = ()
+    """Of the tagged fields around it, outermost first."""
 
+
+_NUMBERS = {"i16": "h", "u16": "H", "i32": "i"}
 
 Locator = Callable[[Any, int], list[Endpoint]]
 """(buffer, offset of the body) -> the endpoints in the order of the bytes. Raises RemoteProtocolError."""
@@ -119,18 +133,18 @@ def splice(buffer: Any, replacements: Iterable[tuple[Endpoint, bytes]]) -> bytes
     `replacements` come in the order of the bytes, as the locator gave them.
     """
     edits: list[tuple[int, int, bytes]] = []
-    grown: dict[tuple[int, int, int], int] = {}
+    grown: dict[TagSize, int] = {}
     for endpoint, data in replacements:
         edits.append((endpoint.start, endpoint.end, data))
-        for size in endpoint.sizes:
-            grown[size] = grown.get(size, 0) + len(data) - (endpoint.end - endpoint.start)
-    # The innermost size first: when it takes more bytes itself, the sizes around it grow by that as well.
-    for start, end, size in sorted(grown, reverse=True):
-        written = primitives.uvarint(size + grown[start, end, size])
-        edits.append((start, end, written))
-        for outer in grown:
-            if outer[1] <= start and end <= outer[1] + outer[2]:
-                grown[outer] += len(written) - (end - start)
+        for around in endpoint.sizes:
+            grown[around] = grown.get(around, 0) + len(data) - (endpoint.end - endpoint.start)
+    # The innermost size first: when its varint takes more bytes than before, the sizes around it grow as well.
+    for field in sorted(grown, reverse=True):
+        written = primitives.uvarint(field.size + grown[field])
+        edits.append((field.start, field.end, written))
+        for around in grown:
+            if around.surrounds(field.start, field.end):
+                grown[around] += len(written) - (field.end - field.start)
     return _edited(buffer, edits)
 
 
@@ -161,10 +175,8 @@ class _Walker:
 
     def __init__(self, spec: MessageSpec, version: int) -> None:
         self.source = Source(spec, version)
-        self.source.names.update(
-            Endpoint=Endpoint, read_i16=Struct(">h").unpack_from, read_i32=Struct(">i").unpack_from
-        )
-        self.source.names["read_u16"] = Struct(">H").unpack_from
+        self.source.names.update(Endpoint=Endpoint, TagSize=TagSize)
+        self.source.names.update({f"read_{name}": Struct(">" + code).unpack_from for name, code in _NUMBERS.items()})
         self.version = version
         self.spec = spec
         self.line = self.source.line
@@ -347,19 +359,19 @@ class _Walker:
         self.line(f"P.check_tags({t}, end - p)")
         with self.block(f"for _ in range({t}):"):
             self.line(f"{tag}, p = read_uvarint(buf, p)")
-            self.line(f"{size} = (p, *read_uvarint(buf, p))")
-            self.line(f"{size} = ({size}[0], {size}[2], {size}[1])")
-            self.line(f"p = {size}[1]")
+            self.line("start = p")
+            self.line(f"{size}, p = read_uvarint(buf, p)")
+            self.line(f"{size} = TagSize(start, p, {size})")
             for index, field in enumerate(fields):
                 with self.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
                     outer, self.sizes = self.sizes, (*self.sizes, size)
                     self.value(field)
                     self.flush()
                     self.sizes = outer
-                    with self.block(f"if p != {size}[1] + {size}[2]:"):
+                    with self.block(f"if p != {size}.end + {size}.size:"):
                         self.line(f"raise P.mismatch({field.name!r})")
             with self.block("else:"):
-                self.line(f"p += {size}[2]")
+                self.line(f"p += {size}.size")
 
 
 def _names_node(field: FieldSpec) -> bool:

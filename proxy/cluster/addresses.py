@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
 
 from proxy.cluster.routes import Context, Rewrite, header
 from proxy.values import Address
+from proxy.wire.endpoints import Endpoint
 
 PORT_MAX = 65535
 
@@ -105,12 +105,29 @@ class AddressBook:
         return ours
 
 
-class AnswerCache:
-    """Rewritten answers by the bytes of the broker's answer, the least recently used go first; for one `AddressBook`."""
+def placed(found: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint, Address]] | None:
+    """Our address for every endpoint of an answer that has one; None when a broker has to be left out.
 
-    def __init__(
-        self, book: AddressBook, answers_max: int = ANSWERS_MAX, bytes_max: int = ANSWERS_BYTES_MAX
-    ) -> None:
+    An empty host is no address ("no coordinator", node -1): it stays as it is.
+    """
+    pairs = []
+    for endpoint in found:
+        if not endpoint.host:
+            continue
+        ours = book.advertise(endpoint.node_id, Address(endpoint.host, endpoint.port))
+        if ours is None:
+            return None
+        pairs.append((endpoint, ours))
+    return pairs
+
+
+class AnswerCache:
+    """Rewritten answers by the bytes of the broker's answer; the least recently used go first.
+
+    All are forgotten when the address book has changed.
+    """
+
+    def __init__(self, book: AddressBook, answers_max: int = ANSWERS_MAX, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
         self._book = book
         self._generation = book.generation
         self._answers_max, self._bytes_max = answers_max, bytes_max

@@ -136,7 +136,7 @@ class ClusterView:
         self._drop(name)
 
     def _fold_brokers(self, metadata: Any, now: float) -> None:
-        """An empty list is a broker that has not caught up yet, or an error: it names nobody, so nobody is forgotten."""
+        """An empty list is a broker that has not caught up yet, or an error: nobody is forgotten for it."""
         if metadata.cluster_id is not None:
             self.cluster_id = metadata.cluster_id
         if not metadata.brokers:

@@ -19,7 +19,7 @@ Range = tuple[int, int]
 PRODUCE, FETCH, METADATA, API_VERSIONS, DESCRIBE_QUORUM, SHARE_FETCH = 0, 1, 3, 18, 55, 78
 
 CAPS: Mapping[int, int] = {
-    FETCH: 15,  # 16-18 put NodeEndpoints behind the records: an address at the end of a stream that is passed on at once
+    FETCH: 15,  # 16-18 put NodeEndpoints behind the records, at the end of a stream that is passed on at once
     API_VERSIONS: 4,  # v5 names the cluster and node the client expects (KIP-1242); clients repeat the question as v4
     DESCRIBE_QUORUM: 1,  # v2 lists the controllers' listeners, which have no place here
 }
@@ -32,13 +32,14 @@ SHARE_OFFSETS = frozenset({90, 91, 92})
 """Offsets of share groups, for admin clients: upstream's would speak of other groups than those served here."""
 
 PRODUCE_ADVERTISED_MIN = 0
-"""librdkafka before 2.8 compresses nothing unless Produce v0 is listed; brokers list it too and serve 3 (KAFKA-18659)."""
+"""Older librdkafka compress nothing unless Produce v0 is listed; brokers list it too and serve v3 (KAFKA-18659)."""
 
 SHARE_APIS: Mapping[int, Range] = {76: (1, 1), 77: (1, 1), SHARE_FETCH: (1, 2), 79: (1, 2)}
 """ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge as served here."""
 
-METADATA_WITH_TOPIC_IDS = 10
-"""Share requests name topics by id, so serving them here needs an upstream that tells ids (KIP-516)."""
+METADATA_WITH_TOPIC_IDS = 12
+"""Share requests name topics by id, so serving them here needs an upstream that can be asked by id (KIP-516: ids are
+told from v10 on, taken from v12 on)."""
 
 SHARE_FEATURE, SHARE_FEATURE_LEVEL = "share.version", 1
 
@@ -110,6 +111,11 @@ def client_facing() -> frozenset[int]:
     return frozenset(key for key in registry.API_KEYS if "broker" in registry.listeners(key)) - BROKER_INTERNAL
 
 
+def is_newer(key: int) -> bool:
+    """Whether an API key is later than our definitions: not one that Kafka gave up, nor nonsense."""
+    return key > max(registry.API_KEYS)
+
+
 def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
     """API key -> range to offer, sorted by key."""
     ranges = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
@@ -143,7 +149,7 @@ def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]
 def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
     """The range of one key of upstream's list; None = hidden."""
     if key not in registry.API_KEYS:
-        return theirs if offer.pass_unknown else None
+        return theirs if offer.pass_unknown and is_newer(key) else None
     hidden = offer.serve_share and (key in SHARE_OFFSETS or key in SHARE_APIS)
     if hidden or key not in client_facing():
         return None

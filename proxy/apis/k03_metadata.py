@@ -1,0 +1,115 @@
+"""Metadata (key 3): forwarded, brokers' addresses rewritten, the proxy's own topics kept out of "all topics".
+
+Behaviour
+- A broker whose listener cannot be bound is left out; partitions it leads get LEADER_NOT_AVAILABLE and leader -1, and
+  clients ask again. Replica lists and the controller keep node ids: clients know replicas that are not listed.
+- Never an empty list of brokers (librdkafka 5301): where upstream names none and gives no error (a broker that has not
+  caught up yet), the brokers with a listener here are named; where there are none either, or none of those named can
+  be dialled, the connection is closed and the client tries again. An answer with a top-level error (v13, KIP-1102)
+  passes without brokers, as it came.
+- State topics of the proxies and view topics are left out of an answer to "all topics" (so that pattern subscriptions
+  do not read them) and shown to whoever names them. The answer alone does not tell, so the request is looked at.
+
+KIPs: 516 (topic ids), 1102 (rebootstrap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proxy.apis.rewrites import ours, unusable
+from proxy.cluster.addresses import AddressBook
+from proxy.errors import ErrorCode
+from proxy.values import UNKNOWN_NODE
+from proxy.wire import headers, registry
+
+KEY = 3
+
+HIDDEN_PREFIXES = ("__proxy_", "__view.")
+HIDDEN_TOPICS = ("__individual_commit_offsets",)
+"""Left out of answers about all topics."""
+
+_TRACES = tuple(word.encode() for word in (*HIDDEN_PREFIXES, *HIDDEN_TOPICS))
+_NULL_LIST, _NULL_COMPACT_LIST, _EMPTY_LIST = b"\xff\xff\xff\xff", b"\x00", b"\x00\x00\x00\x00"
+
+
+def is_hidden(topic: str | None) -> bool:
+    """Whether answers about all topics leave this one out."""
+    return topic is not None and (topic.startswith(HIDDEN_PREFIXES) or topic in HIDDEN_TOPICS)
+
+
+def repair(answer: Any, book: AddressBook) -> None:
+    """Our addresses; brokers without one are left out, and so is their leadership."""
+    named = {broker.node_id for broker in answer.brokers or ()}
+    answer.brokers = ours(answer.brokers, book)
+    if not answer.brokers and answer.error_code == ErrorCode.NONE:
+        if named:
+            raise unusable("Metadata")
+        answer.brokers = _known(book)
+    gone = named - {broker.node_id for broker in answer.brokers}
+    if gone:
+        _without_leaders(answer, gone)
+
+
+def repair_all_topics(answer: Any, book: AddressBook) -> None:
+    """As `repair`, for an answer to "all topics"."""
+    repair(answer, book)
+    answer.topics = [topic for topic in answer.topics or () if not is_hidden(topic.name)]
+
+
+def names_no_broker(_: memoryview, found: Sequence[Any]) -> bool:
+    """Whether an answer has an empty list of brokers, which `repair` has to judge."""
+    return not found
+
+
+def may_show_hidden(frame: memoryview, found: Sequence[Any]) -> bool:
+    """Whether one of the hidden names may stand in the answer (a search through its bytes), or no broker at all."""
+    answer = bytes(frame)
+    return not found or any(trace in answer for trace in _TRACES)
+
+
+def all_topics_marker(version: int) -> bytes:
+    """What a request of this version has for "all topics" at the beginning of its body (its first field is the list).
+
+    v0 knows no null list: there, an empty one asks for all.
+    """
+    if headers.request_header_version(KEY, version) >= 2:
+        return _NULL_COMPACT_LIST
+    return _EMPTY_LIST if version == 0 else _NULL_LIST
+
+
+def asks_for_all_topics(version: int) -> Callable[[memoryview], bool]:
+    """A predicate over request frames (without size) of this version."""
+    marker = all_topics_marker(version)
+    flexible = headers.request_header_version(KEY, version) >= 2
+
+    def asks(frame: memoryview) -> bool:
+        length = frame[8] << 8 | frame[9]
+        body = 10 + (length if length < 0x8000 else 0)
+        if flexible:
+            if frame[body]:
+                body = headers.decode_request_header(frame)[1]
+            else:
+                body += 1
+        return frame[body : body + len(marker)] == marker
+
+    return asks
+
+
+def _known(book: AddressBook) -> list[Any]:
+    """The brokers with a listener here, when upstream names none."""
+    broker = registry.message("MetadataResponse").MetadataResponseBroker
+    known = [(node_id, book.ours_of(node_id)) for node_id in sorted(book.nodes)]
+    found = [broker(node_id=node_id, host=at.host, port=at.port) for node_id, at in known if at is not None]
+    if not found:
+        raise unusable("Metadata")
+    return found
+
+
+def _without_leaders(answer: Any, gone: set[int]) -> None:
+    for topic in answer.topics or ():
+        for partition in topic.partitions or ():
+            if partition.leader_id in gone:
+                partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+                partition.leader_id = UNKNOWN_NODE

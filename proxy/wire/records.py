@@ -1,0 +1,329 @@
+"""Record batches: a walk over their headers, and records for whoever really needs them.
+
+Layout of a batch of magic 2 (DefaultRecordBatch of Kafka's clients; `layouts.RECORD_BATCH` is the same, declared):
+61 bytes of header, of which the CRC-32C covers everything from the attributes on; then the records, compressed as one
+piece. Batches of magic 0 and 1 may still lie in old logs: one message each, or one compressed wrapper of several.
+The forwarding path never opens a batch; the share room needs the headers only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+
+from proxy.errors import LocalProtocolError, RemoteProtocolError
+from proxy.values import MIB
+from proxy.wire import compression
+from proxy.wire.varints import read_varlong, varlong
+
+HEADER = Struct(">qiibIhiqqqhii")
+"""base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
+producer id, producer epoch, base sequence, number of records."""
+LOG_OVERHEAD = 12
+"""Offset and size: they stand in front of every batch and message and are not counted in the size."""
+DECOMPRESSED_MAX = 64 * MIB
+"""Largest batch that is decompressed (decision 27)."""
+
+NO_PRODUCER_ID = -1
+NO_TIMESTAMP = -1
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
+
+_MAGIC_AT = 16
+_CRC_AT = 17
+_CRC_FROM = 21
+_SIZE_MIN = {0: 14, 1: 22, 2: HEADER.size - LOG_OVERHEAD}
+"""By magic: the smallest size a batch or message can say (LegacyRecord.RECORD_OVERHEAD_V0 and _V1)."""
+_RECORD_MIN = 7
+"""Bytes of the smallest record: seven varints and attributes of one byte each."""
+_HEADER_MIN = 2
+"""Bytes of the smallest record header: two lengths."""
+
+_START = Struct(">qi").unpack_from
+_READ = HEADER.unpack_from
+_UINT32 = Struct(">I")
+_INT64 = Struct(">q")
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class BatchHeader:
+    """The header of one batch. Of magic 0 and 1: of one message, with Kafka's "none" for what it lacks.
+
+    A compressed wrapper of magic 0 or 1 tells only the offset of its last message: base_offset is that as well.
+    """
+
+    base_offset: int
+    last_offset: int
+    position: int
+    """Where the batch begins in the buffer that was walked."""
+    size: int
+    """Bytes of the whole batch, offset and size fields included."""
+    magic: int
+    leader_epoch: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    """Milliseconds since 1970."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds a transaction marker and no records of anybody."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the broker set the timestamps; else the producer did."""
+        return bool(self.attributes & TIMESTAMP_TYPE_MASK)
+
+    @property
+    def end(self) -> int:
+        """Where the next batch begins."""
+        return self.position + self.size
+
+
+class Record(NamedTuple):
+    """One record; in a batch being built, `offset` counts from the base offset when it is left at -1."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp: int = NO_TIMESTAMP
+    """Milliseconds since 1970."""
+    offset: int = -1
+
+
+def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
+    """Walk the batches of a records field, headers only; a last batch that is cut off ends the walk.
+
+    Brokers cut at a number of bytes, so a truncated last batch is normal.
+
+    Raises:
+        RemoteProtocolError: a size, magic or offset range that no batch can have.
+    """
+    end = len(buffer)
+    while position + _MAGIC_AT < end:
+        _, length = _START(buffer, position)
+        magic = buffer[position + _MAGIC_AT]
+        if length < _SIZE_MIN.get(magic, 1 << 31):
+            raise RemoteProtocolError(f"a record batch of magic {magic} and size {length}")
+        size = length + LOG_OVERHEAD
+        if position + size > end:
+            return
+        yield _read_header(buffer, position, size) if magic == 2 else _read_message(buffer, position, size, magic)
+        position += size
+
+
+def _read_header(buffer: Buffer, position: int, size: int) -> BatchHeader:
+    values = _READ(buffer, position)
+    base_offset, _, epoch, magic, _, attributes, delta, base_ts, max_ts, pid, pepoch, sequence, count = values
+    if base_offset < 0 or delta < 0 or count < 0:
+        raise RemoteProtocolError(f"a record batch at offset {base_offset} with last offset delta {delta}")
+    last = base_offset + delta
+    return BatchHeader(
+        base_offset, last, position, size, magic, epoch, attributes, base_ts, max_ts, pid, pepoch, sequence, count
+    )
+
+
+def _read_message(buffer: Buffer, position: int, size: int, magic: int) -> BatchHeader:
+    offset = _START(buffer, position)[0]
+    if offset < 0:
+        raise RemoteProtocolError(f"a message at offset {offset}")
+    attributes = buffer[position + _MAGIC_AT + 1]
+    timestamp = _INT64.unpack_from(buffer, position + _MAGIC_AT + 2)[0] if magic == 1 else NO_TIMESTAMP
+    attributes &= COMPRESSION_MASK | TIMESTAMP_TYPE_MASK
+    return BatchHeader(offset, offset, position, size, magic, -1, attributes, timestamp, timestamp, -1, -1, -1, 1)
+
+
+def build_batch(
+    base_offset: int,
+    records: Iterable[Record],
+    *,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    codec: int = compression.NONE,
+    last_offset: int | None = None,
+) -> bytes:
+    """One batch of magic 2 with a right checksum.
+
+    Args:
+        base_offset: offset of the batch; producers write 0.
+        records: at least one, unless `last_offset` is given; a timestamp of -1 stays -1.
+        leader_epoch: -1 unless a broker wrote it.
+        producer_id: with producer_epoch and base_sequence -1 for a producer that is not idempotent.
+        producer_epoch: see producer_id.
+        base_sequence: see producer_id.
+        is_transactional: attribute bit 4.
+        is_control: attribute bit 5.
+        codec: how the records are compressed (`compression.NONE`, `GZIP`...).
+        last_offset: where the last record is missing (compaction), else taken from the records.
+
+    Raises:
+        LocalProtocolError: no record, or one out of order, or a value of the wrong type.
+    """
+    placed = [r if r.offset >= 0 else r._replace(offset=base_offset + i) for i, r in enumerate(records)]
+    last = placed[-1].offset if last_offset is None and placed else last_offset
+    if last is None or last < base_offset or any(r.offset < base_offset or r.offset > last for r in placed):
+        raise LocalProtocolError(f"a record batch from {base_offset} to {last} cannot hold these {len(placed)} records")
+    base_timestamp = placed[0].timestamp if placed else NO_TIMESTAMP
+    body = b"".join(_record(r, r.offset - base_offset, r.timestamp - base_timestamp) for r in placed)
+    attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
+    body = compression.compress(codec, body)
+    header = HEADER.pack(
+        base_offset,
+        HEADER.size - LOG_OVERHEAD + len(body),
+        leader_epoch,
+        2,
+        0,
+        attributes,
+        last - base_offset,
+        base_timestamp,
+        max((r.timestamp for r in placed), default=NO_TIMESTAMP),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(placed),
+    )
+    return _sealed(header + body)
+
+
+def _record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    parts = [b"\0", varlong(timestamp_delta), varlong(offset_delta)]
+    parts += (_sized(record.key), _sized(record.value), varlong(len(record.headers)))
+    for name, value in record.headers:
+        parts += (_sized(name.encode()), _sized(value))
+    body = b"".join(parts)
+    return varlong(len(body)) + body
+
+
+def _sized(value: bytes | None) -> bytes:
+    return varlong(-1) if value is None else varlong(len(value)) + value
+
+
+def _sealed(batch: bytes) -> bytes:
+    return batch[:_CRC_AT] + _UINT32.pack(checksum(batch)) + batch[_CRC_FROM:]
+
+
+def checksum(batch: Buffer) -> int:
+    """The CRC-32C of a whole batch of magic 2: over everything from the attributes on."""
+    from crc32c import crc32c  # the forwarding path does not need it
+
+    return int(crc32c(memoryview(batch)[_CRC_FROM:]))
+
+
+def has_valid_checksum(batch: Buffer) -> bool:
+    """Whether the bytes of a whole batch of magic 2 are those the producer wrote."""
+    return len(batch) >= HEADER.size and _UINT32.unpack_from(batch, _CRC_AT)[0] == checksum(batch)
+
+
+def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> list[Record]:
+    """The records of one whole batch of magic 2.
+
+    Raises:
+        RemoteProtocolError: no such batch, a wrong checksum, or one that decompresses to more than `decompressed_max`.
+        compression.CodecMissing: the batch is compressed by a codec that is not installed.
+    """
+    header = next(iter_batches(batch), None)
+    if header is None or header.size != len(batch) or header.magic != 2:
+        raise RemoteProtocolError("not exactly one whole record batch of magic 2")
+    if not has_valid_checksum(batch):
+        raise RemoteProtocolError(f"the checksum of the record batch at offset {header.base_offset} is wrong")
+    data = bytes(memoryview(batch)[HEADER.size :])
+    data = compression.decompress(header.compression, data, decompressed_max)
+    if header.records_count * _RECORD_MIN > len(data):
+        raise RemoteProtocolError(f"{header.records_count} records cannot be in {len(data)} bytes")
+    try:
+        return list(_records(data, header))
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"a record of the batch at offset {header.base_offset} is broken") from error
+
+
+def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    position = 0
+    for _ in range(header.records_count):
+        length, position = read_varlong(data, position)
+        end = position + length
+        if not position < end <= len(data):
+            raise RemoteProtocolError(f"a record of {length} bytes, {len(data) - position} are left")
+        timestamp_delta, position = read_varlong(data, position + 1)
+        offset_delta, position = read_varlong(data, position)
+        key, position = _read_sized(data, position, end)
+        value, position = _read_sized(data, position, end)
+        headers, position = _read_headers(data, position, end)
+        if position != end:
+            raise RemoteProtocolError("a record does not end where its length says")
+        timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+        yield Record(key, value, headers, timestamp, header.base_offset + offset_delta)
+    if position != len(data):
+        raise RemoteProtocolError(f"{len(data) - position} bytes behind the last record of a batch")
+
+
+def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, position = read_varlong(data, position)
+    if not 0 <= count * _HEADER_MIN <= end - position:
+        raise RemoteProtocolError(f"{count} record headers cannot be in {end - position} bytes")
+    headers = []
+    for _ in range(count):
+        name, position = _read_sized(data, position, end)
+        value, position = _read_sized(data, position, end)
+        if name is None:
+            raise RemoteProtocolError("a record header without a name")
+        headers.append((name.decode(), value))
+    return tuple(headers), position
+
+
+def _read_sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varlong(data, position)
+    if length == -1:
+        return None, position
+    stop = position + length
+    if not position <= stop <= end:
+        raise RemoteProtocolError(f"a length of {length} in a record, {end - position} bytes are left")
+    return data[position:stop], stop
+
+
+class ControlRecord(NamedTuple):
+    """What a control batch says about a transaction."""
+
+    version: int
+    type: int
+    """0 abort, 1 commit; others are not about transactions."""
+
+
+def control_record(record: Record) -> ControlRecord:
+    """Read the key of a control record. Raises RemoteProtocolError."""
+    if record.key is None or len(record.key) < 4:
+        raise RemoteProtocolError("a control record without a type")
+    version, kind = struct.unpack_from(">hh", record.key)
+    return ControlRecord(version, kind)
+
+
+def split_complete(buffer: Any) -> tuple[list[BatchHeader], int]:
+    """All whole batches, and how many bytes they take: what may be passed on without the cut-off rest."""
+    found = list(iter_batches(buffer))
+    return found, found[-1].end if found else 0

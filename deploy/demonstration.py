@@ -37,7 +37,7 @@ LOCK_S = 2.0
 KEPT_S = 5 * LOCK_S
 """How long one record is kept by renewing its lock."""
 QUEUE_RECORDS = 60
-CREATE_TOPICS, API_VERSIONS, INCREMENTAL_ALTER_CONFIGS = 19, 18, 44
+CREATE_TOPICS, API_VERSIONS, INCREMENTAL_ALTER_CONFIGS, SHARE_GROUP_DESCRIBE = 19, 18, 44, 77
 GROUP_RESOURCE = 32
 SHARE_APIS = {76: "ShareGroupHeartbeat", 77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge"}
 
@@ -220,7 +220,7 @@ def _share_a_queue(bootstrap: str) -> None:
     _prepare(bootstrap, "orders", "workers")
     ann, ben = (Worker(name, bootstrap, "workers", "orders") for name in ("ann", "ben"))
     with ann, ben:
-        time.sleep(1)  # both join before there is anything to read
+        _wait(lambda: _members(bootstrap, "workers") == 2, 20, "both to have joined", ann, ben)
         _produce(bootstrap, "orders", QUEUE_RECORDS)
         _wait(lambda: len(ann.got) + len(ben.got) >= QUEUE_RECORDS, 20, "the records to be consumed", ann, ben)
     table = Table("consumer", "records", "offsets of partition 0")
@@ -251,12 +251,20 @@ def _prepare(bootstrap: str, topic: str, group: str) -> None:
             raise DemoError(f"cannot set {settings} of group {group}: {changed.error_message}")
 
 
+def _members(bootstrap: str, group: str) -> int:
+    """Return how many members of the group have something to read."""
+    with _connect(bootstrap) as connection:
+        answer = connection.ask(SHARE_GROUP_DESCRIBE, 1, build("ShareGroupDescribeRequest", group_ids=[group]))
+    return sum(bool(member.assignment.topic_partitions) for member in answer.groups[0].members)
+
+
 def _produce(bootstrap: str, topic: str, count: int) -> None:
     problems: list[str] = []
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 2})
     for number in range(count):
         producer.produce(topic, f"order {number}", on_delivery=lambda error, _: error and problems.append(str(error)))
-        producer.poll(0.01)
+        producer.poll(0)
+        time.sleep(0.02)
     left = producer.flush(15)
     if left or problems:
         raise DemoError(f"{left} records were not produced: {problems[:1]}")
@@ -278,9 +286,7 @@ def _renew_a_lock(bootstrap: str) -> None:
             _keep_renewing(client, renewed, dave, start)
             _check_redelivery(dave, dropped, start)
             client.acknowledge([renewed], ACCEPT)
-            out.print(
-                f"{KEPT_S:5.1f} s  [bold]carla[/] accepts record 0: five locks long hers, never given to anybody else."
-            )
+            out.print(f"{KEPT_S:5.1f} s  [bold]carla[/] accepts record 0: five locks long, given to nobody else.")
             time.sleep(LOCK_S / 2)
         if [offset for offset, _ in dave.got] != [dropped.offset]:
             raise DemoError(f"dave was to get record {dropped.offset} alone, and got {dave.got} {dave.problem}")

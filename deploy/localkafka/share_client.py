@@ -274,6 +274,8 @@ def _records(topic: str, partition: Any) -> Iterator[Record]:
         for acquired in partition.acquired_records
         for offset in range(acquired.first_offset, acquired.last_offset + 1)
     }
-    for read in records.decode_records(partition.records):
-        if read.offset in counts:
-            yield Record(topic, partition.partition_index, read.offset, counts[read.offset], read.key, read.value)
+    data = memoryview(partition.records or b"")
+    for batch in records.iter_batches(data):
+        for read in records.decode_records(data[batch.position : batch.end]):
+            if read.offset in counts:
+                yield Record(topic, partition.partition_index, read.offset, counts[read.offset], read.key, read.value)

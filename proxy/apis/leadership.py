@@ -15,7 +15,9 @@ from proxy.apis.ports import Connection
 from proxy.apis.promise import Promise
 from proxy.apis.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Right, rights_of
 from proxy.apis.services import Services
+from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
+from proxy.values import UNKNOWN_NODE, TopicIdPartition
 from proxy.wire import registry
 
 METADATA, METADATA_VERSION = 3, 12
@@ -48,8 +50,8 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
     if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         if len(absent) >= ABSENT_MAX:
             absent.clear()
-        absent[topic.topic_id if topic.name is None else topic.name] = now
-    if topic.name is None:
+        absent[topic.name or topic.topic_id] = now
+    if not topic.name:
         return
     if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         rights.remember(Right.READ_TOPIC, topic.name, False, now)
@@ -69,32 +71,74 @@ def _absent(connection: Connection) -> dict[str | bytes, float]:
 def names_to_ask(connection: Connection, services: Services, names: Iterable[str], right: Right) -> list[str]:
     """Of these topics the ones whose entry is old, or on which this connection's right is not known."""
     now, options, view = services.timers.now(), services.options, services.topology
-    rights, absent = rights_of(connection), _absent(connection)
+    rights = rights_of(connection)
     asked = []
     for name in names:
         known = rights.verdict(right, name, now, options.rights_cache_s) is not None
-        if known and view.age(name, now) <= options.view_age_s:
-            continue
-        if now - absent.get(name, float("-inf")) > options.view_age_s:
+        old = view.age(name, now) > options.view_age_s
+        if (old or not known) and not _just_absent(connection, services, name):
             asked.append(name)
     return asked
 
 
-def ids_to_ask(connection: Connection, services: Services, ids: Iterable[bytes]) -> list[bytes]:
-    """Of these topics the ones nobody knows, that have not just been asked for on this connection."""
-    now, absent = services.timers.now(), _absent(connection)
-    unknown = (topic_id for topic_id in ids if services.topology.topic_by_id(topic_id) is None)
-    return [i for i in unknown if now - absent.get(i, float("-inf")) > services.options.view_age_s]
+def topics_to_ask(
+    connection: Connection, services: Services, places: Iterable[TopicIdPartition]
+) -> tuple[set[str], set[bytes]]:
+    """Names and ids whose answer could change what `judge` says of these partitions, and that are due."""
+    names: set[str] = set()
+    ids: set[bytes] = set()
+    now, options, view = services.timers.now(), services.options, services.topology
+    rights = rights_of(connection)
+    for place in places:
+        topic = view.topic_by_id(place.topic_id)
+        if topic is None:
+            if not _just_absent(connection, services, place.topic_id):
+                ids.add(place.topic_id)
+            continue
+        known = rights.verdict(Right.READ_TOPIC, topic.name, now, options.rights_cache_s) is not None
+        doubtful = view.is_stale(topic.name) or not _leads(topic, place.partition, connection.node_id)
+        due = not known or (doubtful and view.age(topic.name, now) > options.view_age_s)
+        if due and not _just_absent(connection, services, topic.name):
+            names.add(topic.name)
+    return names, ids
 
 
-def may(connection: Connection, services: Services, right: Right, name: str) -> bool:
-    """Is this known to be allowed? Not knowing counts as no."""
-    now = services.timers.now()
-    return rights_of(connection).verdict(right, name, now, services.options.rights_cache_s) is True
+def judge(connection: Connection, services: Services, place: TopicIdPartition) -> ErrorCode:
+    """Whether this connection may work on the partition at this node, as far as the view goes (share-groups.md 6.1)."""
+    topic = services.topology.topic_by_id(place.topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    allowed = verdict(connection, services, Right.READ_TOPIC, topic.name)
+    if allowed is None:  # another connection sees the topic, this one's broker did not show it
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not allowed:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not 0 <= place.partition < topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not _leads(topic, place.partition, connection.node_id):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def verdict(connection: Connection, services: Services, right: Right, name: str) -> bool | None:
+    """Allowed, refused, or not known."""
+    return rights_of(connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s)
+
+
+def _just_absent(connection: Connection, services: Services, topic: str | bytes) -> bool:
+    """This connection's broker has just said that it does not have it, or does not show it."""
+    asked_at = _absent(connection).get(topic)
+    return asked_at is not None and services.timers.now() - asked_at <= services.options.view_age_s
+
+
+def _leads(topic: Topic, partition: int, node_id: int) -> bool:
+    if node_id == UNKNOWN_NODE or not 0 <= partition < topic.partitions:
+        return False
+    return node_id == topic.leaders[partition].node_id
 
 
 def endpoints(services: Services, message: Any, node_ids: Iterable[int]) -> list[Any]:
-    """NodeEndpoints of a share response: the proxy's own address for each broker that has one here."""
+    """NodeEndpoints of a share response: the proxy's own address of each of these brokers that has one."""
     found = []
     for node_id in sorted(set(node_ids)):
         broker = services.topology.brokers.get(node_id)

@@ -63,6 +63,8 @@ class ShareReads:
     def __init__(self, cache: BatchCache, head: Callable[[ShareKey], Head]) -> None:
         self.cache = cache
         self._head = head
+        self.starting: set[ShareKey] = set()
+        """Share partitions whose first offset somebody is looking up."""
         self._reservations: dict[ShareKey, Reservation] = {}
         self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
         self._last_id = 0
@@ -89,12 +91,18 @@ class ShareReads:
         """Is it still standing?"""
         return self._reservations.get(reservation.key) is reservation
 
-    def end(self, reservations: Iterable[Reservation]) -> None:
-        """Give the heads back; who waits for them may go on. Harmless for those that have ended."""
-        for reservation in reservations:
-            if self.holds(reservation):
-                del self._reservations[reservation.key]
-                self.wake(reservation.key)
+    def let_go(self, reservations: Iterable[Reservation]) -> list[ShareKey]:
+        """End these reservations, and give the heads that are free now; waking is the caller's. Some may have ended."""
+        held = [reservation for reservation in reservations if self.holds(reservation)]
+        for reservation in held:
+            del self._reservations[reservation.key]
+        return [reservation.key for reservation in held]
+
+    def end_connection(self, connection_id: int) -> None:
+        """A connection is gone: its heads are free."""
+        mine = [held for held in self._reservations.values() if held.connection_id == connection_id]
+        for key in self.let_go(mine):
+            self.wake(key)
 
     def wait(self, keys: Iterable[ShareKey]) -> Waiter:
         """Park until one of the share partitions may have something."""

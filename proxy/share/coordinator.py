@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from proxy.share.group import ShareGroup
 from proxy.share.locks import LockIndex
@@ -35,6 +35,8 @@ class Share:
     partition: SharePartition
     node_id: int
     """The leader whose clients hold its locks."""
+    read_at: float = -inf
+    """When an upstream Fetch of its head was last answered."""
 
 
 Change = tuple[ShareKey, Transition]
@@ -169,13 +171,14 @@ class ShareCoordinator:
             if group.next_deadline() <= now:
                 group.expire(now)
         changes: list[Change] = []
-        for key, expired in self._locks.expired(now).items():
-            share = self._shares.get(cast("ShareKey", key))
-            if share is None:
-                continue
-            transition = share.partition.expire(expired, self.settings(key.group_id))
+        for partition, expired in self._locks.expired(now).items():
+            key: ShareKey = partition.key
+            share = self._shares.get(key)
+            if share is None or share.partition is not partition:
+                continue  # unloaded meanwhile, its locks with it
+            transition = partition.expire(expired, self.settings(key.group_id))
             if transition is not None:
-                changes.append((cast("ShareKey", key), transition))
+                changes.append((key, transition))
         return changes
 
     def next_deadline(self) -> float:

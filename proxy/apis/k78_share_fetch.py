@@ -1,0 +1,154 @@
+"""ShareFetch v1-v2 (KIP-932; v2: acquire modes, KIP-1206, and RENEW, KIP-1222), served here.
+
+- Session first, then the acknowledgements it carries, then the fetch (share-groups.md 3).
+- Named in the answer: partitions with records or an error, new ones, those whose last answer was an error, and every
+  partition that carried acknowledgements.
+- IsRenewAck, MaxRecords 0 and MaxBytes 0 suppress the fetch; epoch -1 ends the session.
+- A full session cache is told after the request's wait.
+- Records go out as the broker sent them. A quota's throttle time of the broker is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.apis.share_acknowledging import acknowledge
+from proxy.apis.share_fetching import Result, ShareFetching
+from proxy.apis.share_requests import (
+    NO_HINT,
+    end_session,
+    end_with_connection,
+    hint_endpoints,
+    leader_hint,
+    may_read_group,
+    named,
+)
+from proxy.apis.waiting import wait_until
+from proxy.errors import ErrorCode
+from proxy.share.group import member_id_mistake
+from proxy.share.sessions import FINAL_EPOCH, Session, SessionKey
+from proxy.values import TopicIdPartition
+from proxy.wire import frames, registry
+
+KEY = 78
+VERSIONS = (1, 2)
+
+_NOTHING = Result()
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one ShareFetch."""
+    request = call.message
+    if request.group_id is None:
+        return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
+    key = SessionKey(request.group_id, request.member_id or "", call.connection.node_id)
+    places, batches = named(request.topics)
+    mistake = member_id_mistake(request.member_id)
+    concerned = () if mistake else (*places, *_session_places(services, key))
+    if not await may_read_group(call, services, request.group_id, concerned):
+        return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    mistake = mistake or _renew_mistake(call)
+    if mistake is not None:
+        return _refusal(call, ErrorCode.INVALID_REQUEST, mistake)
+    forgotten = [TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data or () for p in t.partitions]
+    session = services.coordinator.sessions.fetch(
+        key, request.share_session_epoch, call.connection.id, places, forgotten, bool(batches)
+    )
+    if isinstance(session, ErrorCode):
+        if session == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            await wait_until(services.timers, services.timers.now() + max(request.max_wait_ms, 0) / 1000)
+        return _refusal(call, session)
+    end_with_connection(call.connection, services)
+    outcome = await acknowledge(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
+    fetching = await _fetch(call, services, session)
+    if request.share_session_epoch == FINAL_EPOCH:
+        end_session(services, key)
+    return _answer(call, services, session, fetching, outcome)
+
+
+def _session_places(services: Services, key: SessionKey) -> tuple[TopicIdPartition, ...]:
+    session = services.coordinator.sessions.get(key)
+    return () if session is None else session.partitions
+
+
+def _renew_mistake(call: Call) -> str | None:
+    """A request that renews must not fetch (KIP-1222)."""
+    request = call.message
+    if call.version < 2 or not request.is_renew_ack:
+        return None
+    limits = ("max_wait_ms", "min_bytes", "max_bytes", "max_records")
+    given = [name.title().replace("_", "") for name in limits if getattr(request, name) != 0]
+    return f"{', '.join(given)} must be 0 when IsRenewAck is set." if given else None
+
+
+async def _fetch(call: Call, services: Services, session: Session) -> ShareFetching | None:
+    """Fetch what the request asks for; None for the request that ends its session."""
+    request = call.message
+    if request.share_session_epoch == FINAL_EPOCH:
+        return None
+    fetching = ShareFetching(call, services, session)
+    if request.max_records <= 0 or request.max_bytes <= 0 or (call.version >= 2 and request.is_renew_ack):
+        fetching.judge()
+    elif len(session):
+        await fetching.run()
+    return fetching
+
+
+def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
+    message = registry.message("ShareFetchResponse")
+    return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
+
+
+def _answer(
+    call: Call,
+    services: Services,
+    session: Session,
+    fetching: ShareFetching | None,
+    outcome: Mapping[TopicIdPartition, ErrorCode],
+) -> bytes:
+    message = registry.message("ShareFetchResponse")
+    results = {} if fetching is None else _told(session, fetching.results)
+    topics: dict[bytes, list[Any]] = {}
+    hints = []
+    for place in dict.fromkeys((*results, *outcome)):
+        result = results.get(place, _NOTHING)
+        code = outcome.get(place, ErrorCode.NONE)
+        hint = leader_hint(services, place, result.error or code)
+        hints.append(hint)
+        topics.setdefault(place.topic_id, []).append(_entry(message, place.partition, result, code, hint))
+    answer = message(
+        throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,
+        acquisition_lock_timeout_ms=round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000),
+        responses=[
+            message.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ],
+        node_endpoints=hint_endpoints(services, message, hints) if any(hint != NO_HINT for hint in hints) else [],
+    )
+    return frames.response(KEY, call.version, call.correlation_id, answer)
+
+
+def _told(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[TopicIdPartition, Result]:
+    """The results that the answer names (share-groups.md 3.4)."""
+    return {
+        place: result
+        for place, result in results.items()
+        if session.include(place, records=bool(result.acquired), error=result.error != ErrorCode.NONE)
+    }
+
+
+def _entry(message: Any, partition: int, result: Result, acknowledged: ErrorCode, hint: tuple[int, int]) -> Any:
+    return message.PartitionData(
+        partition_index=partition,
+        error_code=result.error,
+        acknowledge_error_code=acknowledged,
+        current_leader=message.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]),
+        records=result.records,
+        acquired_records=[
+            message.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in result.acquired
+        ],
+    )

@@ -1,0 +1,68 @@
+"""Acknowledgements, standalone or with a ShareFetch: decide, write, apply, and only then say so (share-groups.md 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proxy.apis.leadership import judge
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.apis.share_requests import AckBatches, follow_leader
+from proxy.errors import ErrorCode
+from proxy.share.coordinator import Change, ShareKey
+from proxy.share.partition import Refusal, check_shape
+from proxy.share.sessions import SessionKey
+from proxy.values import TopicIdPartition
+
+
+async def acknowledge(
+    call: Call,
+    services: Services,
+    session: SessionKey,
+    batches: Mapping[TopicIdPartition, AckBatches],
+    renew_allowed: bool,
+) -> dict[TopicIdPartition, ErrorCode]:
+    """The outcome of each partition; all of them in one append. One that fails does not touch the others."""
+    outcome: dict[TopicIdPartition, ErrorCode] = {}
+    changes: list[Change] = []
+    for place, acks in batches.items():
+        code = _decide(call, services, session, place, acks, renew_allowed, changes)
+        outcome[place] = code
+    services.clock.not_later_than(services.coordinator.next_lock_deadline())
+    if changes:
+        written = await services.writes.write(changes)
+        for key, code in written.items():
+            outcome[TopicIdPartition(key.topic_id, key.partition)] = code
+    return outcome
+
+
+def _decide(
+    call: Call,
+    services: Services,
+    session: SessionKey,
+    place: TopicIdPartition,
+    acks: AckBatches,
+    renew_allowed: bool,
+    changes: list[Change],
+) -> ErrorCode:
+    """The code if it is settled; NONE also when it hangs on the change that was added to `changes`."""
+    mistake = check_shape(acks, renew_allowed)
+    if mistake is not None:
+        return mistake.error
+    key = ShareKey(session.group_id, place.topic_id, place.partition)
+    follow_leader(services, key)
+    code = judge(call.connection, services, place)
+    if code != ErrorCode.NONE:
+        return code
+    share = services.coordinator.share(key)
+    if share is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nothing was ever acquired from it here
+    settings = services.coordinator.settings(session.group_id)
+    decided = share.partition.decide_acknowledge(
+        session.member_id, acks, renew_allowed, settings, services.timers.now()
+    )
+    if isinstance(decided, Refusal):
+        return decided.error
+    if decided.changes:
+        changes.append((key, decided))
+    return ErrorCode.NONE

@@ -1,0 +1,116 @@
+"""What ShareFetch and ShareAcknowledge have in common: what they name, who may, and how an answer says "not here".
+
+The order of the checks is that of share-groups.md 3.1 and 6 (KafkaApis.handleShareFetchRequest and
+handleShareAcknowledgeRequest): group named, READ on the group, member id, then the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from proxy.apis.leadership import ask_topics, endpoints, tell_topics, topics_to_ask
+from proxy.apis.ports import Call, Connection
+from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
+from proxy.apis.services import Services
+from proxy.errors import ErrorCode
+from proxy.share.coordinator import ShareKey
+from proxy.share.sessions import Session, SessionKey
+from proxy.values import UNKNOWN_NODE, TopicIdPartition
+
+AckBatches = list[tuple[int, int, Sequence[int]]]
+"""(first offset, last offset, types) as the request has them."""
+
+NO_HINT = (UNKNOWN_NODE, -1)
+"""CurrentLeader that says nothing. Never the schema's 0/0: clients take that for a leader."""
+
+
+def named(topics: Iterable[Any] | None) -> tuple[list[TopicIdPartition], dict[TopicIdPartition, AckBatches]]:
+    """The partitions of a request's Topics in order, each once, and the acknowledgement batches of each that has any.
+
+    librdkafka may name a topic or partition twice, for fetching and for acknowledging: the batches are joined.
+    """
+    places: dict[TopicIdPartition, None] = {}
+    batches: dict[TopicIdPartition, AckBatches] = {}
+    for topic in topics or ():
+        for partition in topic.partitions or ():
+            place = TopicIdPartition(topic.topic_id, partition.partition_index)
+            places[place] = None
+            if partition.acknowledgement_batches:
+                batches.setdefault(place, []).extend(
+                    (batch.first_offset, batch.last_offset, batch.acknowledge_types or ())
+                    for batch in partition.acknowledgement_batches
+                )
+    return list(places), batches
+
+
+async def may_read_group(call: Call, services: Services, group_id: str, places: Iterable[TopicIdPartition]) -> bool:
+    """READ on the group; on the way, in the same round trip, whatever is not known about the partitions' topics."""
+    connection, now = call.connection, services.timers.now()
+    allowed = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if allowed is None else None
+    names, ids = topics_to_ask(connection, services, places)
+    topics_answer = ask_topics(connection, names, ids) if names or ids else None
+    if group_answer is not None:
+        allowed = tell_read_group(connection, group_id, await group_answer, now)
+    if topics_answer is not None:
+        tell_topics(connection, services, await topics_answer)
+    return allowed is True
+
+
+async def refresh(connection: Connection, services: Services, places: Iterable[TopicIdPartition]) -> None:
+    """Ask again about the topics of these partitions, unless that was done just now."""
+    names, ids = topics_to_ask(connection, services, places)
+    if names or ids:
+        tell_topics(connection, services, await ask_topics(connection, names, ids))
+
+
+def follow_leader(services: Services, key: ShareKey) -> None:
+    """Where the view has another leader than the share partition's locks were given at, they are released."""
+    leader = services.topology.leader(key.topic_id, key.partition)
+    if leader is None or leader.node_id == UNKNOWN_NODE:
+        return
+    change = services.coordinator.move_leader(key, leader.node_id)
+    if change is not None:
+        services.reads.cache.drop_partition(key.topic_id, key.partition)
+        services.writes.write([change])
+
+
+def end_session(services: Services, key: SessionKey) -> None:
+    """Forget a session and release what its member holds at that node; the write is not waited for."""
+    session = services.coordinator.sessions.end(key)
+    if session is not None:
+        release(services, [session])
+
+
+def release(services: Services, sessions: Iterable[Session]) -> None:
+    """Release the locks of sessions that have ended."""
+    for session in sessions:
+        services.writes.write(services.coordinator.release(session))
+
+
+def end_with_connection(connection: Connection, services: Services) -> None:
+    """See to it that the connection's sessions and reservations end with it; once per connection."""
+    if "share-close" in connection.memory:
+        return
+    connection.memory["share-close"] = True
+    connection_id = connection.id
+
+    def closed() -> None:
+        release(services, services.coordinator.sessions.end_connection(connection_id))
+        services.reads.end_connection(connection_id)
+
+    connection.on_close(closed)
+
+
+def leader_hint(services: Services, place: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:
+    """(node id, leader epoch) for CurrentLeader: only where the answer is that the leader is elsewhere."""
+    if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        return NO_HINT
+    leader = services.topology.leader(place.topic_id, place.partition)
+    return NO_HINT if leader is None or leader.node_id == UNKNOWN_NODE else (leader.node_id, leader.epoch)
+
+
+def hint_endpoints(services: Services, message: Any, hints: Iterable[tuple[int, int]]) -> list[Any]:
+    """NodeEndpoints for the hints given."""
+    return endpoints(services, message, (node_id for node_id, _ in hints if node_id != UNKNOWN_NODE))

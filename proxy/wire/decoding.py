@@ -8,6 +8,7 @@ Reading past the end raises IndexError or struct.error, which the Codec turns in
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from struct import calcsize
 from typing import Any
 
@@ -69,13 +70,24 @@ class _Decoder:
 
     def struct(self, struct: StructSpec, target: str, where: str) -> None:
         for field in self.source.absent_fields(struct):
-            self.line(f"{target}.{field.attribute} = {default_source(field)}")
+            self.absent(field, f"{target}.{field.attribute}")
         for field in self.source.plain_fields(struct):
             self.value(field, f"{target}.{field.attribute}", f"{where}.{field.name}")
         if self.source.is_flexible():
             self.tags(struct, target, where)
         else:
             self.line(f"{target}.unknown_tags = ()")
+
+    def absent(self, field: FieldSpec, target: str) -> None:
+        """Set a field to its default; a structure is filled here, which is quicker than its constructor."""
+        if field.struct is None or field.is_array or field.default is None:
+            self.line(f"{target} = {default_source(field)}")
+            return
+        o = self.fresh("o")
+        self.line(f"{target} = {o} = new(C_{field.struct.name})")
+        for inner in field.struct.fields:
+            self.absent(inner, f"{o}.{inner.attribute}")
+        self.line(f"{o}.unknown_tags = ()")
 
     def value(self, field: FieldSpec, target: str, where: str) -> None:
         if field.is_array:
@@ -87,45 +99,51 @@ class _Decoder:
         else:
             self.variable(field, target, where, nullable=field.is_nullable(self.version))
 
-    def length(self, field: FieldSpec, short: bool) -> tuple[str, int]:
-        """Read a length with the run. Returns its name and what must be subtracted to get the length."""
+    def length(self, field: FieldSpec) -> tuple[str, int]:
+        """Read a length with the run. Returns its name and how much it is above the length.
+
+        A length of one byte needs no judgement: it allocates next to nothing, and reading past the end raises.
+        """
         n = self.fresh("n")
+        short = field.type == "string" and not field.is_array
+        size, most = self.source.min_element(field) if field.is_array else 1, "end"
+        if field.is_array or short:
+            most = str(ELEMENTS_MAX if field.is_array else STRING_MAX)
         if not self.source.is_flexible(field):
             self.run.append(("h" if short else "i", n))
             self.flush()
+            with self.block(f"if {n} > 127:"):
+                self.line(f"P.check_count({field.name!r}, {n}, {most}, {size}, end - p)")
             return n, 0
         self.run.append(("B", n))
         self.flush()
         with self.block(f"if {n} > 127:"):
             self.line(f"{n}, p = read_uvarint(buf, p - 1)")
-            if short:
-                with self.block(f"if {n} > {STRING_MAX + 1}:"):
-                    self.line(f"raise P.refusal('string', {n} - 1, end - p)")
+            self.line(f"P.check_count({field.name!r}, {n} - 1, {most}, {size}, end - p)")
         return n, 1
 
-    def variable(self, field: FieldSpec, target: str, where: str, nullable: bool) -> None:
-        """A string, bytes or records; `target` is assigned, or called when it ends in a bracket."""
-        n, more = self.length(field, short=field.type == "string")
+    def unless_null(self, n: str, more: int, nullable: bool, target: str, where: str) -> AbstractContextManager[None]:
+        """What null does (assigned or refused); what is written in the context is done for everything else."""
         if nullable:
             with self.block(f"if {n} == {more - 1}:"):
                 self.assign(target, "None")
-            with self.block("else:"):
-                self.content(field, n, more, target, where)
-        else:
-            self.content(field, n, more, target, where)
-
-    def content(self, field: FieldSpec, n: str, more: int, target: str, where: str) -> None:
-        low, extra = ("0 <", " + 1") if more else ("0 <=", "")
-        with self.block(f"if not {low} {n} <= end - p{extra}:"):
+            if more:
+                return self.block("else:")
+        with self.block(f"{'elif' if nullable else 'if'} {n} < {more}:"):
             self.line(f"raise P.refusal({where!r}, {n} - {more}, end - p)")
-        self.line(f"e = p + {n}{' - 1' if more else ''}")
-        if field.type != "string":
-            self.assign(target, "view[p:e]")
-        elif self.views:
-            self.assign(target, "str(buf[p:e], 'utf-8')")
-        else:
-            self.assign(target, "buf[p:e].decode()")
-        self.line("p = e")
+        return self.block("else:") if nullable else nullcontext()
+
+    def variable(self, field: FieldSpec, target: str, where: str, nullable: bool) -> None:
+        """A string, bytes or records; `target` is assigned, or called when it ends in a bracket."""
+        n, more = self.length(field)
+        with self.unless_null(n, more, nullable, target, where):
+            part = f"p:(p := p + {n}{' - 1' if more else ''})"
+            if field.type != "string":
+                self.assign(target, f"view[{part}]")
+            elif self.views:
+                self.assign(target, f"str(buf[{part}], 'utf-8')")
+            else:
+                self.assign(target, f"buf[{part}].decode()")
 
     def assign(self, target: str, value: str) -> None:
         self.line(f"{target}{value})" if target.endswith("(") else f"{target} = {value}")
@@ -151,32 +169,21 @@ class _Decoder:
         self.struct(struct, o, where)
 
     def array(self, field: FieldSpec, target: str, where: str) -> None:
-        n, more = self.length(field, short=False)
-        if field.is_nullable(self.version):
-            with self.block(f"if {n} == {more - 1}:"):
-                self.line(f"{target} = None")
-            with self.block("else:"):
-                self.elements(field, n, more, target, where)
-        else:
-            self.elements(field, n, more, target, where)
-
-    def elements(self, field: FieldSpec, n: str, more: int, target: str, where: str) -> None:
-        if more:
-            self.line(f"{n} -= 1")
         size = self.source.min_element(field)
-        with self.block(f"if not 0 <= {n} <= {ELEMENTS_MAX} or {n} * {size} > end - p:"):
-            self.line(f"raise P.refusal({where!r}, {n}, end - p)")
-        if field.type in NUMBERS:
-            numbers = self.source.numbers(field.type)
-            self.line(f"{target} = list({numbers}[{n}].unpack_from(buf, p)) if {n} else []")
-            self.line(f"p += {n} * {size}")
-            return
-        items = self.fresh("l")
-        self.line(f"{target} = {items} = []")
-        add = self.fresh("a")
-        self.line(f"{add} = {items}.append")
-        with self.block(f"for _ in range({n}):"):
-            self.element(field, add, where)
+        n, more = self.length(field)
+        with self.unless_null(n, more, field.is_nullable(self.version), target, where):
+            if field.type in NUMBERS:
+                numbers = self.source.numbers(field.type)
+                if more:
+                    self.line(f"{n} -= 1")
+                self.line(f"{target} = list({numbers}[{n}].unpack_from(buf, p)) if {n} else []")
+                self.line(f"p += {n} * {size}")
+                return
+            items, add = self.fresh("l"), self.fresh("a")
+            self.line(f"{target} = {items} = []")
+            self.line(f"{add} = {items}.append")
+            with self.block(f"for _ in range({n}{' - 1' if more else ''}):"):
+                self.element(field, add, where)
 
     def element(self, field: FieldSpec, add: str, where: str) -> None:
         if field.struct is not None:
@@ -198,7 +205,7 @@ class _Decoder:
         """The tag section: its count is read with the run; usually it is 0."""
         known = self.source.tagged_fields(struct)
         for field in known:
-            self.line(f"{target}.{field.attribute} = {default_source(field)}")
+            self.absent(field, f"{target}.{field.attribute}")
         t = self.fresh("t")
         self.run.append(("B", t))
         self.flush()

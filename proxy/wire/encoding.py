@@ -8,6 +8,7 @@ more than one byte as a varint breaks the run in two. A value the version lacks 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from proxy.wire.messages import default_source
@@ -76,6 +77,9 @@ class _Encoder:
         """The condition that a field differs from its default."""
         if field.default is None:
             return f"{value} is not None"
+        if field.struct is not None and not field.is_array:
+            parts = [self.is_set(inner, f"{value}.{inner.attribute}") for inner in field.struct.fields]
+            return " or ".join([*parts, f"{value}.unknown_tags"])
         if field.is_array or field.type in {"string", "bytes"}:
             if field.default:
                 return f"{value} != {field.default!r}"
@@ -144,6 +148,9 @@ class _Encoder:
             self.flush()
 
     def array(self, field: FieldSpec, value: str, nullable: bool) -> None:
+        if field.type in NUMBERS:
+            self.numbers(field, value, nullable)
+            return
         items, n = self.fresh("l"), self.fresh("n")
         flexible = self.source.is_flexible(field)
         self.line(f"{items} = {value}")
@@ -160,11 +167,31 @@ class _Encoder:
         with self.block(f"if {n} > {1 if flexible else 0}:"):
             self.elements(field, items)
 
+    def numbers(self, field: FieldSpec, value: str, nullable: bool) -> None:
+        """An array of numbers: run, count and numbers go into one Struct unless the count takes several bytes."""
+        items, n = self.fresh("l"), self.fresh("n")
+        run, self.run = self.run, []
+        flexible = self.source.is_flexible(field)
+        count = ("B", f"{n} + 1") if flexible else ("i", n)
+        codes = "".join(code for code, _ in run) + count[0]
+        front = "".join(f"{inner}, " for _, inner in run)
+        self.line(f"{items} = {value}")
+        if nullable:
+            with self.block(f"if {items} is None:"):
+                self.line(f"{self.append}({self.packed([*run, (count[0], '0' if flexible else '-1')])})")
+        with self.block("else:") if nullable else nullcontext():
+            self.line(f"{n} = len({items})")
+            fused = f"{self.append}({self.source.numbers(field.type, codes)}[{n}].pack({front}{count[1]}, *{items}))"
+            if not flexible:
+                self.line(fused)
+                return
+            with self.block(f"if {n} < 127:"):
+                self.line(fused)
+            with self.block("else:"):
+                self.line(f"{self.append}({f'{self.packed(run)} + ' if run else ''}uvarint({n} + 1))")
+                self.line(f"{self.append}({self.source.numbers(field.type)}[{n}].pack(*{items}))")
+
     def elements(self, field: FieldSpec, items: str) -> None:
-        if field.type in NUMBERS:
-            numbers = self.source.numbers(field.type)
-            self.line(f"{self.append}({numbers}[len({items})].pack(*{items}))")
-            return
         o = self.fresh("o")
         with self.block(f"for {o} in {items}:"):
             if field.struct is not None:

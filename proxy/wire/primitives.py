@@ -95,6 +95,16 @@ def skip_tags(buffer: Any, position: int, end: int) -> int:
     return position
 
 
+def check_count(what: str, count: int, most: int, size: int, left: int) -> None:
+    """Refuse a length or count above `most`, or more than the bytes left hold at `size` bytes each.
+
+    Raises:
+        RemoteProtocolError: so many there cannot be.
+    """
+    if count > most or count * size > left:
+        raise refusal(what, count, left)
+
+
 def check_tags(count: int, left: int) -> None:
     """Refuse a tag count that the bytes left cannot hold (two bytes each at least)."""
     if count > TAGS_MAX or 2 * count > left:
@@ -140,14 +150,15 @@ def bad_uuid(value: object) -> LocalProtocolError:
 
 
 class ArrayStructs(dict[int, Struct]):
-    """Struct for n numbers of one type, made when first needed; small ones are kept."""
+    """Struct for n numbers of one type behind some fixed values, made when first needed; small ones are kept."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, front: str = "") -> None:
         super().__init__()
         self._code = code
+        self._front = front
 
     def __missing__(self, count: int) -> Struct:
-        made = Struct(f">{count}{self._code}")
+        made = Struct(f">{self._front}{count}{self._code}")
         if count <= _CACHED_STRUCTS:
             self[count] = made
         return made

@@ -69,10 +69,10 @@ class Source:
         self.names[name] = getattr(Struct(">" + codes), method)
         return name
 
-    def numbers(self, kind: str) -> str:
-        """The name of the Structs for arrays of one number type."""
-        name = f"N_{kind}"
-        self.names.setdefault(name, primitives.ArrayStructs(NUMBERS[kind]))
+    def numbers(self, kind: str, front: str = "") -> str:
+        """The name of the Structs for arrays of one number type, by count; `front` are codes that stand before them."""
+        name = f"N_{front.replace('?', 't')}_{kind}"
+        self.names.setdefault(name, primitives.ArrayStructs(NUMBERS[kind], front))
         return name
 
     def text(self) -> str:

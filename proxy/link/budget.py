@@ -1,0 +1,46 @@
+"""The one account of all answers made here that the kernel has not taken yet (decision 27)."""
+
+from __future__ import annotations
+
+
+class AnswerBudget:
+    """Bytes of local answers in memory. Handlers ask for room before they make one; waiting for it is theirs."""
+
+    __slots__ = ("_reserved", "limit", "refusals", "unsent")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.unsent = 0
+        """Bytes of finished answers, until their last byte is in the kernel."""
+        self._reserved = 0
+        self.refusals = 0
+        """How often there was no room."""
+
+    @property
+    def used(self) -> int:
+        """Bytes reserved or not sent."""
+        return self.unsent + self._reserved
+
+    def has_room(self, size: int) -> bool:
+        """Whether an answer of `size` bytes may be made now. The first is always let in."""
+        return self.used == 0 or self.used + size <= self.limit
+
+    def reserve(self, size: int) -> bool:
+        """Set `size` bytes aside for an answer that is being made; False (and counted) when there is no room."""
+        if not self.has_room(size):
+            self.refusals += 1
+            return False
+        self._reserved += size
+        return True
+
+    def release(self, size: int) -> None:
+        """Give back what was reserved: the answer is finished (and counted by the plane from here on) or given up."""
+        self._reserved -= size
+
+    def add_unsent(self, size: int) -> None:
+        """The plane's side: an answer was handed over to be sent."""
+        self.unsent += size
+
+    def sent(self, size: int) -> None:
+        """The plane's side: its last byte is in the kernel, or its connection is gone."""
+        self.unsent -= size

@@ -1,0 +1,65 @@
+"""How far a client has come with SASL, as far as one can see from outside: the exchange itself passes through.
+
+Theory of operation. What matters here is when a request of the proxy's own may be sent on the client's upstream
+connection: a broker ends the connection on anything else between SaslHandshake and the end of the authentication, and
+after the session lifetime (KIP-368). Success is not written anywhere (an intermediate round looks the same), so an
+exchange counts as over when the client itself sends an ordinary request after an answer without error.
+
+    NONE ─ handshake v1 ─▶ EXCHANGING ─ answer without error, then an ordinary request ─▶ DONE ─ handshake ─▶ EXCHANGING
+      └─── handshake v0 ─▶ TOKENS ─ a frame that is a Kafka request ─▶ DONE
+    an error in an answer ─▶ FAILED
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from math import inf
+
+
+class Stage(Enum):
+    """Where the exchange stands."""
+
+    NONE = auto()
+    """No handshake was seen: the listener has no SASL, or it is yet to come."""
+    EXCHANGING = auto()
+    TOKENS = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+class Sasl:
+    """The authentication state of one connection."""
+
+    __slots__ = ("_agreed", "_expires", "stage")
+
+    def __init__(self) -> None:
+        self.stage = Stage.NONE
+        self._agreed = False
+        self._expires = inf
+
+    def handshake_sent(self, version: int) -> None:
+        """The client began an exchange; v0 is followed by raw tokens."""
+        self.stage = Stage.EXCHANGING if version else Stage.TOKENS
+        self._agreed = False
+
+    def handshake_answered(self, error_code: int) -> None:
+        """The broker took the mechanism, or not."""
+        if error_code:
+            self.stage = Stage.FAILED
+
+    def authenticate_answered(self, error_code: int, session_lifetime_ms: int, now: float) -> None:
+        """The broker answered one round. A lifetime of 0 says nothing or "without end"."""
+        if error_code:
+            self.stage = Stage.FAILED
+            return
+        self._agreed = True
+        self._expires = now + session_lifetime_ms / 1000 if session_lifetime_ms > 0 else inf
+
+    def ordinary_request(self) -> None:
+        """The client sent a request that belongs to no exchange."""
+        if self.stage is Stage.TOKENS or (self.stage is Stage.EXCHANGING and self._agreed):
+            self.stage = Stage.DONE
+
+    def may_ask(self, now: float) -> bool:
+        """Whether a request of the proxy's own would be judged, not end the connection."""
+        return self.stage in (Stage.NONE, Stage.DONE) and now < self._expires

@@ -1,0 +1,101 @@
+"""The broker's half of a connection: where its answers begin, and whose they are.
+
+A broker answers strictly in the order of the requests, so the front of the queue says what comes next; the correlation
+id must agree. Answers that pass are counted off as they come; before one that is to be gathered, or whose head is not
+whole, `receive` stops and `peek` says what it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from proxy.errors import RemoteProtocolError
+from proxy.link.downstream import Expected, Pending
+from proxy.link.framing import ANSWER_HEAD, ANSWER_MIN, SIZE, wrong_size
+
+
+class Token:
+    """Expected: the next frame is a raw SASL token, with no correlation id (handshake v0)."""
+
+    __slots__ = ()
+    rewrite = False  # not None: it does not simply pass
+
+
+TOKEN = Token()
+
+
+class Due(NamedTuple):
+    """The answer that `receive` stopped at."""
+
+    size: int
+    """Without the 4 size bytes."""
+    expected: Expected
+
+
+class Upstream:
+    """Frame boundaries of one broker connection."""
+
+    __slots__ = ("_frame_max", "left", "pending")
+
+    def __init__(self, pending: Pending, frame_max: int) -> None:
+        self.pending = pending
+        self._frame_max = frame_max
+        self.left = 0
+        """Bytes of an answer that passes which are still to come."""
+
+    def receive(self, buffer: memoryview, start: int, end: int) -> int:
+        """Walk buffer[start:end]; everything before the returned position passes on as it is.
+
+        Raises:
+            RemoteProtocolError: an impossible size, an answer nobody asked for, or one out of order.
+        """
+        at = start + self.left
+        if at > end:
+            self.left = at - end
+            return end
+        pending = self.pending
+        while at + 8 <= end and pending:
+            size, correlation_id = ANSWER_HEAD.unpack_from(buffer, at)
+            asked, expected = pending[0]
+            if expected.rewrite is not None or correlation_id != asked or not 4 <= size <= self._frame_max:
+                break
+            pending.popleft()
+            at += size + 4
+        if at >= end:
+            self.left = at - end
+            return end
+        self.left = 0
+        return at
+
+    def peek(self, buffer: memoryview, at: int, end: int) -> Due | None:
+        """What stands at a position `receive` stopped at; None when more bytes are needed. Its entry stays queued.
+
+        Raises:
+            RemoteProtocolError: as for `receive`.
+        """
+        if not self.pending:
+            raise RemoteProtocolError("the broker sent an answer nobody asked for")
+        asked, expected = self.pending[0]
+        if end - at < SIZE.size:
+            return None
+        size: int = SIZE.unpack_from(buffer, at)[0]
+        smallest = 0 if expected is TOKEN else ANSWER_MIN
+        if not smallest <= size <= self._frame_max:
+            raise wrong_size(size, self._frame_max, smallest)
+        if expected is TOKEN:
+            return Due(size, expected)
+        if end - at < ANSWER_HEAD.size:
+            return None
+        correlation_id = ANSWER_HEAD.unpack_from(buffer, at)[1]
+        if correlation_id != asked:
+            raise RemoteProtocolError(f"the broker answered request {correlation_id} where {asked} was next")
+        return Due(size, expected)
+
+    def admit(self, size: int, at: int, end: int) -> int:
+        """Let the answer at `at` pass and take it off the queue; return up to where its bytes have come."""
+        self.pending.popleft()
+        behind = at + size + SIZE.size
+        if behind > end:
+            self.left = behind - end
+            return end
+        return behind

@@ -1,0 +1,82 @@
+"""Answers that do not simply pass: what a connection does with one once it has come whole.
+
+An object of each class stands in the queue of pending answers (`link.downstream.Expected`). `arrived` gets the frame
+with its size and says what the client is given: the frame, other bytes, or nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.apis.promise import Promise
+from proxy.cluster.routes import Route
+from proxy.wire import frames, headers
+
+if TYPE_CHECKING:
+    from proxy.runtime.connection import Connection
+
+SASL_HANDSHAKE_KEY = 17
+SASL_AUTHENTICATE_KEY = 36
+
+
+class OwnAnswer:
+    """To a request of the proxy's own: goes to whoever asked, never to the client."""
+
+    __slots__ = ("key", "promise", "version")
+    rewrite = True
+
+    def __init__(self, key: int, version: int) -> None:
+        self.key = key
+        self.version = version
+        self.promise: Promise[memoryview] = Promise()
+
+    def arrived(self, connection: Connection, frame: memoryview) -> None:
+        """Settle the promise at the end of this turn: the waiter may do anything, also to this connection."""
+        offset = headers.response_body_offset(self.key, self.version, frame[4:])
+        body = memoryview(bytes(frame[4 + offset :]))
+        connection.own_answered()
+        connection.call_soon(lambda: self.promise.set(body))
+
+
+class SaslHandshakeAnswer:
+    """Tells whether the mechanism was taken; after v0, raw tokens follow."""
+
+    __slots__ = ("version",)
+    rewrite = True
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def arrived(self, connection: Connection, frame: memoryview) -> memoryview:
+        """Note the outcome; the client gets the frame as it is."""
+        _, answer = frames.decode_response(SASL_HANDSHAKE_KEY, self.version, frame[4:])
+        connection.sasl_handshake_answered(self.version, answer.error_code)
+        return frame
+
+
+class SaslAuthenticateAnswer:
+    """Tells how one round ended, and how long the session lives."""
+
+    __slots__ = ("version",)
+    rewrite = True
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def arrived(self, connection: Connection, frame: memoryview) -> memoryview:
+        """Note the outcome; the client gets the frame as it is."""
+        _, answer = frames.decode_response(SASL_AUTHENTICATE_KEY, self.version, frame[4:])
+        connection.sasl_authenticate_answered(answer.error_code, answer.session_lifetime_ms)
+        return frame
+
+
+Special = OwnAnswer | SaslHandshakeAnswer | SaslAuthenticateAnswer
+
+
+def deliver(connection: Connection, expected: object, frame: memoryview) -> bytes | memoryview | None:
+    """What the client gets for an answer that was gathered: rewritten, as it is, or nothing."""
+    if isinstance(expected, Route):
+        assert expected.rewrite is not None  # noqa: S101  # else it would have passed
+        return expected.rewrite(frame[4:], connection.context) or frame
+    assert isinstance(expected, Special)  # noqa: S101  # nothing else is ever queued
+    return expected.arrived(connection, frame)

@@ -1,0 +1,109 @@
+"""Upstream connections: names are resolved off the loop, every address of every target is tried in turn.
+
+Trio tasks: dialling is rare, takes several steps, and must never hold the loop.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from proxy.values import Address
+
+
+class Dialled(NamedTuple):
+    """A connection to a broker."""
+
+    sock: socket.socket
+    address: Address
+    """The target it belongs to, by the name it was given (TLS verifies the host)."""
+
+
+Done = Callable[[Dialled | OSError], None]
+"""Called once, from a Trio task, with the connection or with why there is none; never after the cancelling call."""
+
+Dial = Callable[[Sequence[Address], Done], Callable[[], None]]
+"""Begin to dial; returns what cancels it."""
+
+
+class Dialler:
+    """Dials in the background of one nursery."""
+
+    def __init__(self, nursery: trio.Nursery, timeout_s: float) -> None:
+        self._nursery = nursery
+        self._timeout_s = timeout_s
+        self._last_good: dict[tuple[Address, ...], Address] = {}
+
+    def __call__(self, targets: Sequence[Address], done: Done) -> Callable[[], None]:
+        """Dial the targets in turn until one answers (see Dial). The one that answered last time is tried first."""
+        scope = trio.CancelScope()
+        self._nursery.start_soon(self._dial, tuple(targets), done, scope, name="dial")
+        return scope.cancel
+
+    async def _dial(self, targets: tuple[Address, ...], done: Done, scope: trio.CancelScope) -> None:
+        result: Dialled | OSError = OSError("no upstream address is known")
+        with scope:
+            for target in self._in_turn(targets):
+                try:
+                    result = Dialled(await connect(target, self._timeout_s), target)
+                except OSError as error:
+                    result = error
+                else:
+                    self._remember(targets, target)
+                    break
+        if not scope.cancel_called:
+            done(result)
+        elif isinstance(result, Dialled):
+            result.sock.close()
+
+    def _in_turn(self, targets: tuple[Address, ...]) -> list[Address]:
+        good = self._last_good.get(targets)
+        return sorted(targets, key=lambda target: target != good)
+
+    def _remember(self, targets: tuple[Address, ...], target: Address) -> None:
+        if len(targets) > 1:
+            if len(self._last_good) >= _REMEMBERED_MAX:
+                self._last_good.clear()
+            self._last_good[targets] = target
+
+
+_REMEMBERED_MAX = 100
+"""Lists of targets whose last good one is remembered: one, unless settings change."""
+
+
+async def connect(target: Address, timeout_s: float) -> socket.socket:
+    """A connected, non-blocking socket to the first address of the target that accepts.
+
+    Raises:
+        OSError: none does, each within `timeout_s` seconds; the text says which target and why.
+    """
+    reasons = []
+    with trio.move_on_after(timeout_s):
+        try:
+            found = await trio.socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise OSError(f"{target}: {error.strerror or error}") from error
+        for family, kind, protocol, _, address in found:
+            try:
+                return await _connect_one(family, kind, protocol, address, timeout_s)
+            except OSError as error:
+                reasons.append(error.strerror or str(error))
+        raise OSError(f"{target}: {'; '.join(dict.fromkeys(reasons))}")
+    raise OSError(f"{target}: no answer within {timeout_s:g} s")
+
+
+async def _connect_one(family: int, kind: int, protocol: int, address: object, timeout_s: float) -> socket.socket:
+    sock = trio.socket.socket(family, kind, protocol)
+    try:
+        with trio.move_on_after(timeout_s):
+            await sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain = socket.socket(family, kind, protocol, fileno=sock.detach())
+            plain.setblocking(False)
+            return plain
+        raise OSError(f"no answer within {timeout_s:g} s")
+    finally:
+        sock.close()

@@ -1,0 +1,301 @@
+"""The data plane: listeners, connections, limits, drain and figures, on one reactor."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from proxy.apis.ports import Notes
+from proxy.cluster.routes import Context, Kind, Route, Routes
+from proxy.link.budget import AnswerBudget
+from proxy.link.downstream import Passing
+from proxy.link.produce import acks_layout
+from proxy.runtime.connection import Connection
+from proxy.runtime.dialling import Dial, Dialled
+from proxy.runtime.listeners import Listener, bind
+from proxy.runtime.reactor import Reactor
+from proxy.runtime.side import Linger, Side
+from proxy.runtime.transports import PlainTransport, TlsTransport, Transport
+from proxy.values import Address, Limits
+
+SWEEP_S = 1.0
+HANDSHAKE_S = 10.0
+"""A client's TLS handshake."""
+
+Question = tuple[int, int, bytes]
+"""API key, version, request body."""
+
+
+@dataclass(slots=True, eq=False)
+class Port:
+    """What all connections of one listener share."""
+
+    node_id: int
+    targets: Callable[[], Sequence[Address]]
+    context: Context
+    listeners: tuple[Listener, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The port that is listened on."""
+        return self.listeners[0].port
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Figures at one moment; totals since the start."""
+
+    connections: int
+    connections_total: int
+    upstream_connections: int
+    in_flight: int
+    """Requests that wait for an answer."""
+    muted: int
+    """Connections with a local request."""
+    local_answers_total: int
+    local_answer_bytes: int
+    """Answers made here that the kernel has not taken, and room reserved for such."""
+    local_answers_without_room: int
+    bytes_up: int
+    bytes_down: int
+    unsent_bytes: int
+    """Bytes that a peer has not taken yet."""
+    ended: Mapping[str, int]
+    """Connections that ended, by event."""
+
+
+class Plane:
+    """See the module; its methods are called from the loop or from Trio tasks of the same thread."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        routes: Callable[[], Routes],
+        services: Any,
+        limits: Limits,
+        notes: Notes,
+        dial: Dial,
+        client_tls: ssl.SSLContext | None = None,
+        upstream_tls: ssl.SSLContext | None = None,
+        *,
+        upstream_server_name: str | None = None,
+        keep_alive: Callable[[Connection], Question | None] = lambda _connection: None,
+        budget: AnswerBudget | None = None,
+    ) -> None:
+        """`routes` is asked once a second; `keep_alive` gives the request that keeps an upstream connection alive."""
+        self.reactor = reactor
+        self._get_routes = routes
+        self.services = services
+        self.limits = limits
+        self.notes = notes
+        self.dial = dial
+        self.client_tls = client_tls
+        self.upstream_tls = upstream_tls
+        self._upstream_server_name = upstream_server_name
+        self.keep_alive = keep_alive
+        self.budget = budget or AnswerBudget(limits.local_answers_total_bytes)
+        self.routes = Routes()
+        self.passing = Passing({}, {})
+        self._ports: dict[int, Port] = {}
+        self._connections: dict[int, Connection] = {}
+        self._lingering: dict[Linger, int] = {}
+        self._ids = itertools.count(1)
+        self._accepts = True
+        self._empty: trio.Event | None = None
+        self._ended: Counter[str] = Counter()
+        self._totals: Counter[str] = Counter()
+        self.refresh_routes()
+        self._alarm = reactor.call_at(reactor.now() + SWEEP_S, self._sweep)
+
+    # listeners
+
+    def listen(self, node_id: int, host: str, port: int, targets: Callable[[], Sequence[Address]]) -> int:
+        """Serve a broker (UNKNOWN_NODE: bootstrap) on host:port; connections go to the first target that answers.
+
+        Returns:
+            the port, for callers that gave 0.
+
+        Raises:
+            OSError: the port is taken, above 65535, or not allowed; the text says which.
+        """
+        entry = Port(node_id, targets, Context(node_id, self.services))
+        sockets = bind(host, port)
+        self.close_listener(node_id)
+        entry.listeners = tuple(self._listener(entry, sock) for sock in sockets)
+        self._ports[node_id] = entry
+        return entry.number
+
+    def close_listener(self, node_id: int) -> None:
+        """Accept no more for this broker; its connections stay. Harmless when there is none."""
+        entry = self._ports.pop(node_id, None)
+        for listener in entry.listeners if entry is not None else ():
+            listener.close()
+
+    def stop_accepting(self) -> None:
+        """Close all listeners."""
+        self._accepts = False
+        for node_id in list(self._ports):
+            self.close_listener(node_id)
+
+    async def drained(self, deadline: float) -> bool:
+        """Let what is in flight finish until `deadline` (reactor.now()); idle connections end at once.
+
+        Returns:
+            False when some had to be cut.
+        """
+        self.stop_accepting()
+        self._empty = trio.Event()
+        for connection in list(self._connections.values()):
+            connection.guarded(connection.drain)
+        if self._connections or self._lingering:
+            with trio.move_on_after(max(deadline - self.reactor.now(), 0)):
+                await self._empty.wait()
+        cut = bool(self._connections or self._lingering)
+        self.close()
+        return not cut
+
+    def close(self) -> None:
+        """End everything now."""
+        self.stop_accepting()
+        self._alarm.cancel()
+        for connection in list(self._connections.values()):
+            connection.end("connection-cut", reason="the proxy stops")
+        for linger in list(self._lingering):
+            linger.end()
+
+    def statistics(self) -> Statistics:
+        """Figures now."""
+        alive = self._connections.values()
+        return Statistics(
+            connections=len(alive),
+            connections_total=self._totals["connections"],
+            upstream_connections=sum(connection.broker is not None for connection in alive),
+            in_flight=sum(connection.in_flight for connection in alive),
+            muted=sum(connection.is_muted for connection in alive),
+            local_answers_total=self._totals["local_answers"],
+            local_answer_bytes=self.budget.used,
+            local_answers_without_room=self.budget.refusals,
+            bytes_up=self._totals["bytes_up"] + sum(connection.bytes_up for connection in alive),
+            bytes_down=self._totals["bytes_down"] + sum(connection.bytes_down for connection in alive),
+            unsent_bytes=sum(connection.unsent for connection in alive),
+            ended=dict(self._ended),
+        )
+
+    def refresh_routes(self) -> None:
+        """Take the routes anew, for all connections; a request that has begun keeps its treatment."""
+        routes = self._get_routes()
+        if routes is self.routes:
+            return
+        self.routes = routes
+        self.passing = passing(routes)
+        for connection in self._connections.values():
+            if not connection.down.raw:
+                connection.down.use(self.passing)
+
+    # for connections
+
+    def next_id(self) -> int:
+        """A number no other connection of this process has."""
+        return next(self._ids)
+
+    def upstream_transport(self, dialled: Dialled) -> Transport:
+        """What a connection speaks with a broker through."""
+        if self.upstream_tls is None:
+            return PlainTransport(self.reactor, dialled.sock)
+        return TlsTransport(
+            self.reactor,
+            dialled.sock,
+            self.upstream_tls,
+            server_side=False,
+            server_hostname=self._upstream_server_name or dialled.address.host,
+            handshake_timeout_s=self.limits.dial_timeout_s,
+        )
+
+    def count_local_answer(self) -> None:
+        """An answer was made here."""
+        self._totals["local_answers"] += 1
+
+    def linger(self, side: Side, answer_bytes: int = 0) -> None:
+        """Send what this side still has to, then close it; `answer_bytes` leave the budget with it."""
+        deadline = self.reactor.now() + self.limits.stalled_client_s
+        self._lingering[Linger(side, deadline, self._lingered)] = answer_bytes
+
+    def forget(self, connection: Connection, event: str, context: Mapping[str, Any]) -> None:
+        """A connection has ended; says so."""
+        del self._connections[connection.id]
+        self._ended[event] += 1
+        self._totals["bytes_up"] += connection.bytes_up
+        self._totals["bytes_down"] += connection.bytes_down
+        self.notes(
+            event, connection=connection.id, client=connection.client_host, node_id=connection.node_id, **context
+        )
+        self._check_empty()
+
+    def _lingered(self, linger: Linger) -> None:
+        self.budget.sent(self._lingering.pop(linger))
+        self._check_empty()
+
+    def _check_empty(self) -> None:
+        if self._empty is not None and not self._connections and not self._lingering:
+            self._empty.set()
+
+    def _listener(self, entry: Port, sock: socket.socket) -> Listener:
+        def accepted(client: socket.socket, client_host: str) -> None:
+            self._accept(entry, client, client_host)
+
+        def trouble(error: Exception) -> None:
+            self.notes("accept-failed", node_id=entry.node_id, reason=str(error))
+
+        return Listener(self.reactor, sock, accepted, trouble)
+
+    def _accept(self, entry: Port, sock: socket.socket, client_host: str) -> None:
+        if not self._accepts or len(self._connections) >= self.limits.connections:
+            sock.close()
+            self._ended["connection-limit"] += 1
+            self.notes("connection-limit", client=client_host, limit=self.limits.connections)
+            return
+        connection = Connection(self, entry, self._client_transport(sock), client_host)
+        self._connections[connection.id] = connection
+        self._totals["connections"] += 1
+
+    def _client_transport(self, sock: socket.socket) -> Transport:
+        if self.client_tls is None:
+            return PlainTransport(self.reactor, sock)
+        return TlsTransport(
+            self.reactor,
+            sock,
+            self.client_tls,
+            server_side=True,
+            server_hostname=None,
+            handshake_timeout_s=HANDSHAKE_S,
+        )
+
+    def _sweep(self) -> None:
+        now = self.reactor.now()
+        self._alarm = self.reactor.call_at(now + SWEEP_S, self._sweep)
+        self.refresh_routes()
+        for connection in list(self._connections.values()):
+            connection.guarded(lambda connection=connection: connection.sweep(now))  # type: ignore[misc]
+        for linger in [linger for linger in self._lingering if linger.deadline <= now]:
+            linger.end()
+
+
+def passing(routes: Routes) -> Passing:
+    """Which requests pass without being looked at further."""
+    plain: dict[bytes, Route] = {}
+    produce = {}
+    for name, route in routes.items():
+        if route.amend is not None:
+            continue
+        if route.kind in (Kind.FORWARD, Kind.ANSWER):
+            plain[name] = route
+        elif route.kind is Kind.PRODUCE:
+            produce[name] = (acks_layout(route.version), route)
+    return Passing(plain, produce)

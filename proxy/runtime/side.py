@@ -1,0 +1,137 @@
+"""One socket of a connection, and the bytes its peer has not taken yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.runtime.polling import ERROR, HANGUP, WRITE
+from proxy.runtime.transports import Data, Transport
+
+
+class Side:
+    """Towards a client, or towards a broker; without a transport while it is being dialled.
+
+    Memory: what waits here came from one receive (the source is not read until it is gone) or is one answer.
+    """
+
+    __slots__ = ("_send", "_waiting", "progress", "transport")
+
+    def __init__(self, transport: Transport | None = None) -> None:
+        self.transport: Transport | None = None
+        self._waiting: list[memoryview] = []
+        self.progress = 0
+        """Grows whenever the peer takes bytes that had to wait."""
+        self._send: Callable[[Data], int] | None = None
+        if transport is not None:
+            self.open(transport)
+
+    def open(self, transport: Transport) -> None:
+        """From now on there is a socket; what waits is sent by `flush`."""
+        self.transport = transport
+        self._send = transport.send
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a socket."""
+        return self.transport is not None
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether bytes wait for the peer."""
+        return bool(self._waiting)
+
+    @property
+    def unsent(self) -> int:
+        """How many."""
+        return sum(map(len, self._waiting))
+
+    def write(self, data: Data) -> None:
+        """Send, and keep a copy of what the kernel does not take.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        if not self._waiting and self._send is not None:
+            sent = self._push(memoryview(data))
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+        self.keep(data)
+
+    def keep(self, data: Data) -> None:
+        """Queue a copy, to be sent by `flush`."""
+        self._waiting.append(memoryview(bytes(data)))
+
+    def flush(self) -> None:
+        """Send what waits, as far as the peer takes it.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        while self._waiting:
+            first = self._waiting[0]
+            sent = self._push(first)
+            self.progress += sent
+            if sent < len(first):
+                self._waiting[0] = first[sent:]
+                return
+            del self._waiting[0]
+
+    def discard(self) -> None:
+        """Forget what waits."""
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Close the socket, if there is one."""
+        self._waiting.clear()
+        self._send = None
+        if self.transport is not None:
+            self.transport.close()
+
+    def _push(self, data: memoryview) -> int:
+        """Bytes taken. More than one call only where the transport takes less than it could (TLS)."""
+        assert self._send is not None  # noqa: S101  # callers have looked
+        total = 0
+        try:
+            while total < len(data):
+                total += self._send(data[total:])
+        except BlockingIOError:
+            pass
+        return total
+
+
+class Linger:
+    """Sends the rest to a peer whose other half has gone, then closes. Ends in any case when told to `end`."""
+
+    __slots__ = ("_ended", "_side", "deadline", "failed_with")
+
+    def __init__(self, side: Side, deadline: float, ended: Callable[[Linger], None]) -> None:
+        """`ended(self)` is called once the socket is closed."""
+        self._side = side
+        self._ended: Callable[[Linger], None] | None = ended
+        self.deadline = deadline
+        transport = side.transport
+        assert transport is not None  # noqa: S101  # callers have looked
+        transport.want(0)
+        transport.attach(self.ready, WRITE)
+
+    def ready(self, mask: int) -> None:
+        """The peer takes more, or has gone."""
+        if mask & (ERROR | HANGUP):
+            self.end()
+            return
+        self._side.flush()
+        if not self._side.has_unsent:
+            self.end()
+
+    def failed(self, error: Exception) -> None:
+        """See faults.Owner."""
+        del error  # the peer has gone: there is nobody to tell
+        self.end()
+
+    def end(self) -> None:
+        """Close now."""
+        self._side.close()
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            ended(self)

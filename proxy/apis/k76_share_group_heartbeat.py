@@ -1,0 +1,161 @@
+"""ShareGroupHeartbeat v1 (KIP-932), served here.
+
+- Checks in the order of share-groups.md 2.1: READ on the group (30), member id (42), DESCRIBE on the topics named (29),
+  the request's shape (42), the group, the member.
+- Subscribed topics are looked up on the member's own connection when what is known of them is old, so that a topic that
+  is created or grows reaches the members with a later heartbeat.
+- A group that is not here answers 25, not 69, to a member that believes it belongs to one: state may have been lost
+  with a restart, and 69 ends most clients for good.
+- A new group's id is first looked for upstream: one id, one type (69).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
+from proxy.apis.ports import Call, JournalRefused, StateKey
+from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
+from proxy.apis.services import Services
+from proxy.apis.share_ids import taken_by
+from proxy.apis.share_writes import client_code
+from proxy.errors import ErrorCode
+from proxy.share.group import (
+    JOIN_EPOCH,
+    Heartbeat,
+    HeartbeatReply,
+    ShareGroup,
+    TopicInfo,
+    member_id_mistake,
+    request_mistake,
+    unknown_group,
+)
+from proxy.values import ZERO_UUID
+from proxy.wire import frames, registry
+
+KEY = 76
+VERSIONS = (1, 1)
+
+GROUP_VALUE_VERSION = (0).to_bytes(2, "big")
+"""What is stored of a group is, so far, that it exists: a value of version 0 without content."""
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one ShareGroupHeartbeat."""
+    request = call.message
+    reply = await _judge(call, services, request)
+    return _answer(call, request.member_id, reply)
+
+
+async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply:
+    group_id = request.group_id
+    beat = Heartbeat(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        topics=None if request.subscribed_topic_names is None else tuple(request.subscribed_topic_names),
+        client_id=call.client_id or "",
+        client_host=f"/{call.connection.client_host}",
+    )
+    mistake = member_id_mistake(beat.member_id)
+    names = () if mistake is not None else _topics_of(services, group_id, beat)
+    if not await _may_read(call, services, group_id, names):
+        return HeartbeatReply(error=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if mistake is not None:
+        return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
+    refused = [n for n in beat.topics or () if verdict(call.connection, services, Right.DESCRIBE_TOPIC, n) is False]
+    if refused:
+        return HeartbeatReply(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    mistake = request_mistake(group_id, beat)
+    if mistake is not None:
+        return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
+    group = services.coordinator.group(group_id)
+    if group is None:
+        if beat.member_epoch != JOIN_EPOCH:
+            return unknown_group(group_id, beat, lost_state_possible=True)
+        created = await _create(call, services, group_id)
+        if isinstance(created, HeartbeatReply):
+            return created
+        group = created
+    return _beat(services, group, beat)
+
+
+def _topics_of(services: Services, group_id: str, beat: Heartbeat) -> tuple[str, ...]:
+    """The topics the member subscribes to, now or still."""
+    if beat.topics is not None:
+        return beat.topics
+    group = services.coordinator.group(group_id)
+    member = None if group is None else group.members.get(beat.member_id)
+    return () if member is None else tuple(sorted(member.topics))
+
+
+async def _may_read(call: Call, services: Services, group_id: str, names: Iterable[str]) -> bool:
+    """READ on the group; on the way, in the same round trip, what is not known about the topics."""
+    connection, now = call.connection, services.timers.now()
+    allowed = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if allowed is None else None
+    asked = names_to_ask(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
+    topics_answer = ask_topics(connection, asked) if asked else None
+    if group_answer is not None:
+        allowed = tell_read_group(connection, group_id, await group_answer, now)
+    if topics_answer is not None:
+        tell_topics(connection, services, await topics_answer)
+    return allowed is True
+
+
+async def _create(call: Call, services: Services, group_id: str) -> ShareGroup | HeartbeatReply:
+    """Hold a new group, once its id is known to be free and its existence is stored."""
+    holder = await taken_by(call.connection, services, group_id)
+    if holder is not None:
+        services.notes("share-group-id-taken", group_id=group_id, holder=holder)
+        return HeartbeatReply(
+            error=ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {group_id} is not a share group: it is {holder}."
+        )
+    try:
+        await services.writes.put([(StateKey("group", group_id), GROUP_VALUE_VERSION)])
+    except JournalRefused as refusal:
+        code = client_code(refusal.code)
+        return HeartbeatReply(error=code, message=str(refusal))
+    return services.coordinator.add_group(group_id)
+
+
+def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
+    topics = _shapes(services, group.subscribed_topics() | set(beat.topics or ()))
+    settings = services.coordinator.settings(group.group_id)
+    reply = group.heartbeat(beat, topics, settings, services.coordinator.limits, services.timers.now())
+    services.clock.not_later_than(group.next_deadline())
+    return reply
+
+
+def _shapes(services: Services, names: Iterable[str]) -> dict[str, TopicInfo]:
+    """What is known of these topics."""
+    found = {}
+    for name in names:
+        topic = services.topology.topic(name)
+        if topic is not None and topic.topic_id != ZERO_UUID:
+            found[name] = TopicInfo(topic.topic_id, topic.partitions)
+    return found
+
+
+def _answer(call: Call, member_id: str | None, reply: HeartbeatReply) -> bytes:
+    message = registry.message("ShareGroupHeartbeatResponse")
+    if reply.error != ErrorCode.NONE:
+        answer = message(error_code=reply.error, error_message=reply.message)
+    else:
+        answer = message(
+            member_id=member_id,
+            member_epoch=reply.member_epoch,
+            heartbeat_interval_ms=round(reply.heartbeat_interval_s * 1000),
+            assignment=None if reply.assignment is None else _assignment(message, reply.assignment),
+        )
+    return frames.response(KEY, call.version, call.correlation_id, answer)
+
+
+def _assignment(message: Any, assignment: Mapping[bytes, Iterable[int]]) -> Any:
+    return message.Assignment(
+        topic_partitions=[
+            message.TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in sorted(assignment.items())
+        ]
+    )

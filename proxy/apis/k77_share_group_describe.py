@@ -1,0 +1,119 @@
+"""ShareGroupDescribe v1 (KIP-932), served here.
+
+- Per group: empty id 24, DESCRIBE denied 30, not held here 69; a subscribed topic without DESCRIBE 29 and no members.
+- Authorized operations on request only, as upstream's DescribeGroups v5 tells them on this connection; where this
+  broker is not the group's coordinator its 16 is passed on (decision 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
+from proxy.apis.ports import Call
+from proxy.apis.rights import (
+    NO_BITS,
+    Right,
+    ask_describe_groups,
+    ask_group_bits,
+    group_bits,
+    rights_of,
+    tell_describe_groups,
+)
+from proxy.apis.services import Services
+from proxy.errors import ErrorCode
+from proxy.share.group import DEAD, GroupDescription, MemberDescription
+from proxy.wire import frames, registry
+
+KEY = 77
+VERSIONS = (1, 1)
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one ShareGroupDescribe."""
+    request = call.message
+    group_ids = list(dict.fromkeys(request.group_ids or ()))
+    bits = await _look(call, services, group_ids, request.include_authorized_operations)
+    message = registry.message("ShareGroupDescribeResponse")
+    answer = message(groups=[_described(call, services, message, group_id, bits) for group_id in group_ids])
+    return frames.response(KEY, call.version, call.correlation_id, answer)
+
+
+async def _look(
+    call: Call, services: Services, group_ids: Sequence[str], with_bits: bool
+) -> Mapping[str, tuple[int, int]] | None:
+    """Ask for the rights that are not known, all in one round trip; the bits, if they are wanted."""
+    connection, now = call.connection, services.timers.now()
+    rights, cache_s = rights_of(connection), services.options.rights_cache_s
+    named = [group_id for group_id in group_ids if group_id]
+    unknown = [i for i in named if rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) is None]
+    topics = {name for i in named if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()}
+    asked = names_to_ask(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
+    groups_answer = ask_describe_groups(connection, unknown) if unknown else None
+    bits_answer = ask_group_bits(connection, named) if with_bits and named else None
+    topics_answer = ask_topics(connection, asked) if asked else None
+    if groups_answer is not None:
+        tell_describe_groups(connection, await groups_answer, now)
+    bits = None if bits_answer is None else group_bits(await bits_answer)
+    if topics_answer is not None:
+        tell_topics(connection, services, await topics_answer)
+    return bits
+
+
+def _described(
+    call: Call, services: Services, message: Any, group_id: str, bits: Mapping[str, tuple[int, int]] | None
+) -> Any:
+    if not group_id:
+        return _refused(message, group_id, ErrorCode.INVALID_GROUP_ID)
+    rights, now = rights_of(call.connection), services.timers.now()
+    if rights.verdict(Right.DESCRIBE_GROUP, group_id, now, services.options.rights_cache_s) is not True:
+        return _refused(message, group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    group = services.coordinator.group(group_id)
+    if group is None:
+        return _refused(message, group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", DEAD)
+    code, operations = (ErrorCode.NONE, NO_BITS) if bits is None else bits.get(group_id, (ErrorCode.NONE, NO_BITS))
+    if code != ErrorCode.NONE:
+        return _refused(message, group_id, ErrorCode(code))
+    topics = group.subscribed_topics()
+    if any(verdict(call.connection, services, Right.DESCRIBE_TOPIC, name) is False for name in topics):
+        return _refused(
+            message,
+            group_id,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
+        )
+    return _entry(services, message, group.describe(), operations)
+
+
+def _refused(message: Any, group_id: str, code: ErrorCode, text: str | None = None, state: str = "") -> Any:
+    return message.DescribedGroup(error_code=code, error_message=text, group_id=group_id, group_state=state)
+
+
+def _entry(services: Services, message: Any, described: GroupDescription, operations: int) -> Any:
+    return message.DescribedGroup(
+        group_id=described.group_id,
+        group_state=described.state,
+        group_epoch=described.epoch,
+        assignment_epoch=described.assignment_epoch,
+        assignor_name=described.assignor,
+        members=[_member(services, message, member) for member in described.members],
+        authorized_operations=operations,
+    )
+
+
+def _member(services: Services, message: Any, member: MemberDescription) -> Any:
+    topics = []
+    for topic_id, partitions in sorted(member.assignment.items()):
+        topic = services.topology.topic_by_id(topic_id)
+        name = "" if topic is None else topic.name
+        topics.append(message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(partitions)))
+    return message.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=message.Assignment(topic_partitions=topics),
+    )

@@ -273,7 +273,6 @@ class ShareGroup:
         self._count_topics(member.topics, -1)
         self.epoch += 1
         if not self.members:
-            self.assignment_epoch = self.epoch
             self._assigned_at = -math.inf  # as in a new group: the next join does not wait for the interval
 
     def _subscribe(self, member: Member, beat: Heartbeat) -> bool:

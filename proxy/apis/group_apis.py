@@ -1,0 +1,59 @@
+"""The APIs about groups in general that share groups served here change: which handler answers which requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.apis import (
+    foreign_groups,
+    k15_describe_groups,
+    k16_list_groups,
+    k32_describe_configs,
+    k42_delete_groups,
+    k44_incremental_alter_configs,
+)
+from proxy.apis.group_configs import names_group_resource
+from proxy.apis.group_ids import ServeHere, decoded, lists_held_group, names_held_group
+from proxy.apis.table import Served
+from proxy.share.coordinator import ShareCoordinator
+
+TXN_OFFSET_COMMIT_GROUP = 1
+"""Strings before the group id in TxnOffsetCommit: the transactional id."""
+
+
+def served(coordinator: ShareCoordinator) -> dict[int, Served]:
+    """API key -> handler and the requests it gets, for a proxy that serves share groups itself."""
+    held = names_held_group(coordinator)
+    held_by_transaction = names_held_group(coordinator, TXN_OFFSET_COMMIT_GROUP)
+    described: ServeHere = lists_held_group(coordinator, _group_ids)
+    return {
+        foreign_groups.JOIN_GROUP: Served(foreign_groups.join_group, held),
+        foreign_groups.OFFSET_COMMIT: Served(foreign_groups.offset_commit, held),
+        foreign_groups.OFFSET_DELETE: Served(foreign_groups.offset_delete, held),
+        foreign_groups.TXN_OFFSET_COMMIT: Served(foreign_groups.txn_offset_commit, held_by_transaction),
+        foreign_groups.CONSUMER_GROUP_HEARTBEAT: Served(foreign_groups.consumer_group_heartbeat, held),
+        foreign_groups.STREAMS_GROUP_HEARTBEAT: Served(foreign_groups.streams_group_heartbeat, held),
+        foreign_groups.CONSUMER_GROUP_DESCRIBE: Served(foreign_groups.consumer_group_describe, described),
+        foreign_groups.STREAMS_GROUP_DESCRIBE: Served(foreign_groups.streams_group_describe, described),
+        k15_describe_groups.KEY: Served(
+            k15_describe_groups.handle, lists_held_group(coordinator, lambda request: request.groups)
+        ),
+        k16_list_groups.KEY: Served(k16_list_groups.handle),
+        k32_describe_configs.KEY: Served(k32_describe_configs.handle, _names_group_configs),
+        k42_delete_groups.KEY: Served(
+            k42_delete_groups.handle, lists_held_group(coordinator, lambda request: request.groups_names)
+        ),
+        k44_incremental_alter_configs.ALTER_CONFIGS: Served(
+            k44_incremental_alter_configs.handle_alter_configs, _names_group_configs
+        ),
+        k44_incremental_alter_configs.KEY: Served(k44_incremental_alter_configs.handle, _names_group_configs),
+    }
+
+
+def _group_ids(request: Any) -> list[str]:
+    return list(request.group_ids)
+
+
+def _names_group_configs(frame: memoryview) -> bool:
+    request = decoded(frame)
+    return request is not None and names_group_resource(request)

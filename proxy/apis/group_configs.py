@@ -1,0 +1,83 @@
+"""GROUP resources in requests about configurations: which part is ours, and who may.
+
+Share groups are served here, so their settings (`share.*`) are kept here; settings of other group types on the same
+resource stay with the broker, where it knows such resources at all. Kafka 3.9 does not, and fails a whole request that
+names one, so GROUP resources are never sent together with others.
+
+Rights. Where the broker knows GROUP resources it is asked about the resource itself: what it refuses is refused here.
+Elsewhere the right is that on the cluster (decision 15), which a broker shows for the resource of all brokers'
+defaults: asking for one of its settings, or for a change of nothing that is only to be checked, touches nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.apis.exchange import ask, ask_upstream, told
+from proxy.apis.ports import Call
+from proxy.errors import ErrorCode
+from proxy.share.settings import GROUP_CONFIGS_BY_NAME
+from proxy.wire import registry
+
+BROKER, GROUP = 4, 32
+"""Resource types (ConfigResource.Type)."""
+EVERY_BROKER = ""
+"""Name of the BROKER resource that holds the defaults of all brokers."""
+
+DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION = 32, 1
+INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 0
+
+OURS_PREFIX = "share."
+SOME_BROKER_SETTING = "log.retention.ms"
+"""Asked for, where only the right to ask matters."""
+
+Failure = tuple[ErrorCode, str]
+"""Code and text for one resource."""
+
+FORBIDDEN: Failure = (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    "Not authorized: the cluster has no settings of groups, so those of share groups take the right on the cluster.",
+)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a setting of a GROUP resource is kept here; every name that begins so is, known or not."""
+    return name in GROUP_CONFIGS_BY_NAME or name.startswith(OURS_PREFIX)
+
+
+def names_group_resource(request: Any) -> bool:
+    """Whether a request about configurations has anything for us."""
+    return any(resource.resource_type == GROUP for resource in request.resources or ())
+
+
+def is_unknown_resource(code: int) -> bool:
+    """Whether a broker answers so for a resource type it does not know."""
+    return code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION)
+
+
+async def may_describe_cluster_configs(call: Call) -> bool:
+    """DESCRIBE_CONFIGS on the cluster."""
+    message = registry.message("DescribeConfigsRequest")
+    resource = message.DescribeConfigsResource(
+        resource_type=BROKER, resource_name=EVERY_BROKER, configuration_keys=[SOME_BROKER_SETTING]
+    )
+    question = ask(call.connection, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, message(resources=[resource]))
+    answer = told(DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, await question)
+    return all(result.error_code == ErrorCode.NONE for result in answer.results)
+
+
+async def may_alter_cluster_configs(call: Call) -> bool:
+    """ALTER_CONFIGS on the cluster."""
+    message = registry.message("IncrementalAlterConfigsRequest")
+    resource = message.AlterConfigsResource(resource_type=BROKER, resource_name=EVERY_BROKER, configs=[])
+    request = message(resources=[resource], validate_only=True)
+    question = ask(call.connection, INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, request)
+    answer = told(INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, await question)
+    return all(result.error_code == ErrorCode.NONE for result in answer.responses)
+
+
+async def ask_about(call: Call, resources: list[Any], **changes: Any) -> Any:
+    """The broker's answer to the client's request with these resources in place of its own."""
+    request = call.message
+    fields = {name: getattr(request, name) for name in type(request).__slots__ if name != "unknown_tags"}
+    return await ask_upstream(call, type(request)(**{**fields, "resources": resources, **changes}))

@@ -1,0 +1,68 @@
+"""DeleteGroups (key 42): share groups held here are deleted here, all others by the broker.
+
+Versions: all; only requests that name a group held here come to the handler.
+
+Behaviour
+- 30 without DELETE on the group (asked by OffsetDelete without topics, which deletes nothing), 68 with members, else
+  the group, its share sessions and the state of its share partitions are gone, and the deletion is durable before the
+  answer. Settings of the group stay: they exist independently of it.
+- The rest of the request goes to the broker; its results follow. An id named twice is answered once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.apis.exchange import ask, ask_upstream, reply, told
+from proxy.apis.ports import Call, JournalRefused, StateKey
+from proxy.apis.promise import Promise
+from proxy.apis.services import Services
+from proxy.apis.share_writes import client_code
+from proxy.errors import ErrorCode
+from proxy.wire import registry
+
+KEY = 42
+OFFSET_DELETE, OFFSET_DELETE_VERSION = 47, 0
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Delete what is held here, ask the broker to delete the rest."""
+    names = list(dict.fromkeys(call.message.groups_names))
+    held = [name for name in names if services.coordinator.group(name) is not None]
+    rest = [name for name in names if name not in held]
+    questions = {name: _ask_delete_right(call, name) for name in held}
+    codes = {name: await _delete(services, name, await question) for name, question in questions.items()}
+    response = registry.message("DeleteGroupsResponse")
+    answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
+    mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
+    answer.results = [*mine, *answer.results]
+    return reply(call, answer)
+
+
+def _request(names: list[str]) -> Any:
+    return registry.message("DeleteGroupsRequest")(groups_names=names)
+
+
+def _ask_delete_right(call: Call, group_id: str) -> Promise[memoryview]:
+    request = registry.message("OffsetDeleteRequest")(group_id=group_id, topics=[])
+    return ask(call.connection, OFFSET_DELETE, OFFSET_DELETE_VERSION, request)
+
+
+async def _delete(services: Services, group_id: str, right: memoryview) -> ErrorCode:
+    if told(OFFSET_DELETE, OFFSET_DELETE_VERSION, right).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    group = services.coordinator.group(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    code = group.deletion_error()
+    if code is not ErrorCode.NONE:
+        return code
+    group.dead = True
+    gone = services.coordinator.remove_group(group_id)
+    keys = [StateKey("group", group_id), *(StateKey("partition", *key) for key in gone)]
+    try:
+        await services.writes.put([(key, None) for key in keys])
+    except JournalRefused as refusal:
+        return client_code(refusal.code)
+    services.notes("share-group-deleted", group=group_id, partitions=len(gone))
+    return ErrorCode.NONE

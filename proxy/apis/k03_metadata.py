@@ -80,19 +80,22 @@ def all_topics_marker(version: int) -> bytes:
 
 
 def asks_for_all_topics(version: int) -> Callable[[memoryview], bool]:
-    """A predicate over request frames (without size) of this version."""
+    """A predicate over request frames (without size) of this version.
+
+    It says no, or raises RemoteProtocolError, where there is no whole request header.
+    """
     marker = all_topics_marker(version)
     flexible = headers.request_header_version(KEY, version) >= 2
+    size = len(marker)
 
     def asks(frame: memoryview) -> bool:
-        length = frame[8] << 8 | frame[9]
-        body = 10 + (length if length < 0x8000 else 0)
-        if flexible:
-            if frame[body]:
-                body = headers.decode_request_header(frame)[1]
-            else:
-                body += 1
-        return frame[body : body + len(marker)] == marker
+        try:
+            body = 10 + frame[9]
+            ordinary = not frame[8] and not (flexible and frame[body])  # a short client id, no tags: no need to decode
+        except IndexError:
+            ordinary = False
+        body = body + flexible if ordinary else headers.decode_request_header(frame)[1]
+        return frame[body : body + size] == marker
 
     return asks
 

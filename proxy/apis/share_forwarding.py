@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
+from struct import error as StructError  # noqa: N812  # named like every other error
 
 from proxy.cluster.routes import Route
 from proxy.errors import RemoteProtocolError
@@ -37,7 +38,7 @@ def limit_max_bytes(collected_bytes: int) -> Callable[[memoryview], Route | None
             position += _BEFORE_MAX_BYTES
             if _MAX_BYTES.unpack_from(frame, position)[0] > highest:
                 _MAX_BYTES.pack_into(frame, position, highest)
-        except (IndexError, ValueError) as error:
+        except (IndexError, StructError) as error:
             raise RemoteProtocolError("a ShareFetch request ends too early") from error
         return None
 

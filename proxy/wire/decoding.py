@@ -99,16 +99,15 @@ class _Decoder:
         else:
             self.variable(field, target, where, nullable=field.is_nullable(self.version))
 
-    def length(self, field: FieldSpec) -> tuple[str, int]:
-        """Read a length with the run. Returns its name and how much it is above the length.
+    def length(self, field: FieldSpec, count: bool = False) -> tuple[str, int]:
+        """Read a length, or the count of an array, with the run. Returns its name and how much it is too high.
 
         A length of one byte needs no judgement: it allocates next to nothing, and reading past the end raises.
         """
         n = self.fresh("n")
-        short = field.type == "string" and not field.is_array
-        size, most = self.source.min_element(field) if field.is_array else 1, "end"
-        if field.is_array or short:
-            most = str(ELEMENTS_MAX if field.is_array else STRING_MAX)
+        short = field.type == "string" and not count
+        size = self.source.min_element(field) if count else 1
+        most = ELEMENTS_MAX if count else STRING_MAX if short else "end"
         if not self.source.is_flexible(field):
             self.run.append(("h" if short else "i", n))
             self.flush()
@@ -170,7 +169,7 @@ class _Decoder:
 
     def array(self, field: FieldSpec, target: str, where: str) -> None:
         size = self.source.min_element(field)
-        n, more = self.length(field)
+        n, more = self.length(field, count=True)
         with self.unless_null(n, more, field.is_nullable(self.version), target, where):
             if field.type in NUMBERS:
                 numbers = self.source.numbers(field.type)

@@ -182,8 +182,8 @@ class Plane:
             local_answers_total=self._totals["local_answers"],
             local_answer_bytes=self.budget.used,
             local_answers_without_room=self.budget.refusals,
-            bytes_up=self._totals["bytes_up"] + sum(connection.bytes_up for connection in alive),
-            bytes_down=self._totals["bytes_down"] + sum(connection.bytes_down for connection in alive),
+            bytes_up=self._totals["bytes_up"] + sum(connection.up.bytes for connection in alive),
+            bytes_down=self._totals["bytes_down"] + sum(connection.down.bytes for connection in alive),
             unsent_bytes=sum(connection.unsent for connection in alive),
             ended=dict(self._ended),
         )
@@ -196,8 +196,8 @@ class Plane:
         self.routes = routes
         self.passing = passing(routes)
         for connection in self._connections.values():
-            if not connection.down.raw:
-                connection.down.use(self.passing)
+            if not connection.up.frames.raw:
+                connection.up.frames.use(self.passing)
 
     # for connections
 
@@ -231,8 +231,8 @@ class Plane:
         """A connection has ended; says so."""
         del self._connections[connection.id]
         self._ended[event] += 1
-        self._totals["bytes_up"] += connection.bytes_up
-        self._totals["bytes_down"] += connection.bytes_down
+        self._totals["bytes_up"] += connection.up.bytes
+        self._totals["bytes_down"] += connection.down.bytes
         self.notes(
             event, connection=connection.id, client=connection.client_host, node_id=connection.node_id, **context
         )

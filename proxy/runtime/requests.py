@@ -37,10 +37,10 @@ def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int 
     Raises:
         RemoteProtocolError: it is no request, or one that is refused.
     """
-    head = connection.down.peek(buffer, at, end)
+    head = connection.up.frames.peek(buffer, at, end)
     if head is None:
         return None
-    if connection.down.raw and not _ends_tokens(connection, head):
+    if connection.up.frames.raw and not _ends_tokens(connection, head):
         return _pass(connection, buffer, at, end, head, TOKEN)
     route = connection.plane.routes[head.name]
     if route.kind is Kind.REFUSE:
@@ -68,8 +68,8 @@ def pass_whole(connection: Connection, asked: Asked, frame: memoryview) -> None:
     if route.amend is not None:
         route = route.amend(frame[4:]) or route
     if not (route.kind is Kind.PRODUCE and _wants_no_answer(route, frame)):
-        connection.down.pending.append((asked.head.correlation_id, route))
-    connection.to_broker(frame)
+        connection.pending.append((asked.head.correlation_id, route))
+    connection.up.write(frame)
 
 
 def _wants_no_answer(route: Route, frame: memoryview) -> bool:
@@ -87,18 +87,18 @@ def _ends_tokens(connection: Connection, head: Head) -> bool:
     """
     if head.name not in connection.plane.routes:
         return False
-    connection.down.raw = False
-    connection.down.use(connection.plane.passing)
-    pending = connection.down.pending
+    connection.up.frames.raw = False
+    connection.up.frames.use(connection.plane.passing)
+    pending = connection.pending
     while pending and pending[-1][1] is TOKEN:
         pending.pop()
     return True
 
 
 def _pass(connection: Connection, buffer: memoryview, at: int, end: int, head: Head, expected: Expected) -> int:
-    connection.down.pending.append((head.correlation_id, expected))
-    upto = connection.down.admit(head.size, at, end)
-    connection.to_broker(buffer[at:upto])
+    connection.pending.append((head.correlation_id, expected))
+    upto = connection.up.frames.admit(head.size, at, end)
+    connection.up.write(buffer[at:upto])
     return upto
 
 
@@ -110,7 +110,7 @@ def _sasl(connection: Connection, buffer: memoryview, at: int, end: int, head: H
     connection.sasl.handshake_sent(route.version)
     upto = _pass(connection, buffer, at, end, head, SaslHandshakeAnswer(route.version))
     if route.version == 0:
-        connection.await_handshake()
+        connection.up.handshaking = True
     return upto
 
 
@@ -122,5 +122,5 @@ def _gather(connection: Connection, buffer: memoryview, at: int, end: int, asked
             f" limits.collected_bytes ({connection.plane.limits.collected_bytes})"
         )
     gathering = Gathering(size, asked)
-    connection.request = gathering
+    connection.up.gathering = gathering
     return gathering.add(buffer, at, end)

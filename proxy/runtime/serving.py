@@ -16,7 +16,7 @@ from proxy.apis.ports import Call
 from proxy.apis.promise import Task
 from proxy.errors import LocalProtocolError
 from proxy.runtime import requests
-from proxy.wire import frames, headers
+from proxy.wire import frames
 
 if TYPE_CHECKING:
     from proxy.runtime.connection import Connection
@@ -89,17 +89,15 @@ class Serving:
     def _decode(self, asked: requests.Asked) -> Call:
         frame = self._frame[4:]
         if asked.route.opaque:
-            header, message = None, None
+            message = None
         else:
-            header, offset = headers.decode_request_header(frame)
-            del offset
             header, message = frames.decode_request(frame)
-        self.client_id = header.client_id if header is not None else None
+            self.client_id = header.client_id
         return Call(
             key=asked.route.key,
             version=asked.route.version,
             correlation_id=asked.head.correlation_id,
-            client_id=self.client_id,
+            client_id=None if asked.route.opaque else self.client_id,
             message=message,
             connection=self._connection,
         )
@@ -134,4 +132,4 @@ class Serving:
         self.stage = Stage.IDLE
         self._asked = None
         self._frame = memoryview(b"")
-        self._connection.resume_soon()
+        self._connection.up.resume_soon()

@@ -77,6 +77,11 @@ class Side:
                 return
             del self._waiting[0]
 
+    def want(self, mask: int) -> None:
+        """Wait for something else on the socket."""
+        if self.transport is not None:
+            self.transport.want(mask)
+
     def discard(self) -> None:
         """Forget what waits."""
         self._waiting.clear()

@@ -1,0 +1,188 @@
+"""The way down of one connection: the broker's answers to the client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.errors import AnswerUnusable, RemoteProtocolError
+from proxy.link.downstream import Pending
+from proxy.link.framing import Gathering
+from proxy.link.upstream import TOKEN, Due, Upstream
+from proxy.runtime import answers
+from proxy.runtime.polling import READ, WRITE
+from proxy.runtime.transports import Data, Transport
+
+if TYPE_CHECKING:
+    from proxy.runtime.connection import Connection
+
+
+class Downward:
+    """Reads the broker, walks its answers, writes to the client. See `connection` for how it all hangs together."""
+
+    __slots__ = (
+        "_buffer",
+        "_connection",
+        "_kept",
+        "_pending",
+        "_recv",
+        "_send",
+        "bytes",
+        "flows",
+        "frames",
+        "gathering",
+    )
+
+    def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
+        self._connection = connection
+        self._buffer = connection.plane.reactor.buffer
+        self._pending = pending
+        self._send = transport.send
+        self._recv = transport.recv_into  # the broker's, once there is one; until then nothing is read
+        self._kept = b""
+        self.bytes = 0
+        """Passed on so far."""
+        self.flows = False
+        """Nothing is in the way: the fast path may be taken."""
+        self.frames = Upstream(pending, connection.plane.limits.frame_bytes)
+        self.gathering: Gathering | None = None
+        """The answer that is being gathered."""
+
+    def ready(self, mask: int) -> None:
+        """The broker's socket is ready: the fast path, or whatever else there is."""
+        if mask != READ or not self.flows:
+            self._event(mask)
+            return
+        buffer = self._buffer
+        try:
+            count = self._recv(buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._connection.broker_left(error)
+            return
+        if not count:
+            self._connection.broker_left(None)
+            return
+        upto = self.frames.receive(buffer, 0, count)
+        if upto != count:
+            self._walk(0, upto, count)
+            return
+        self.bytes += count
+        try:
+            sent = self._send(buffer[:count])
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._connection.client_left(error)
+            return
+        if sent != count:
+            self._connection.to_client(buffer[sent:count])
+            self._connection.update()
+
+    def failed(self, error: Exception) -> None:
+        """See faults.Owner."""
+        self._connection.failed(error)
+
+    def connected(self, transport: Transport) -> None:
+        """There is a broker to read."""
+        self._recv = transport.recv_into
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether nothing of an answer is kept here."""
+        return not (self._kept or self.gathering is not None)
+
+    @property
+    def owes_client(self) -> bool:
+        """Whether an answer to the client is only half here."""
+        gathering = self.gathering
+        return self.frames.left > 0 or (gathering is not None and not isinstance(gathering.subject, answers.OwnAnswer))
+
+    def _event(self, mask: int) -> None:
+        connection = self._connection
+        if mask & WRITE:
+            connection.flush_broker()
+        if not connection.closed and mask & ~WRITE and connection.reads_broker:
+            self._read()
+
+    def _read(self) -> None:
+        """Read behind what is kept: the beginning of a head."""
+        kept = self._kept
+        self._buffer[: len(kept)] = kept
+        try:
+            count = self._recv(self._buffer[len(kept) :])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._connection.broker_left(error)
+            return
+        if not count:
+            self._connection.broker_left(None)
+            return
+        self._kept = b""
+        self._walk(0, 0, len(kept) + count)
+
+    def _walk(self, start: int, at: int, end: int) -> None:
+        """Walk buffer[at:end]; what stands from `start` to `at` passes already. One write for all of it."""
+        pieces: list[Data] = [self._buffer[start:at]] if at > start else []
+        trouble = None
+        try:
+            at = self._collect(pieces, at, end)
+        except (RemoteProtocolError, AnswerUnusable) as error:
+            trouble = error
+        if pieces and not self._connection.closed:
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self.bytes += len(data)
+            self._connection.to_client(data)
+        if trouble is not None:
+            self._connection.end("upstream-protocol-error", reason=str(trouble))
+            return
+        if at < end:
+            self._kept = bytes(self._buffer[at:end])
+        self._connection.update()
+
+    def _collect(self, pieces: list[Data], at: int, end: int) -> int:
+        """Append what the client gets; return up to where the bytes could be judged."""
+        while at < end:
+            if self.gathering is not None:
+                at = self._gather(self.gathering, pieces, at, end)
+                continue
+            upto = self.frames.receive(self._buffer, at, end)
+            if upto == at:
+                due = self.frames.peek(self._buffer, at, end)
+                if due is None:
+                    break
+                at = self._take(due, pieces, at, end)
+            else:
+                pieces.append(self._buffer[at:upto])
+                at = upto
+        return at
+
+    def _take(self, due: Due, pieces: list[Data], at: int, end: int) -> int:
+        """An answer that does not simply pass."""
+        behind = at + due.size + 4
+        if due.expected is TOKEN:
+            upto = self.frames.admit(due.size, at, end)
+            pieces.append(self._buffer[at:upto])
+            return upto
+        limit = self._connection.plane.limits.collected_bytes
+        if due.size > limit:
+            raise RemoteProtocolError(f"an answer of {due.size} bytes is larger than limits.collected_bytes ({limit})")
+        self._pending.popleft()
+        if behind > end:
+            self.gathering = Gathering(due.size, due.expected)
+            return at
+        self._deliver(due.expected, self._buffer[at:behind], pieces)
+        return behind
+
+    def _gather(self, gathering: Gathering, pieces: list[Data], at: int, end: int) -> int:
+        upto = gathering.add(self._buffer, at, end)
+        if gathering.is_whole:
+            self.gathering = None
+            self._deliver(gathering.subject, gathering.frame, pieces)
+        return upto
+
+    def _deliver(self, expected: object, frame: memoryview, pieces: list[Data]) -> None:
+        piece = answers.deliver(self._connection, expected, frame)
+        if piece is not None:
+            pieces.append(piece)

@@ -1,0 +1,203 @@
+"""The way up of one connection: the client's requests to the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.link.downstream import Downstream, Pending
+from proxy.link.framing import Gathering
+from proxy.runtime import requests
+from proxy.runtime.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
+from proxy.runtime.transports import Data, Transport
+
+if TYPE_CHECKING:
+    from proxy.runtime.connection import Connection
+
+
+class Upward:
+    """Reads the client, walks its requests, writes to the broker. See `connection` for how it all hangs together."""
+
+    __slots__ = (
+        "_buffer",
+        "_connection",
+        "_in_flight_max",
+        "_kept",
+        "_pending",
+        "_recv",
+        "_resuming",
+        "_send",
+        "bytes",
+        "flows",
+        "frames",
+        "gathering",
+        "handshaking",
+        "quiet_s",
+    )
+
+    def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
+        plane = connection.plane
+        self._connection = connection
+        self._buffer = plane.reactor.buffer
+        self._in_flight_max = plane.limits.in_flight_requests
+        self._pending = pending
+        self._recv = transport.recv_into
+        self._send = transport.send  # the broker's, once there is one; until then nothing flows
+        self._kept = b""
+        self._resuming = False
+        self.bytes = 0
+        """Passed on so far."""
+        self.flows = False
+        """Nothing is in the way: the fast path may be taken."""
+        self.frames = Downstream(pending, plane.passing, plane.limits.frame_bytes)
+        self.gathering: Gathering | None = None
+        """The request that is being gathered."""
+        self.handshaking = False
+        """Nothing of the client is looked at until the broker has answered SaslHandshake v0 (tokens may follow)."""
+        self.quiet_s = 0
+        """Sweeps (seconds) since the client's last byte."""
+
+    def ready(self, mask: int) -> None:
+        """The client's socket is ready: the fast path, or whatever else there is."""
+        if mask != READ or not self.flows:
+            self._event(mask)
+            return
+        buffer = self._buffer
+        try:
+            count = self._recv(buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._connection.client_left(error)
+            return
+        if not count:
+            self._connection.client_left(None)
+            return
+        self.quiet_s = 0
+        upto = self.frames.receive(buffer, 0, count)
+        if upto != count:
+            self._walk(0, upto, count)
+            return
+        self.bytes += count
+        try:
+            sent = self._send(buffer[:count])
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._connection.broker_refuses()
+            return
+        if sent != count:
+            self._connection.to_broker(buffer[sent:count])
+            self._connection.update()
+        elif len(self._pending) > self._in_flight_max:
+            self._connection.update()
+
+    def failed(self, error: Exception) -> None:
+        """See faults.Owner."""
+        self._connection.failed(error)
+
+    def connected(self, transport: Transport) -> None:
+        """There is a broker to write to."""
+        self._send = transport.send
+
+    def write(self, data: Data) -> None:
+        """Pass on what is not one straight run of the receive buffer."""
+        self.bytes += len(data)
+        self._connection.to_broker(data)
+
+    @property
+    def walks_on(self) -> bool:
+        """Whether the next request may be looked at."""
+        return not (self._connection.closed or self.handshaking or self._resuming or self._connection.is_muted)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many requests wait for their answer."""
+        return len(self._pending) > self._in_flight_max
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether no part of a request has come."""
+        return not (self.frames.left or self.gathering is not None or self._kept)
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether nothing of a request is kept here."""
+        return not (self._kept or self.gathering is not None)
+
+    def resume_soon(self) -> None:
+        """Go on behind a request that was served: with what is kept, at the end of this turn."""
+        if self._kept and not self._resuming:
+            self._resuming = True
+            self._connection.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if self._connection.closed:
+            return
+        kept, self._kept = self._kept, b""
+        self._buffer[: len(kept)] = kept
+        self._walk(0, 0, len(kept))
+
+    def _event(self, mask: int) -> None:
+        connection = self._connection
+        if mask & WRITE:
+            connection.flush_client()
+        if connection.closed:
+            return
+        if mask & READ and connection.reads_client:
+            self._read()
+        elif mask & (PEER_LEFT | HANGUP | ERROR):
+            connection.client_left(None)
+
+    def _read(self) -> None:
+        """Read behind what is kept: the beginning of a head."""
+        kept = self._kept
+        self._buffer[: len(kept)] = kept
+        try:
+            count = self._recv(self._buffer[len(kept) :])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._connection.client_left(error)
+            return
+        if not count:
+            self._connection.client_left(None)
+            return
+        self.quiet_s = 0
+        self._kept = b""
+        self._walk(0, 0, len(kept) + count)
+
+    def _walk(self, start: int, at: int, end: int) -> None:
+        """Walk buffer[at:end]; what stands from `start` to `at` passes already."""
+        buffer = self._buffer
+        if at > start:
+            self.write(buffer[start:at])
+        while at < end and self.walks_on:
+            walked = self._step(at, end)
+            if walked is None:
+                break
+            at = walked
+        if at < end and not self._connection.closed:
+            self._kept = bytes(buffer[at:end])
+        self._connection.update()
+
+    def _step(self, at: int, end: int) -> int | None:
+        """One run of frames that pass, or one that does not; None when more bytes are needed."""
+        if self.gathering is not None:
+            upto = self.gathering.add(self._buffer, at, end)
+            self._look_if_whole()
+            return upto
+        upto = self.frames.receive(self._buffer, at, end)
+        if upto > at:
+            self.write(self._buffer[at:upto])
+            return upto
+        walked = requests.treat(self._connection, self._buffer, at, end)
+        self._look_if_whole()
+        return walked
+
+    def _look_if_whole(self) -> None:
+        gathering = self.gathering
+        if gathering is not None and gathering.is_whole:
+            self.gathering = None
+            assert isinstance(gathering.subject, requests.Asked)  # noqa: S101  # nothing else is gathered
+            requests.gathered(self._connection, gathering.subject, gathering.frame)

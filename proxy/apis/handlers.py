@@ -1,0 +1,20 @@
+"""Every API that is answered here while share groups are served here, with its handler: what `table.build` is given."""
+
+from __future__ import annotations
+
+from proxy.apis import (
+    group_apis,
+    k76_share_group_heartbeat,
+    k77_share_group_describe,
+    k78_share_fetch,
+    k79_share_acknowledge,
+)
+from proxy.apis.services import Services
+from proxy.apis.table import Served
+
+_SHARE = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
+
+
+def served(services: Services) -> dict[int, Served]:
+    """API key -> handler, and which requests it gets."""
+    return group_apis.served(services.coordinator) | {api.KEY: Served(api.handle) for api in _SHARE}

@@ -1,0 +1,46 @@
+"""The handlers of the product fit the table of routes and the versions offered."""
+
+from types import SimpleNamespace
+
+from proxy.apis import (
+    handlers,
+    k76_share_group_heartbeat,
+    k77_share_group_describe,
+    k78_share_fetch,
+    k79_share_acknowledge,
+    table,
+)
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.routes import Kind
+from proxy.cluster.versions import SHARE_APIS, EffectiveVersions, Offer
+from proxy.share.coordinator import ShareCoordinator
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import Limits
+from proxy.wire import registry
+
+
+def routes():
+    services = SimpleNamespace(coordinator=ShareCoordinator(BrokerShareLimits()))
+    served = handlers.served(services)
+    book = AddressBook(20000, "h", lambda *_: True)
+    return table.build(book, EffectiveVersions(Offer(serve_share=True)), Limits(), served), served
+
+
+def test_the_share_handlers_serve_exactly_what_is_offered():
+    modules = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
+    assert {module.KEY: module.VERSIONS for module in modules} == dict(SHARE_APIS)
+
+
+def test_every_handler_has_all_versions_of_its_api():
+    built, served = routes()
+    for key, entry in served.items():
+        found = [route for route in built.values() if route.key == key]
+        lowest, highest = registry.versions(key)
+        assert sorted(route.version for route in found) == list(range(lowest, highest + 1))
+        assert {route.handler for route in found} == {entry.handler}
+        assert {route.kind for route in found} == {Kind.LOCAL if entry.serve_here is None else Kind.INSPECT}
+
+
+def test_no_handler_takes_what_the_plane_must_see_itself():
+    _, served = routes()
+    assert not set(served) & {*table.KINDS, *table.REPAIRS} - set(SHARE_APIS)

@@ -20,7 +20,10 @@ from proxy.wire.primitives import Tags
 API_VERSIONS_KEY = 18
 CONTROLLED_SHUTDOWN_KEY = 7
 
-_PEEK = Struct(">hhi").unpack_from
+_KEY_VERSION_ID = Struct(">hhi")
+_PEEK = _KEY_VERSION_ID.unpack_from
+PEEK_BYTES = _KEY_VERSION_ID.size
+"""Bytes of a request frame that `peek` needs."""
 _START = Struct(">hhih")
 _INT32 = Struct(">i")
 _CORRELATION_ID = _INT32.unpack_from

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -292,26 +292,27 @@ class OwnClient:
             return answer, opened.versions
         raise _summed_up(reasons)
 
-    async def versions(self) -> tuple[Address, BrokerVersions]:
-        """The versions of the first server that tells them; no identity is needed. Errors as `metadata`."""
+    async def any_versions(self) -> tuple[Address, BrokerVersions]:
+        """The versions of the first server that tells them, for which no identity is needed.
+
+        UpstreamLost with the reason of every server when none does.
+        """
         reasons: list[ProxyError] = []
-        for address in self._candidates():
+        for address in dict.fromkeys(self._candidates()):
             try:
-                return address, (await self._connection_to(address)).versions
-            except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:
+                return address, await self.versions_of(address)
+            except (UpstreamLost, RemoteProtocolError) as error:
                 reasons.append(error)
         raise _summed_up(reasons)
 
     async def versions_of(self, address: Address) -> BrokerVersions:
         """What one broker can do; asked on a connection of its own, without authentication."""
-        bare = OwnSettings(
-            limits=self.settings.limits,
-            tls=self.settings.tls,
-            server_name=self.settings.server_name,
-            connect=self.settings.connect,
-        )
-        async with connection(address, bare) as opened:
+        async with connection(address, self.bare_settings()) as opened:
             return opened.versions
+
+    def bare_settings(self) -> OwnSettings:
+        """As `settings`, without the identity."""
+        return replace(self.settings, identity=None)
 
     async def aclose(self) -> None:
         """Close the connection that is kept, if any."""

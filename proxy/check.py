@@ -1,0 +1,269 @@
+"""`check`: dial the cluster and say what clients will see, and what would not work, with a sentence for each reason.
+
+Theory of operation. `inspect` asks (Trio, nothing is printed), `judge` turns what was found into sentences (pure),
+`show` prints (rich). An *obstacle* means that the proxy would not work with these settings; a *remark* is good to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from proxy import contexts
+from proxy.cluster import versions as effective_versions
+from proxy.cluster.versions import Offer, Range
+from proxy.composition import decide_share, own_settings
+from proxy.config import Config
+from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.hostports import PORT_MAX
+from proxy.runtime import client
+from proxy.runtime.client import BrokerVersions, OwnClient, OwnSettings
+from proxy.runtime.watch import Sight
+from proxy.values import Address
+from proxy.wire import registry
+
+LIST_GROUPS = 16
+PASSING = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
+"""Mechanisms whose tokens do not depend on the address that was dialled, so they pass through the proxy."""
+GROUPS_SHOWN = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What the cluster answered."""
+
+    servers: dict[Address, str] = field(default_factory=dict)
+    """Bootstrap server -> what is wrong with it; empty text when nothing is."""
+    mechanisms: tuple[str, ...] = ()
+    """SASL mechanisms the listener offers; empty where it does not authenticate."""
+    metadata: Any | None = None
+    brokers: Mapping[int, Address] = field(default_factory=dict)
+    versions: dict[int, BrokerVersions] = field(default_factory=dict)
+    silent: dict[int, str] = field(default_factory=dict)
+    """Brokers that could not be asked, and why."""
+    identity_trouble: str = ""
+    """Why the proxy's own identity is not enough for Metadata."""
+    share_groups: tuple[str, ...] = ()
+    """Share groups the brokers hold themselves, as far as the proxy's identity may see them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What follows from it."""
+
+    obstacles: tuple[str, ...]
+    remarks: tuple[str, ...]
+    serve_share: bool
+    share_reason: str
+    common: Mapping[int, Range]
+    """API key -> versions every broker serves."""
+    offered: Mapping[int, Range]
+    """API key -> versions clients are offered."""
+
+
+def run(config: Config) -> bool:
+    """Ask, judge, print; whether it would work. ConfigError when TLS files are not what they should be."""
+    settings = own_settings(config, contexts.towards_brokers(config.upstream.tls))
+    contexts.towards_clients(config.client_tls)
+    found = trio.run(inspect, config, settings)
+    verdict = judge(config, found)
+    show(config, found, verdict, Console())
+    return not verdict.obstacles
+
+
+async def inspect(config: Config, settings: OwnSettings) -> Found:
+    """Ask every bootstrap server and every broker; never raises for what they do."""
+    found = Found()
+    own = OwnClient(config.upstream.bootstrap, settings)
+    for address in config.upstream.bootstrap:
+        found.servers[address] = await _trouble_with(own, address, found)
+    if all(found.servers.values()):
+        return found
+    await _ask_brokers(config, own, found)
+    await _ask_versions(own, found)
+    await _ask_share_groups(own, found)
+    await own.aclose()
+    return found
+
+
+async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:
+    bare = own.bare_settings()
+    try:
+        async with client.connection(address, bare) as opened:
+            found.mechanisms = await client.mechanisms(opened) or found.mechanisms
+    except (UpstreamLost, RemoteProtocolError) as error:
+        return str(error)
+    return ""
+
+
+async def _ask_brokers(config: Config, own: OwnClient, found: Found) -> None:
+    try:
+        found.metadata, _ = await own.metadata()
+    except ProxyError as error:
+        found.identity_trouble, found.brokers = str(error), config.upstream.nodes
+        return
+    found.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in found.metadata.brokers or ()}
+
+
+async def _ask_versions(own: OwnClient, found: Found) -> None:
+    working = [address for address, trouble in found.servers.items() if not trouble]
+    targets = dict(found.brokers) or {-1 - index: address for index, address in enumerate(working)}
+
+    async def ask(node_id: int, address: Address) -> None:
+        try:
+            found.versions[node_id] = await own.versions_of(address)
+        except ProxyError as error:
+            found.silent[node_id] = str(error)
+
+    async with trio.open_nursery() as nursery:
+        for node_id, address in targets.items():
+            nursery.start_soon(ask, node_id, address)
+
+
+async def _ask_share_groups(own: OwnClient, found: Found) -> None:
+    """Every broker lists the groups it coordinates; v5 knows group types (KIP-848)."""
+    if found.metadata is None:
+        return
+    names: set[str] = set()
+    question = registry.message("ListGroupsRequest")(states_filter=[], types_filter=["share"])
+    for node_id, address in found.brokers.items():
+        told = found.versions.get(node_id)
+        if told is None or told.ranges.get(LIST_GROUPS, (0, 0))[1] < 5:
+            continue
+        try:
+            async with client.connection(address, own.settings) as opened:
+                answer = await opened.ask(LIST_GROUPS, question)
+        except ProxyError:
+            continue  # it is told among the silent ones
+        if answer.error_code == ErrorCode.NONE:
+            names.update(group.group_id for group in answer.groups or ())
+    found.share_groups = tuple(sorted(names))
+
+
+def judge(config: Config, found: Found) -> Verdict:
+    """Sentences for all that is wrong or good to know."""
+    sight = Sight(brokers=found.brokers, metadata=found.metadata, versions=found.versions, silent=found.silent)
+    local, reason = decide_share(config, sight)
+    offer = Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")
+    common = effective_versions.common(told.ranges for told in found.versions.values())
+    obstacles, remarks = list[str](), list[str]()
+    if all(found.servers.values()):
+        obstacles += [f"no bootstrap server can be used: {trouble}" for trouble in found.servers.values()]
+    else:
+        remarks += [f"a bootstrap server cannot be used: {trouble}" for trouble in found.servers.values() if trouble]
+        obstacles += effective_versions.shortcomings(common, offer)
+        obstacles += _ports(config, found)
+        _judge_identities(config, found, obstacles, remarks)
+        _judge_share(config, found, local, remarks)
+        remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(found.silent.items())]
+    return Verdict(
+        obstacles=tuple(dict.fromkeys(obstacles)),
+        remarks=tuple(dict.fromkeys(remarks)),
+        serve_share=local,
+        share_reason=reason,
+        common=common,
+        offered=effective_versions.effective(common, offer),
+    )
+
+
+def _ports(config: Config, found: Found) -> list[str]:
+    above = {node_id: config.first_broker_port + node_id for node_id in found.brokers}
+    return [
+        f"broker {node_id} would get port {port}, and ports end at {PORT_MAX}: set a lower first_port"
+        for node_id, port in sorted(above.items())
+        if port > PORT_MAX
+    ]
+
+
+def _judge_identities(config: Config, found: Found, obstacles: list[str], remarks: list[str]) -> None:
+    if found.mechanisms and not PASSING.intersection(found.mechanisms):
+        obstacles.append(
+            f"clients can authenticate only by {', '.join(found.mechanisms)}, which is bound to the broker's own host "
+            f"name and cannot pass through a proxy; enable one of {', '.join(sorted(PASSING))} on the brokers"
+        )
+    elif hindered := sorted(set(found.mechanisms) - PASSING):
+        remarks.append(f"{', '.join(hindered)} cannot pass through a proxy; clients use another mechanism")
+    if config.upstream.tls.cert_file:
+        remarks.append(
+            "brokers see the proxy's certificate for every client: rights go by SASL, or are the same for all"
+        )
+    if config.client_tls.client_ca_file:
+        remarks.append("certificates of clients are verified here, brokers never see them: rights go by SASL upstream")
+    if not found.identity_trouble:
+        return
+    if config.upstream.sasl.on:
+        obstacles.append(f"the proxy's own identity does not work: {found.identity_trouble}")
+    elif config.upstream.nodes:
+        remarks.append("the proxy has no identity of its own (upstream.sasl.*): brokers are those of upstream.nodes")
+    else:
+        obstacles.append(
+            "brokers want clients to authenticate and the proxy has no identity of its own, so it cannot know the "
+            "brokers: set upstream.sasl.*, or name them in upstream.nodes"
+        )
+
+
+def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) -> None:
+    if local and found.share_groups:
+        shown = ", ".join(found.share_groups[:GROUPS_SHOWN])
+        remarks.append(f"the brokers hold share groups of their own, which clients will not see: {shown}")
+    if not local and config.share_groups.serve == "upstream":
+        sight = Sight(brokers=found.brokers, metadata=found.metadata, versions=found.versions, silent=found.silent)
+        native = effective_versions.native_share(told.answer for told in sight.versions.values())
+        if not native:
+            remarks.append("share_groups.serve is upstream, but not every broker serves share groups with renewal")
+
+
+def show(config: Config, found: Found, verdict: Verdict, console: Console) -> None:
+    """Print it for a person."""
+    if not all(found.servers.values()):
+        console.print(_brokers(config, found))
+        console.print(_apis(verdict))
+        where = "the proxy" if verdict.serve_share else "the brokers"
+        console.print(f"Share groups: all served by {where} ({verdict.share_reason}).")
+        console.print(_identity(config, found))
+    for remark in verdict.remarks:
+        console.print(f"note: {remark}", style="yellow", highlight=False, soft_wrap=True)
+    for obstacle in verdict.obstacles:
+        console.print(f"would not work: {obstacle}", style="bold red", highlight=False, soft_wrap=True)
+    if not verdict.obstacles:
+        console.print(f"Clients bootstrap from {Address(config.advertised_host, config.bound.port)}.", style="green")
+
+
+def _identity(config: Config, found: Found) -> str:
+    clients = f"clients authenticate by {', '.join(found.mechanisms)}" if found.mechanisms else "clients are anonymous"
+    own = f"{config.upstream.sasl.username} ({config.upstream.sasl.mechanism})" if config.upstream.sasl.on else "none"
+    return f"Identities: {clients}; the proxy's own: {own}."
+
+
+def _brokers(config: Config, found: Found) -> Table:
+    table = Table(title="Brokers")
+    for column in ("id", "upstream", "clients dial", "rack", "state"):
+        table.add_column(column)
+    racks = {broker.node_id: broker.rack or "" for broker in (found.metadata.brokers if found.metadata else ())}
+    for node_id, address in sorted(found.brokers.items()):
+        port = config.first_broker_port + node_id
+        ours = str(Address(config.advertised_host, port)) if port <= PORT_MAX else "no port"
+        table.add_row(str(node_id), str(address), ours, racks.get(node_id, ""), found.silent.get(node_id, "answers"))
+    return table
+
+
+def _apis(verdict: Verdict) -> Table:
+    table = Table(title="API versions")
+    for column in ("key", "API", "brokers", "clients see", "by"):
+        table.add_column(column)
+    for key in sorted({*verdict.common, *verdict.offered}):
+        name = registry.API_KEYS.get(key, "(not known here)")
+        offered = verdict.offered.get(key)
+        here = verdict.serve_share and key in effective_versions.SHARE_APIS
+        by = "" if offered is None else "the proxy" if here else "the brokers"
+        table.add_row(str(key), name, _range(verdict.common.get(key)), _range(offered), by)
+    return table
+
+
+def _range(versions: Sequence[int] | None) -> str:
+    return "-" if versions is None else f"{versions[0]}-{versions[1]}"

@@ -1,0 +1,162 @@
+"""Commands, flags and exit statuses: 0 all went well, 1 it did not work, 2 the command or the settings are wrong.
+
+What a command needs is imported when it runs: `serve` stays small, `--version` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from proxy.errors import ConfigError, ProxyError
+
+if TYPE_CHECKING:
+    from proxy.config import Config
+
+DISTRIBUTION = "kafka-share-proxy"
+FAILED, MISUSED = 1, 2
+
+app = typer.Typer(
+    name=DISTRIBUTION,
+    help="Share groups with lock renewal for a Kafka cluster that has none; everything else is forwarded.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Upstream = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,...", help="The cluster's bootstrap servers (upstream.bootstrap).")
+]
+Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports behind it.")
+]
+Advertise = Annotated[
+    str | None, typer.Option(metavar="HOST", help="The host clients are told to dial, if not that of --listen.")
+]
+Admin = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve /livez, /readyz and /metrics here.")]
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in YAML.")]
+LogFormat = Annotated[str | None, typer.Option(metavar="console|json", help="How log lines look.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting by its key (log_level=debug); may be repeated."),
+]
+
+
+@app.command()
+def serve(
+    upstream: Upstream = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    admin: Admin = None,
+    config: ConfigFile = None,
+    log_format: LogFormat = None,
+    settings: Set = None,
+) -> None:
+    """Run the proxy until SIGTERM or SIGINT."""
+    loaded = _load(
+        config,
+        settings,
+        {
+            "upstream.bootstrap": upstream,
+            "listen": listen,
+            "advertise": advertise,
+            "admin": admin,
+            "log_format": log_format,
+        },
+    )
+    from proxy import server
+
+    try:
+        status = server.run(loaded)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    except (ProxyError, OSError) as error:
+        _fail(str(error), FAILED)
+    raise typer.Exit(status)
+
+
+@app.command()
+def check(
+    upstream: Upstream = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    admin: Admin = None,
+    config: ConfigFile = None,
+    log_format: LogFormat = None,
+    settings: Set = None,
+) -> None:
+    """Dial the cluster and show what clients will see; status 1 if it would not work."""
+    loaded = _load(
+        config,
+        settings,
+        {
+            "upstream.bootstrap": upstream,
+            "listen": listen,
+            "advertise": advertise,
+            "admin": admin,
+            "log_format": log_format,
+        },
+    )
+    from proxy import check as checking
+
+    try:
+        works = checking.run(loaded)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    raise typer.Exit(0 if works else FAILED)
+
+
+@app.command()
+def decode(
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Captured frames, hex or binary; - reads stdin.")],
+) -> None:
+    """Print captured frames, requests or responses, as a tree."""
+    from proxy import decoding
+
+    try:
+        captured = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        decoding.show(captured)
+    except OSError as error:
+        _fail(f"cannot read {file}: {error.strerror}", MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True)] = False,
+) -> None:
+    """Share groups with lock renewal for a Kafka cluster that has none; everything else is forwarded."""
+    if show:
+        print(f"{DISTRIBUTION} {metadata.version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The command `kafka-share-proxy`."""
+    app()
+
+
+def _load(file: str | None, assignments: list[str] | None, flags: dict[str, str | None]) -> Config:
+    from proxy import config
+
+    named: dict[str, object] = dict(flags)
+    for assignment in assignments or ():
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            _fail(f"--set {assignment}: write KEY=VALUE, for example --set log_level=debug", MISUSED)
+        named[key.strip()] = value
+    try:
+        return config.load(named, path=file)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+
+
+def _fail(text: str, status: int) -> NoReturn:
+    print(f"{DISTRIBUTION}: {text}", file=sys.stderr)
+    raise typer.Exit(status)

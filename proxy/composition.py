@@ -1,0 +1,250 @@
+"""The parts that serve clients, put together once the cluster has answered, and what happens to them afterwards."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from proxy import observe
+from proxy.apis import (
+    group_apis,
+    k76_share_group_heartbeat,
+    k77_share_group_describe,
+    k78_share_fetch,
+    k79_share_acknowledge,
+    table,
+)
+from proxy.apis import services as apis_services
+from proxy.apis.memory_journal import MemoryJournal
+from proxy.apis.ports import Connection
+from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
+from proxy.apis.services import Services, ShareOptions
+from proxy.apis.table import Served
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.topology import ClusterView
+from proxy.cluster.versions import API_VERSIONS, EffectiveVersions, Offer, native_share
+from proxy.config import Config
+from proxy.runtime.client import Identity, OwnSettings
+from proxy.runtime.dialling import Dialler
+from proxy.runtime.plane import Plane, Question
+from proxy.runtime.reactor import Reactor
+from proxy.runtime.watch import Sight
+from proxy.values import UNKNOWN_NODE, Address
+from proxy.wire import registry
+
+
+def decide_share(config: Config, sight: Sight) -> tuple[bool, str]:
+    """Whether share groups are served here, and why (decision 17)."""
+    serve = config.share_groups.serve
+    if serve != "auto":
+        return serve == "local", f"share_groups.serve is {serve}"
+    if native_share(versions.answer for versions in sight.versions.values()):
+        return False, "every broker serves them"
+    return True, "not every broker serves them"
+
+
+def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSettings:
+    """How the proxy's own connections are made."""
+    sasl = config.upstream.sasl
+    identity = None
+    if sasl.mechanism is not None:
+        identity = Identity(mechanism=sasl.mechanism, username=sasl.username or "", password=sasl.secret)
+    server_name = config.upstream.tls.server_name
+    return OwnSettings(limits=config.named_limits, tls=upstream_tls, server_name=server_name, identity=identity)
+
+
+@dataclass(slots=True)
+class Parts:
+    """What serves clients."""
+
+    config: Config
+    notes: observe.LogNotes
+    services: Services
+    plane: Plane
+    share_reason: str
+    """Why share groups are served where they are."""
+    _listening: set[int] = field(default_factory=set)
+    """Brokers with a listener here."""
+    _refused: dict[int, str] = field(default_factory=dict)
+    """Brokers whose listener could not be bound, and why."""
+    _gone_since: dict[int, float] = field(default_factory=dict)
+    """Brokers the cluster no longer names, and since when."""
+    _told_restart: bool = False
+
+    def open(self, sight: Sight) -> None:
+        """Let clients in.
+
+        Raises:
+            OSError: the bootstrap port, or that of a broker known now, cannot be had.
+        """
+        self.seen(sight)
+        for node_id, reason in sorted(self._refused.items()):
+            raise OSError(f"broker {node_id} has no listener: {reason}")
+        bootstrap = list(self.config.upstream.bootstrap)
+        self.plane.listen(UNKNOWN_NODE, self.config.bound.host, self.config.bound.port, lambda: bootstrap)
+        where = "proxy" if self.services.serve_share else "brokers"
+        self.notes(observe.SHARE_GROUPS_SERVED, by=where, reason=self.share_reason)
+
+    def bind(self, node_id: int, upstream: Address) -> bool:
+        """A broker is to be named to clients: its listener must be there first (AddressBook's `on_new`)."""
+        if node_id in self._listening:
+            return True  # only its address upstream has changed
+        ours = self.services.book.address_for(node_id)
+        if ours is None:
+            return False
+
+        def targets() -> list[Address]:
+            address = self.services.book.upstream_of(node_id)
+            return [] if address is None else [address]
+
+        try:
+            self.plane.listen(node_id, self.config.bound.host, ours.port, targets)
+        except OSError as error:
+            return self._not_bound(node_id, error.strerror or str(error))
+        self._listening.add(node_id)
+        self._refused.pop(node_id, None)
+        self.notes(observe.BROKER_LISTENING, node_id=node_id, address=str(ours), upstream=str(upstream))
+        return True
+
+    def seen(self, sight: Sight) -> None:
+        """Take in a look at the cluster: new brokers get a listener, those gone for the grace time lose theirs."""
+        services = self.services
+        now = services.timers.now()
+        if sight.metadata is not None:
+            services.topology.fold(sight.metadata, now)
+        for node_id, versions in sight.versions.items():
+            services.versions.learn(node_id, versions.ranges)
+        services.book.retry_unbound()
+        for node_id, address in sight.brokers.items():
+            if services.book.advertise(node_id, address) is None:
+                self._no_port(node_id)
+        if sight.metadata is not None:
+            self._let_go(sight.brokers, now)
+        self._compare(sight)
+
+    @property
+    def busy(self) -> int:
+        """Requests in flight."""
+        return self.plane.statistics().in_flight
+
+    async def drained(self, deadline_s: float) -> None:
+        """Return when nothing is in flight, or after so many seconds."""
+        await self.plane.drained(self.services.timers.now() + deadline_s)
+
+    def state(self) -> dict[str, object]:
+        """For /readyz."""
+        book = self.services.book
+        brokers = {str(node_id): str(book.ours_of(node_id)) for node_id in sorted(book.nodes)}
+        left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(book.unbound)}
+        where = "proxy" if self.services.serve_share else "brokers"
+        return {"brokers": brokers, "left_out": left_out, "share_groups": where, "state": "in memory"}
+
+    def _no_port(self, node_id: int) -> None:
+        if self.services.book.address_for(node_id) is None:
+            port = self.config.first_broker_port + node_id
+            self._not_bound(node_id, f"its port would be {port}, and ports end at 65535; set a lower first_port")
+
+    def _not_bound(self, node_id: int, reason: str) -> bool:
+        if self._refused.get(node_id) != reason:
+            self._refused[node_id] = reason
+            self.notes(observe.BROKER_NOT_BOUND, node_id=node_id, reason=reason)
+        return False
+
+    def _let_go(self, brokers: Mapping[int, Address], now: float) -> None:
+        for node_id in tuple(self.services.book.nodes):
+            if node_id in brokers:
+                self._gone_since.pop(node_id, None)
+            elif node_id not in self._gone_since:
+                self._gone_since[node_id] = now
+                self.notes(observe.BROKER_VANISHED, node_id=node_id, grace_s=self.config.vanished_broker_grace_s)
+        for node_id, since in tuple(self._gone_since.items()):
+            if now - since >= self.config.vanished_broker_grace_s:
+                del self._gone_since[node_id]
+                self._forget(node_id)
+
+    def _forget(self, node_id: int) -> None:
+        self._listening.discard(node_id)
+        self.plane.close_listener(node_id)
+        self.services.book.forget(node_id)
+        self.services.versions.forget(node_id)
+        self.notes(observe.BROKER_FORGOTTEN, node_id=node_id)
+
+    def _compare(self, sight: Sight) -> None:
+        """Share groups stay where they are until a restart: nobody's state may vanish while it is used."""
+        if self.config.share_groups.serve != "auto" or sight.silent or not sight.versions:
+            return
+        local, reason = decide_share(self.config, sight)
+        differs = local != self.services.serve_share
+        if differs and not self._told_restart:
+            self.notes(observe.SHARE_GROUPS_NEED_RESTART, would_be="proxy" if local else "brokers", reason=reason)
+        self._told_restart = differs
+
+
+def keep_alive_question(connection: Connection) -> Question:
+    """What keeps an upstream connection from being closed idle: the right its client was last judged by, asked anew.
+
+    Heartbeat of a member that cannot exist; ApiVersions where no group was judged. Both change nothing upstream.
+    """
+    groups = [name for right, name in rights_of(connection).verdicts if right is Right.READ_GROUP]
+    if not groups:
+        return API_VERSIONS, 0, b""
+    request = registry.message("HeartbeatRequest")(group_id=groups[-1], generation_id=0, member_id=PROBE_MEMBER)
+    return HEARTBEAT, HEARTBEAT_VERSION, registry.request(HEARTBEAT, HEARTBEAT_VERSION).encode(request)
+
+
+def _served(services: Services) -> dict[int, Served]:
+    """Who answers what, where share groups live here."""
+    handlers = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
+    return {
+        **group_apis.served(services.coordinator),
+        **{module.KEY: Served(module.handle) for module in handlers},
+    }
+
+
+def compose(
+    config: Config,
+    reactor: Reactor,
+    notes: observe.LogNotes,
+    nursery: trio.Nursery,
+    sight: Sight,
+    *,
+    client_tls: ssl.SSLContext | None,
+    upstream_tls: ssl.SSLContext | None,
+) -> Parts:
+    """Build every part; nothing listens yet."""
+    local, reason = decide_share(config, sight)
+    limits = config.named_limits
+    holder: list[Parts] = []
+    book = AddressBook(
+        config.first_broker_port, config.advertised_host, lambda node_id, upstream: holder[0].bind(node_id, upstream)
+    )
+    services = apis_services.build(
+        limits=limits,
+        share_limits=config.share_groups.limits,
+        options=ShareOptions(rights_cache_s=config.rights_cache_s),
+        timers=reactor,
+        notes=notes,
+        book=book,
+        topology=ClusterView(),
+        versions=EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")),
+        journal=MemoryJournal(),
+        serve_share=local,
+    )
+    routes = table.build(book, services.versions, limits, _served(services) if local else {})
+    plane = Plane(
+        reactor,
+        lambda: routes,
+        services,
+        limits,
+        notes,
+        Dialler(nursery, limits.dial_timeout_s),
+        client_tls=client_tls,
+        upstream_tls=upstream_tls,
+        upstream_server_name=config.upstream.tls.server_name,
+        keep_alive=keep_alive_question,
+    )
+    holder.append(Parts(config, notes, services, plane, reason))
+    return holder[0]

@@ -1,0 +1,76 @@
+"""Which figures /metrics shows, and where each is read. Names without the prefix `ksp_`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from proxy.observe import LogNotes, Metrics
+
+if TYPE_CHECKING:
+    from proxy.composition import Parts
+    from proxy.runtime.plane import Statistics
+
+PLANE_GAUGES = {
+    "connections": "Client connections now.",
+    "upstream_connections": "Upstream connections now, one for each client connection that asked for something.",
+    "in_flight": "Requests that wait for an answer.",
+    "muted": "Connections with a request that is being served here.",
+    "local_answer_bytes": "Bytes of answers made here that the kernel has not taken, room reserved for such included.",
+    "unsent_bytes": "Bytes that a peer has not taken yet.",
+}
+PLANE_COUNTERS = {
+    "connections_total": "Client connections since the start.",
+    "local_answers_total": "Requests answered here.",
+    "local_answers_without_room": "Answers that went out without records because the limit was reached.",
+    "bytes_up": "Bytes from clients to brokers.",
+    "bytes_down": "Bytes to clients.",
+}
+
+
+def of_events(metrics: Metrics, notes: LogNotes) -> None:
+    """What was noted, by event: also those that the log leaves out."""
+    metrics.add("events", "counter", "What happened, by event of the log.", lambda: notes.counts, "event")
+
+
+def of_parts(metrics: Metrics, parts: Parts) -> None:
+    """Everything about clients, brokers and share groups."""
+    _of_plane(metrics, parts)
+    _of_brokers(metrics, parts)
+    _of_share_groups(metrics, parts)
+
+
+def _of_plane(metrics: Metrics, parts: Parts) -> None:
+    def reader(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(snapshot(), name))
+
+    def snapshot() -> Statistics:
+        return parts.plane.statistics()
+
+    for name, words in PLANE_GAUGES.items():
+        metrics.add(name, "gauge", words, reader(name))
+    for name, words in PLANE_COUNTERS.items():
+        metrics.add(name.removesuffix("_total"), "counter", words, reader(name))
+    metrics.add("ended", "counter", "Connections that ended, by reason.", lambda: snapshot().ended, "reason")
+
+
+def _of_brokers(metrics: Metrics, parts: Parts) -> None:
+    book = parts.services.book
+    metrics.add("brokers", "gauge", "Brokers with a listener here.", lambda: len(book.nodes))
+    metrics.add("brokers_left_out", "gauge", "Brokers that clients are not told of.", lambda: len(book.unbound))
+
+
+def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
+    services = parts.services
+    if not services.serve_share:
+        return
+    coordinator, reads = services.coordinator, services.reads
+
+    def members() -> float:
+        return sum(len(group.members) for group in coordinator.groups.values())
+
+    metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
+    metrics.add("share_members", "gauge", "Members of share groups.", members)
+    metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
+    metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
+    metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)

@@ -1,0 +1,160 @@
+"""What the proxy knows of the cluster behind it: looks at start and again and again, and says when it changes.
+
+Theory of operation. `first` waits until the cluster answers, and every broker it names has told its versions; `follow`
+looks again every interval and hands what it saw to `seen`. Where upstream wants an identity and the proxy has none (or
+a wrong one), brokers are those of the settings and topics are unknown here: clients are served all the same, under
+their own identities, and `trouble` says what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from proxy.apis.ports import Notes
+from proxy.errors import ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.runtime.client import AuthenticationFailed, AuthenticationNeeded, BrokerVersions, OwnClient
+from proxy.values import Address
+
+RETRY_S = 1.0
+"""After a look that failed; doubled up to RETRY_MAX_S while it keeps failing."""
+RETRY_MAX_S = 10.0
+UNDECIDED_MAX_S = 30.0
+"""At start, a broker that is named but does not answer is waited for so long; then the others decide."""
+ALL_VERSIONS_EVERY = 10
+"""Looks between two in which every broker is asked for its versions again (an upgrade in place)."""
+TOPICS_MAX = 1_000
+"""Topics asked for in one look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What one look has shown."""
+
+    brokers: Mapping[int, Address]
+    """Node id -> upstream address; empty where nobody may tell and the settings name none."""
+    metadata: Any | None
+    """The decoded MetadataResponse; None where the proxy's identity is not enough to ask."""
+    versions: Mapping[int, BrokerVersions]
+    """By node id, of the brokers that told them."""
+    silent: Mapping[int, str]
+    """Node id -> reason, of those that did not."""
+
+
+@dataclass(slots=True)
+class ClusterWatch:
+    """Looks at the cluster through the proxy's own client."""
+
+    client: OwnClient
+    nodes: Mapping[int, Address]
+    """Brokers by the settings, for a cluster that does not tell the proxy."""
+    bootstrap: Sequence[Address]
+    interval_s: float
+    notes: Notes
+    topics: Callable[[], Iterable[str]] = tuple
+    """Topics somebody here is interested in."""
+    reachable: bool = False
+    """Whether the last look reached a broker."""
+    trouble: str = "upstream has not been asked yet"
+    """What is wrong with what the last look reached; empty when nothing is."""
+    refused: bool = False
+    """Whether brokers refuse the identity that is set."""
+    _versions: dict[int, BrokerVersions] = field(default_factory=dict)
+    _looks: int = 0
+    _told: str = ""
+    """The trouble that was told last: told again only when it changes."""
+
+    async def first(self) -> Sight:
+        """The first sight that is enough to decide by; keeps trying while upstream is not to be reached."""
+        began = trio.current_time()
+        delay = RETRY_S
+        while True:
+            sight = await self.look()
+            if sight is not None:
+                enough = not sight.silent or trio.current_time() - began >= UNDECIDED_MAX_S
+                if enough and (sight.versions or not sight.brokers):
+                    return sight
+                self.notes("share-groups-undecided", reason=f"waiting for {_words(sight.silent)}")
+            await trio.sleep(delay)
+            delay = min(2 * delay, RETRY_MAX_S)
+
+    async def follow(self, seen: Callable[[Sight], None]) -> None:
+        """Look again every interval, sooner while it fails; runs until cancelled."""
+        delay = self.interval_s
+        while True:
+            await trio.sleep(delay)
+            sight = await self.look()
+            if sight is None:
+                delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)
+            else:
+                delay = self.interval_s
+                seen(sight)
+
+    async def look(self) -> Sight | None:
+        """One look; None when no server answers (`trouble` says why)."""
+        try:
+            brokers, metadata = await self._brokers()
+        except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:
+            self.reachable, self.trouble = False, str(error)
+            self._tell("upstream-unreachable")
+            return None
+        if self._looks % ALL_VERSIONS_EVERY == 0:
+            self._versions.clear()
+        self._looks += 1
+        silent = await self._ask_versions(brokers)
+        return Sight(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
+
+    async def _brokers(self) -> tuple[Mapping[int, Address], Any | None]:
+        try:
+            metadata, _ = await self.client.metadata(list(self.topics())[:TOPICS_MAX])
+        except (AuthenticationNeeded, AuthenticationFailed) as error:
+            await self.client.any_versions()
+            self.refused = isinstance(error, AuthenticationFailed)
+            self.reachable, self.trouble = True, _missing_identity(error, self.nodes)
+            self._tell("upstream-asks-for-authentication")
+            return self.nodes, None
+        self.reachable, self.trouble, self.refused = True, "", False
+        self._tell("upstream-reached")
+        return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers or ()}, metadata
+
+    def _tell(self, event: str) -> None:
+        key = f"{event} {self.trouble}"
+        if key != self._told:
+            self._told = key
+            self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
+
+    async def _ask_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
+        """Ask who has not told yet; where no broker is known, the bootstrap servers stand for them (ids below 0)."""
+        targets = dict(brokers) or {-1 - index: address for index, address in enumerate(self.bootstrap)}
+        for gone in set(self._versions) - set(targets):
+            del self._versions[gone]
+        silent: dict[int, str] = {}
+
+        async def ask(node_id: int, address: Address) -> None:
+            try:
+                self._versions[node_id] = await self.client.versions_of(address)
+            except ProxyError as error:
+                silent[node_id] = str(error)
+
+        async with trio.open_nursery() as nursery:
+            for node_id in sorted(set(targets) - set(self._versions)):
+                nursery.start_soon(ask, node_id, targets[node_id])
+        # A bootstrap server that is down is nobody in particular: the others are enough.
+        return silent if brokers or not self._versions else {}
+
+
+def _missing_identity(error: ProxyError, nodes: Mapping[int, Address]) -> str:
+    if isinstance(error, AuthenticationFailed):
+        return str(error)
+    listed = "" if nodes else ", or name the brokers in upstream.nodes"
+    return (
+        "upstream wants clients to authenticate, and the proxy has no identity of its own: "
+        f"set upstream.sasl.*{listed} ({error})"
+    )
+
+
+def _words(silent: Mapping[int, str]) -> str:
+    return ", ".join(f"broker {node_id} ({reason})" for node_id, reason in sorted(silent.items()))

@@ -1,0 +1,186 @@
+"""Puts the proxy together and runs it: settings -> machines -> data plane -> until a signal.
+
+Order. The admin listener opens first (so that probes see why it is not ready), the bootstrap port is tried, the cluster
+is asked; then it is decided once where share groups live, and only then clients are let in. At the end: no new clients,
+requests in flight until the deadline, then everything else at once.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import trio
+
+from proxy import contexts, figures, observe
+from proxy.composition import Parts, compose, own_settings
+from proxy.config import Config
+from proxy.runtime import admin, listeners
+from proxy.runtime.client import OwnClient
+from proxy.runtime.reactor import Reactor
+from proxy.runtime.watch import ClusterWatch
+
+T = TypeVar("T")
+
+ENDED, CUT_SHORT = 0, 1
+"""Exit statuses: after a signal everything was let go in order; a second signal came."""
+
+
+def run(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status.
+
+    Raises:
+        ConfigError: a setting that only shows now to be wrong. OSError: a port cannot be had.
+    """
+    notes = observe.LogNotes(observe.log_lines(config.log_format), observe.LEVELS[config.log_level])
+    reactor = Reactor()
+    try:
+        return reactor.run(Server(config, reactor, notes).main)
+    except BaseExceptionGroup as group:
+        raise _innermost(group) from None
+    finally:
+        reactor.shut()
+
+
+class Server:
+    """One running proxy."""
+
+    def __init__(self, config: Config, reactor: Reactor, notes: observe.LogNotes) -> None:
+        self._config = config
+        self._reactor = reactor
+        self._notes = notes
+        self._metrics = observe.Metrics()
+        self._client_tls = contexts.towards_clients(config.client_tls)
+        self._upstream_tls = contexts.towards_brokers(config.upstream.tls)
+        self._stop = trio.Event()
+        self._parts: Parts | None = None
+        """What serves clients, once the cluster has answered."""
+        self._watch = ClusterWatch(
+            OwnClient(config.upstream.bootstrap, own_settings(config, self._upstream_tls)),
+            nodes=config.upstream.nodes,
+            bootstrap=config.upstream.bootstrap,
+            interval_s=config.upstream.metadata_interval_s,
+            notes=notes,
+            topics=self._topics,
+        )
+        figures.of_events(self._metrics, notes)
+
+    async def main(self) -> int:
+        """Everything, in order; the exit status."""
+        config = self._config
+        upstream = ",".join(map(str, config.upstream.bootstrap))
+        self._notes(observe.STARTING, upstream=upstream, listen=str(config.bound))
+        _try_port(config)
+        with trio.CancelScope() as everything:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._receive_signals, everything)
+                await self._open_admin(nursery)
+                await self._serve(nursery)
+                nursery.cancel_scope.cancel()
+            self._notes(observe.STOPPED)
+            return ENDED
+        self._notes(observe.STOPPED_AT_ONCE)
+        return CUT_SHORT
+
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        sight = await _unless(self._stop, self._watch.first)
+        if sight is None:
+            return  # told to stop before the cluster answered
+        self._parts = parts = compose(
+            self._config,
+            self._reactor,
+            self._notes,
+            nursery,
+            sight,
+            client_tls=self._client_tls,
+            upstream_tls=self._upstream_tls,
+        )
+        figures.of_parts(self._metrics, parts)
+        parts.open(sight)
+        self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
+        nursery.start_soon(self._watch.follow, parts.seen)
+        await self._stop.wait()
+        await self._drain(parts)
+
+    async def _drain(self, parts: Parts) -> None:
+        deadline = self._config.drain_s
+        self._notes(observe.STOPPING, drain_s=deadline)
+        parts.plane.stop_accepting()
+        with trio.move_on_after(deadline) as waiting:
+            await parts.drained(deadline)
+        left = parts.busy
+        if waiting.cancelled_caught or left:
+            self._notes(observe.DRAIN_INCOMPLETE, requests_left=left)
+
+    async def _receive_signals(self, everything: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+            async for _ in received:
+                if self._stop.is_set():
+                    everything.cancel()
+                self._stop.set()
+
+    async def _open_admin(self, nursery: trio.Nursery) -> None:
+        address = self._config.admin
+        if address is None:
+            return
+        probes = admin.Probes(alive=self._alive, ready=self._ready, metrics=self._metrics.render)
+        try:
+            opened = await admin.open_admin(address)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {address} (admin): {error.strerror or error}") from None
+        nursery.start_soon(admin.serve_admin, opened, probes, self._notes)
+        self._notes(observe.ADMIN_LISTENING, address=str(address))
+
+    def _alive(self) -> Mapping[str, object]:
+        return {"alive": True}
+
+    def _ready(self) -> tuple[bool, Mapping[str, object]]:
+        """Ready: clients are let in, and the last look reached the cluster. State is in memory: loaded at once."""
+        watch, parts = self._watch, self._parts
+        reasons = []
+        if self._stop.is_set():
+            reasons.append("stopping")
+        if not watch.reachable:
+            reasons.append(f"upstream is not reachable: {watch.trouble}")
+        elif watch.refused:
+            reasons.append(watch.trouble)
+        if parts is None and watch.reachable:
+            reasons.append("waiting for every broker to tell its versions")
+        body: dict[str, object] = {"ready": not reasons, "reasons": reasons}
+        if watch.reachable and watch.trouble and not watch.refused:
+            body["missing"] = [watch.trouble]
+        return not reasons, body | (parts.state() if parts is not None else {})
+
+    def _topics(self) -> list[str]:
+        """Topics whose leaders somebody here depends on."""
+        return [] if self._parts is None else [topic.name for topic in self._parts.services.topology.topics()]
+
+
+def _try_port(config: Config) -> None:
+    """A port that is taken is told at once, not when the cluster has answered."""
+    for sock in listeners.bind(config.bound.host, config.bound.port):
+        sock.close()
+
+
+async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:
+    """What `wait` gives, or None when it is time to stop."""
+    result: T | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def cancel_at_stop() -> None:
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(cancel_at_stop)
+        result = await wait()
+        nursery.cancel_scope.cancel()
+    return result
+
+
+def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error that a nursery wrapped, or the group if there are several."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

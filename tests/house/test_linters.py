@@ -1,0 +1,37 @@
+"""ruff and mypy are tests: one command says whether a change is fit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def run(*command: str) -> tuple[int, str]:
+    """A Python tool's exit status and all it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=CHECKOUT, capture_output=True, text=True, timeout=110, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_ruff_has_nothing_to_say() -> None:
+    """Every rule in pyproject.toml holds, everywhere."""
+    assert run("ruff", "check", "--no-cache", ".") == (0, "All checks passed!\n")
+
+
+def test_files_are_formatted() -> None:
+    """`ruff format` would change nothing."""
+    status, output = run("ruff", "format", "--check", "--no-cache", ".")
+    assert status == 0, output
+
+
+@pytest.mark.slow
+def test_types_hold() -> None:
+    """`mypy --strict` on the whole package."""
+    status, output = run("mypy", "--strict", "proxy")
+    assert status == 0, output

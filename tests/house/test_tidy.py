@@ -1,0 +1,199 @@
+"""Sizes, names, and what every source file must have."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((CHECKOUT / "proxy").rglob("*.py"))
+TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))
+
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 500
+LONG_FILES: dict[str, str] = {}
+"""Files above the limit, each with its reason. The list may only shrink."""
+
+NO_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
+"""Names that say nothing about what is inside."""
+
+WITHOUT_TEST: dict[str, str] = {
+    "proxy/__main__.py": "three lines; run by tests/shell/test_cli.py",
+    "proxy/errors.py": "names and numbers",
+    "proxy/values.py": "names and defaults",
+}
+"""Sources without a test file of their own, each with its reason."""
+
+BROAD_CATCHES: dict[str, str] = {
+    "proxy/runtime/faults.py": "the one place that catches broadly",
+    "proxy/runtime/reactor.py": "the loop runs on until Trio has ended, whatever its own code raised",
+    "proxy/apis/promise.py": "what a handler raises is the result of its task",
+}
+"""Where everything may be caught and kept, each with its reason."""
+
+FORBIDDEN_TEXT = re.compile(
+    r"/work/|/root/|/tmp/ksp|pypi\.org|pythonhosted|registry\.npmjs|proxy\.golang|repo1?\.maven\.org|maven\.apache\.org"
+)
+"""Paths of one machine, host names of package registries."""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(CHECKOUT).as_posix()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from `def` to the end, without the docstring."""
+    body = function.body
+    has_docstring = ast.get_docstring(function, clean=False) is not None
+    docstring = (body[0].end_lineno or 0) - body[0].lineno + 1 if has_docstring else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - docstring
+
+
+def test_functions_fit_a_screen() -> None:
+    """Usually 20 lines, never more than 60."""
+    long = [
+        f"{name_of(path)}:{function.lineno} {function.name}: {lines_of(function)} lines"
+        for path in SOURCES
+        for function in functions(path)
+        if lines_of(function) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_files_have_one_subject() -> None:
+    """Usually 200 lines, never more than 500; what is longer has a reason, and the list of reasons only shrinks."""
+    long = {name_of(path) for path in SOURCES if len(path.read_text().splitlines()) > FILE_LINES_MAX}
+    assert long == set(LONG_FILES)
+
+
+def test_names_say_what_is_inside() -> None:
+    """No drawer for everything."""
+    assert [name_of(path) for path in (*SOURCES, *TESTS) if path.stem.removeprefix("test_") in NO_NAMES] == []
+
+
+def _tests_for(path: Path) -> set[Path]:
+    """tests/share/test_locks.py for proxy/share/locks.py; tests/shell for what lies directly under proxy."""
+    relative = path.relative_to(CHECKOUT / "proxy")
+    folder = CHECKOUT / "tests" / (relative.parent if relative.parent.parts else "shell")
+    return {found for found in folder.glob("test_*.py") if found.stem == f"test_{path.stem.lstrip('_')}"}
+
+
+def test_every_source_has_its_test_file() -> None:
+    """A source without one is named with its reason, and no reason outlives its file."""
+    missing = {name_of(path) for path in SOURCES if path.name != "__init__.py" and not _tests_for(path)}
+    assert missing - set(WITHOUT_TEST) == set()
+    assert set(WITHOUT_TEST) - missing == set()
+
+
+def test_every_test_checks_something() -> None:
+    """A test that has neither an assertion nor an expected exception cannot fail."""
+    empty = [
+        f"{name_of(path)}:{function.lineno} {function.name}"
+        for path in TESTS
+        for function in functions(path)
+        if function.name.startswith("test_") and not _checks(function, path)
+    ]
+    assert empty == []
+
+
+def _checks(function: ast.AST, path: Path) -> bool:
+    """An assert, pytest.raises, or a call to a function of the same file that has one."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert | ast.Raise):
+            return True
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called.startswith(("pytest.raises", "pytest.fail", "pytest.warns")) or _asserts_by_name(called):
+                return True
+            if any(
+                called.split(".")[-1] == other.name and other is not function and _checks_itself(other)
+                for other in functions(path)
+            ):
+                return True
+    return False
+
+
+def _checks_itself(function: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.Assert | ast.Raise)
+        or (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("pytest."))
+        for node in ast.walk(function)
+    )
+
+
+def _asserts_by_name(called: str) -> bool:
+    return called.split(".")[-1].startswith(("assert_", "check", "expect", "verify", "must_"))
+
+
+def test_no_loop_of_the_tests_is_endless() -> None:
+    """`while True` in a test hangs the run when it fails; a deadline or a count ends it."""
+    endless = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in TESTS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value
+    ]
+    assert endless == []
+
+
+def test_everything_is_caught_in_named_places_only() -> None:
+    """`except Exception` hides bugs, unless it raises on."""
+    found = {
+        name_of(path)
+        for path in SOURCES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_on(node)
+    }
+    assert found - set(BROAD_CATCHES) == set()
+    assert set(BROAD_CATCHES) - found == set()
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    kinds = "" if handler.type is None else ast.unparse(handler.type)
+    return handler.type is None or bool(re.search(r"\b(Base)?Exception\b", kinds))
+
+
+def _raises_on(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(node, ast.Raise) for node in handler.body)
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, check=False, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [CHECKOUT / name for name in listed.stdout.split("\0") if name]
+
+
+def test_no_file_names_a_machine() -> None:
+    """No absolute path of somebody's machine, no host name of a package registry."""
+    found = []
+    for path in _tracked():
+        if not path.is_file() or path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
+            if FORBIDDEN_TEXT.search(line):
+                found.append(f"{name_of(path)}:{number}: {line.strip()[:100]}")
+    assert found == []
+
+
+def test_no_compiled_or_large_file_is_kept() -> None:
+    """The repository holds text and small pictures; jars and recordings are fetched."""
+    assert [name_of(path) for path in _tracked() if path.is_file() and path.stat().st_size > 1 << 20] == []
+    assert [name_of(path) for path in _tracked() if path.suffix in {".pyc", ".jar", ".class", ".so"}] == []

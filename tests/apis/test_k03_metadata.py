@@ -7,6 +7,7 @@ import pytest
 from proxy.apis import k03_metadata
 from proxy.errors import RemoteProtocolError
 from proxy.wire import frames, registry
+from tests.tables.golden import recorded, replaced, rewritten
 
 REQUEST = registry.message("MetadataRequest")
 VERSIONS = range(registry.versions(3)[0], registry.versions(3)[1] + 1)
@@ -43,6 +44,11 @@ def test_a_request_that_is_too_short_asks_for_nothing_or_is_none(version):
     for cut in range(8, body + 1):
         with suppress(RemoteProtocolError):
             assert not k03_metadata.asks_for_all_topics(version)(memoryview(frame[:cut]))
+
+
+@pytest.mark.parametrize(("release", "version", "frame"), recorded("Metadata"))
+def test_in_a_real_answer_only_the_address_changes(release, version, frame):
+    assert rewritten(3, version, frame) == replaced(3, version, frame)
 
 
 @pytest.mark.parametrize(

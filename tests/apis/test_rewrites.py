@@ -124,13 +124,14 @@ def test_rewriting_an_answer_without_addresses_is_a_mistake_of_ours():
         rewrites.rewriter(12, 4, AddressBook(1, "h", lambda *_: True), rewrites.drop_node_endpoints)
 
 
-def test_random_bytes_are_refused_or_pass_without_a_known_host():
-    """Never another error than those of the protocol."""
+def test_random_bytes_are_refused_or_pass():
+    """Never another error than those of the protocol, never a frame with a wrong size."""
     routes = table.build(
         AddressBook(20000, "h", lambda *_: True), EffectiveVersions(Offer(serve_share=False)), Limits(), {}
     )
-    rewriting = [route for route in routes.values() if route.rewrite is not None]
-    for route in rewriting:
+    for route in [route for route in routes.values() if route.rewrite is not None]:
         for size in (4, 5, 9, 40, 200):
+            frame = os.urandom(size)
             with suppress(RemoteProtocolError, AnswerUnusable):
-                route.rewrite(memoryview(os.urandom(size)), CONTEXT)
+                told = route.rewrite(memoryview(frame), CONTEXT)
+                assert told is None or int.from_bytes(told[:4], "big") == len(told) - 4

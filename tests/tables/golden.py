@@ -1,0 +1,42 @@
+"""Answers recorded from real brokers (tests/golden), and what rewriting must make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxy.apis import table
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.routes import Context, header
+from proxy.cluster.versions import EffectiveVersions, Offer
+from proxy.values import Limits
+from proxy.wire import endpoints, headers, registry
+
+FOLDER = Path(__file__).parents[1] / "golden"
+OURS = "a.proxy.example", 20001
+
+
+def recorded(api: str) -> list[tuple[str, int, bytes]]:
+    """(release, version, response frame without size), of everything recorded of an API."""
+    paths = sorted(FOLDER.glob(f"*/{api}.v*.hex"))
+    assert paths, f"nothing recorded of {api}"
+    return [(path.parent.name, int(path.stem.split(".v")[1]), bytes.fromhex(path.read_text())) for path in paths]
+
+
+def rewritten(key: int, version: int, frame: bytes) -> bytes:
+    """What a client gets, with size."""
+    book = AddressBook(20000, OURS[0], lambda *_: True)
+    routes = table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    told = routes[header(key, version)].rewrite(memoryview(frame), Context(node_id=1))
+    return told if told is not None else len(frame).to_bytes(4, "big") + frame
+
+
+def replaced(key: int, version: int, frame: bytes) -> bytes:
+    """The same bytes with the one broker's address exchanged by search and replace, with size."""
+    body = headers.response_body_offset(key, version, frame)
+    found = endpoints.locator(key, version)(frame, body)
+    theirs = {(endpoint.host, endpoint.port) for endpoint in found}
+    assert len(theirs) == 1, registry.API_KEYS[key]
+    old = endpoints.encode(key, version, *theirs.pop())
+    assert frame.count(old) == len(found)
+    new = frame.replace(old, endpoints.encode(key, version, *OURS))
+    return len(new).to_bytes(4, "big") + new

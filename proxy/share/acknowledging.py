@@ -32,13 +32,8 @@ class Refusal(NamedTuple):
     message: str
 
 
-class Step(NamedTuple):
-    """Offsets first..last, all inside `run`, get one acknowledge type."""
-
-    run: Run
-    first: int
-    last: int
-    type: int
+Step = tuple[Run, int, int, int]
+"""Offsets first..last, all inside the run, get one acknowledge type: (run, first, last, type)."""
 
 
 def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) -> Refusal | None:
@@ -52,7 +47,7 @@ def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) ->
             return _invalid(f"batch {first}-{last} has no acknowledge types")
         if len(types) != 1 and len(types) != last - first + 1:
             return _invalid(f"batch {first}-{last} has {len(types)} acknowledge types")
-        if min(types) < GAP or max(types) > highest:
+        if (min(types) < GAP or max(types) > highest) if len(types) > 1 else not GAP <= types[0] <= highest:
             return _invalid(f"batch {first}-{last} has an acknowledge type that is not allowed here")
         last_before = last
     return None
@@ -75,16 +70,14 @@ def decide(
             break
     marked: list[Run] = []
     limit = settings.delivery_count_limit
-    for step in steps:
-        if step.type == RENEW:
-            run = window.isolate(step.first, step.last)
+    for run, first, last, acknowledge_type in steps:
+        if run.first != first or run.last != last:
+            run = window.isolate(first, last)
+        if acknowledge_type == RENEW:
             index.renew(run, settings.lock_duration_s, now)
             run.renewals += 1
         elif refusal is None:
-            run = step.run
-            if run.first != step.first or run.last != step.last:
-                run = window.isolate(step.first, step.last)
-            run.target = _target(step.type, run.count, limit)
+            run.target = _target(acknowledge_type, run.count, limit)
             marked.append(run)
     if refusal is not None:
         return refusal
@@ -119,6 +112,12 @@ def _plan(
     first, last, types = batch
     if last < window.start_offset:
         return None
+    if len(types) == 1 and types[0] != RENEW and (not steps or steps[-1][2] < first):
+        # The usual batch: what one fetch acquired, whole.
+        run = window.at(first)
+        if run is not None and run.last == last and run.owner == member_id and run.pending is None:
+            steps.append((run, first, last, types[0]))
+            return None
     refusal = _check_bounds(window, first, last)
     if refusal is not None:
         return refusal
@@ -153,8 +152,14 @@ def _plan_type(
     first = max(first, window.start_offset)
     if first > last:
         return None
-    if steps and steps[-1].last >= first and steps[-1].type != RENEW:
-        return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is acknowledged twice")
+    if steps and steps[-1][2] == first:
+        # Two batches may meet in one offset (6.1); what is left standing of it is a renewal and something after it.
+        if steps[-1][3] != RENEW:
+            return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is acknowledged twice")
+        steps.append((steps[-1][0], first, first, acknowledge_type))
+        first += 1
+        if first > last:
+            return None
     for run in window.between(first, last):
         if run.state == UNREAD:
             continue
@@ -163,7 +168,7 @@ def _plan_type(
             return refusal
         if acknowledge_type == RENEW and not renew_enabled:
             return Refusal(ErrorCode.INVALID_RECORD_STATE, "renewing acquisition locks is not enabled for the group")
-        steps.append(Step(run, max(first, run.first), min(last, run.last), acknowledge_type))
+        steps.append((run, max(first, run.first), min(last, run.last), acknowledge_type))
     return None
 
 

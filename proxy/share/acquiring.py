@@ -118,7 +118,6 @@ class Acquirer:
         index: locks.LockIndex,
         member_id: str,
         read: Read,
-        *,
         batch_size: int,
         record_limit: bool,
         settings: PartitionSettings,
@@ -171,7 +170,7 @@ class Acquirer:
         window = self.window
         runs = window.runs
         position = self.data_first
-        while self.budget > 0:
+        while self.budget > 0 and position <= window.end_offset:
             index = window.index_from(position)
             while index < len(runs) and runs[index].state > AVAILABLE and runs[index].first <= self.data_last:
                 position = runs[index].last + 1
@@ -187,9 +186,10 @@ class Acquirer:
                 self._acquire_again(index)
         if self.budget > 0 and position <= self.data_last:
             last = self.data_last
-            index = bisect_right(window.firsts, position)
-            if index < len(runs):
-                last = min(last, runs[index].first - 1)
+            if position <= window.end_offset:
+                index = bisect_right(window.firsts, position)
+                if index < len(runs):
+                    last = min(last, runs[index].first - 1)
             self._acquire_fresh(position, last, unread=False)
 
     # Tracked offsets that are free again.
@@ -281,6 +281,8 @@ class Acquirer:
         count = last - first + 1
         if self.record_limit:
             self._track(first, last, min(count, self.budget))
+        elif count <= self.batch_size:
+            self._track(first, last, count)
         else:
             for cut_first, cut_last in self._cuts(first, last):
                 self._track(cut_first, cut_last, cut_last - cut_first + 1)
@@ -302,14 +304,13 @@ class Acquirer:
     def _cuts(self, first: int, last: int) -> list[tuple[int, int]]:
         """Parts of at least BatchSize offsets, cut only where a log batch begins."""
         parts = []
-        if last - first + 1 > self.batch_size:
-            for batch in self.read.batches:
-                base_offset = batch.base_offset
-                if base_offset > last:
-                    break
-                if base_offset - first >= self.batch_size:
-                    parts.append((first, base_offset - 1))
-                    first = base_offset
+        for batch in self.read.batches:
+            base_offset = batch.base_offset
+            if base_offset > last:
+                break
+            if base_offset - first >= self.batch_size:
+                parts.append((first, base_offset - 1))
+                first = base_offset
         parts.append((first, last))
         return parts
 
@@ -383,9 +384,9 @@ class Acquirer:
             first_batch += 1
         while last_batch > first_batch and batches[last_batch].base_offset > last_offset:
             last_batch -= 1
-        count = 0
+        count = len(taken)
         for first, last, _ in taken:
-            count += last - first + 1
+            count += last - first
         return Acquisition(tuple(taken), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
 
 

@@ -124,16 +124,7 @@ class SharePartition(Window):
         now: float,
     ) -> Acquisition:
         """Lock records for a member (4.3-4.5, 4.8). `record_limit`: ShareAcquireMode 1, else batch_optimized."""
-        acquirer = Acquirer(
-            self,
-            self.index,
-            member_id,
-            read,
-            batch_size=batch_size,
-            record_limit=record_limit,
-            settings=settings,
-            now=now,
-        )
+        acquirer = Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now)
         return acquirer.acquire(max_records)
 
     # Giving back.
@@ -190,12 +181,12 @@ class SharePartition(Window):
     def apply(self, transition: Transition) -> None:
         """The transition is durable: settle its records and move the start offset."""
         self._settle(transition)
-        for run in transition.runs:
-            if run.pending is transition:
-                self.free(run, run.target)
+        mine = [run for run in transition.runs if run.pending is transition]
+        for run in mine:
+            self.free(run, run.target)
         self.advance()
-        for run in transition.runs:
-            if run.last >= self.start_offset:
+        for run in mine:
+            if run.first >= self.start_offset:
                 self.join(run.first)
 
     def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
@@ -206,7 +197,7 @@ class SharePartition(Window):
         self._settle(transition)
         for run in transition.runs:
             if run.pending is not transition:
-                continue
+                continue  # The log lost these records meanwhile.
             run.pending = None
             if deadline(run) <= now:
                 self.free(run, free_state(run.count, settings.delivery_count_limit))
@@ -236,14 +227,17 @@ class SharePartition(Window):
         """The log now ends before `offset`: it lost records that are tracked. Ignored when it did not."""
         if offset > self.end_offset:
             return
-        while self.runs and self.runs[-1].first >= offset:
+        while self.runs and (self.runs[-1].first >= offset or self.runs[-1].state == UNREAD):
             self.remove(len(self.runs) - 1)
         if self.runs and self.runs[-1].last >= offset:
             self.explode(self.runs[-1])
             self.runs[-1].last = offset - 1
+        for run in self.runs:
+            if run.unit is not None and run.unit.last >= offset:
+                run.unit.last = offset - 1
         self.start_offset = min(self.start_offset, offset)
-        self.end_offset = offset - 1
-        self.free_from = min(self.free_from, offset)
+        self.end_offset = self.runs[-1].last if self.runs else self.start_offset - 1
+        self.free_from = min(self.free_from, self.end_offset + 1)
 
     # What is known.
 
@@ -263,9 +257,9 @@ class SharePartition(Window):
                     state = run.target
                 else:
                     state, count = AVAILABLE, count - 1
-            if leading:
-                leading = state >= ACKNOWLEDGED
-                start_offset = run.last + 1 if leading else max(start_offset, run.first)
+            if leading and state < ACKNOWLEDGED:
+                leading = False
+                start_offset = max(start_offset, run.first)
             if leading or state == UNREAD or (state == AVAILABLE and count == 0):
                 continue
             if state >= ACKNOWLEDGED:
@@ -274,6 +268,8 @@ class SharePartition(Window):
                 batches[-1] = (batches[-1][0], run.last, state, count)
             else:
                 batches.append((run.first, run.last, state, count))
+        if leading:
+            start_offset = self.end_offset + 1
         return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
 
     def locks(self) -> list[Lock]:

@@ -101,6 +101,13 @@ class Window:
             return index - 1
         return index
 
+    def at(self, first: int) -> Run | None:
+        """The run that begins at `first`."""
+        index = bisect_left(self.firsts, first)
+        if index < len(self.firsts) and self.firsts[index] == first:
+            return self.runs[index]
+        return None
+
     def between(self, first: int, last: int) -> Iterator[Run]:
         """Runs that have an offset in first..last; the window must not change meanwhile."""
         runs = self.runs

@@ -11,11 +11,12 @@ defaults: asking for one of its settings, or for a change of nothing that is onl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from proxy.apis.exchange import ask, ask_upstream, told
 from proxy.apis.ports import Call
-from proxy.errors import ErrorCode
+from proxy.errors import ErrorCode, RemoteProtocolError
 from proxy.share.settings import GROUP_CONFIGS_BY_NAME
 from proxy.wire import registry
 
@@ -30,6 +31,11 @@ INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 0
 OURS_PREFIX = "share."
 SOME_BROKER_SETTING = "log.retention.ms"
 """Asked for, where only the right to ask matters."""
+
+SCHEMA = "ShareGroupSettingsValue"
+VERSION = 0
+"""The version of stored settings that is written. A stored value begins with its version (int16)."""
+_VERSION_BYTES = 2
 
 Failure = tuple[ErrorCode, str]
 """Code and text for one resource."""
@@ -53,6 +59,24 @@ def names_group_resource(request: Any) -> bool:
 def is_unknown_resource(code: int) -> bool:
     """Whether a broker answers so for a resource type it does not know."""
     return code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION)
+
+
+def stored_value(settings: Mapping[str, str]) -> bytes | None:
+    """What the journal keeps of a group's settings; None = nothing."""
+    if not settings:
+        return None
+    message = registry.message(SCHEMA)
+    entries = [message.Setting(name=name, value=value) for name, value in sorted(settings.items())]
+    return VERSION.to_bytes(_VERSION_BYTES, "big") + registry.codec(SCHEMA, VERSION).encode(message(settings=entries))
+
+
+def settings_of(value: bytes) -> dict[str, str]:
+    """Read a stored value. Raises RemoteProtocolError, also for a version that is not known here."""
+    version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
+    if version != VERSION or len(value) < _VERSION_BYTES:
+        raise RemoteProtocolError(f"settings of a share group of version {version} are not known here")
+    stored = registry.codec(SCHEMA, VERSION).decode(value, _VERSION_BYTES)
+    return {entry.name: entry.value for entry in stored.settings}
 
 
 async def may_describe_cluster_configs(call: Call) -> bool:

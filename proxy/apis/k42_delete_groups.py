@@ -57,7 +57,6 @@ async def _delete(services: Services, group_id: str, right: memoryview) -> Error
     code = group.deletion_error()
     if code is not ErrorCode.NONE:
         return code
-    group.dead = True
     gone = services.coordinator.remove_group(group_id)
     keys = [StateKey("group", group_id), *(StateKey("partition", *key) for key in gone)]
     try:
@@ -65,4 +64,6 @@ async def _delete(services: Services, group_id: str, right: memoryview) -> Error
     except JournalRefused as refusal:
         return client_code(refusal.code)
     services.notes("share-group-deleted", group=group_id, partitions=len(gone))
+    for key in gone:
+        services.reads.wake(key)
     return ErrorCode.NONE

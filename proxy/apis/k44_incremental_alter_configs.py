@@ -28,9 +28,11 @@ from proxy.apis.group_configs import (
     is_ours,
     is_unknown_resource,
     may_alter_cluster_configs,
+    stored_value,
 )
-from proxy.apis.ports import Call
+from proxy.apis.ports import Call, JournalRefused, StateKey
 from proxy.apis.services import Services
+from proxy.apis.share_writes import client_code
 from proxy.errors import ErrorCode
 from proxy.share.settings import BrokerShareLimits, check_stored
 from proxy.wire import registry
@@ -104,11 +106,24 @@ async def _alter_group(call: Call, services: Services, resource: Any, judge: Jud
     failure = failure or await _ask_broker(call, resource)
     if failure is not None:
         return failure
-    after, failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)
-    if failure is None and not call.message.validate_only:
-        coordinator.store_settings(group_id, after)
-        services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
-    return failure
+    before = coordinator.stored_settings(group_id)
+    after, failure = judge(resource, before, coordinator.limits)
+    if failure is not None or call.message.validate_only or after == before:
+        return failure
+    return await _store(services, group_id, after)
+
+
+async def _store(services: Services, group_id: str, after: dict[str, str]) -> Failure | None:
+    """Durable first, then in force; whoever waits for records may find that more or fewer are available."""
+    try:
+        await services.writes.put([(StateKey("settings", group_id), stored_value(after))])
+    except JournalRefused as refusal:
+        return client_code(refusal.code), str(refusal)
+    services.coordinator.store_settings(group_id, after)
+    services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
+    for key in [key for key, _ in services.coordinator.shares() if key.group_id == group_id]:
+        services.reads.wake(key)
+    return None
 
 
 async def _ask_broker(call: Call, resource: Any) -> Failure | None:

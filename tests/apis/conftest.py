@@ -1,0 +1,166 @@
+"""A broker of a few lines, and share groups in front of it: what handlers of group APIs need to be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.apis import group_apis, services
+from proxy.apis.memory_journal import MemoryJournal
+from proxy.apis.ports import Call
+from proxy.apis.promise import Task, settled
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.topology import ClusterView
+from proxy.cluster.versions import EffectiveVersions, Offer
+from proxy.errors import ErrorCode
+from proxy.share.group import Heartbeat, TopicInfo
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import UNKNOWN_NODE, Limits
+from proxy.wire import frames, registry
+
+
+class Clock:
+    """Stands still."""
+
+    def now(self) -> float:
+        return 100.0
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Clock:
+        return self
+
+    def cancel(self) -> None:
+        """Nothing was planned."""
+
+
+class Broker:
+    """Answers what group handlers ask; rights are granted unless taken away."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[str, str]] = set()
+        """(operation, group id), or (operation, "cluster")."""
+        self.answers: dict[int, Callable[[int, Any], Any]] = {}
+        """API key -> answer to (version, request), in place of the usual one."""
+        self.asked: list[tuple[int, int, Any]] = []
+        """(key, version, request) in order."""
+
+    def answer(self, key: int, version: int, request: Any) -> Any:
+        self.asked.append((key, version, request))
+        return (self.answers.get(key) or self._usual(key))(version, request)
+
+    def requests(self, key: int) -> list[Any]:
+        return [request for asked, _, request in self.asked if asked == key]
+
+    def _usual(self, key: int) -> Callable[[int, Any], Any]:
+        return {10: self._find_coordinator, 12: self._heartbeat, 47: self._offset_delete}[key]
+
+    def _code(self, operation: str, group_id: str, allowed: ErrorCode) -> ErrorCode:
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED if (operation, group_id) in self.denied else allowed
+
+    def _heartbeat(self, version: int, request: Any) -> Any:
+        code = self._code("READ", request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return registry.message("HeartbeatResponse")(error_code=code)
+
+    def _find_coordinator(self, version: int, request: Any) -> Any:
+        message = registry.message("FindCoordinatorResponse")
+        entries = [
+            message.Coordinator(
+                key=key, node_id=1, host="h", port=1, error_code=self._code("DESCRIBE", key, ErrorCode.NONE)
+            )
+            for key in request.coordinator_keys
+        ]
+        return message(coordinators=entries)
+
+    def _offset_delete(self, version: int, request: Any) -> Any:
+        assert not request.topics, "a question must not delete anything"
+        code = self._code("DELETE", request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        return registry.message("OffsetDeleteResponse")(error_code=code, topics=[])
+
+
+class Client:
+    """One connection; implements ports.Connection."""
+
+    def __init__(self, broker: Broker, node_id: int = UNKNOWN_NODE) -> None:
+        self.id, self.node_id, self.client_host = 1, node_id, "127.0.0.1"
+        self.memory: dict[str, Any] = {}
+        self._broker = broker
+
+    def ask(self, key: int, version: int, body: bytes) -> Any:
+        request = registry.request(key, version).decode(body)
+        answer = self._broker.answer(key, version, request)
+        return settled(memoryview(registry.response(key, version).encode(answer)))
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Never closed."""
+
+
+class GroupWorld:
+    """A proxy's share groups, one broker behind it, one client in front of it."""
+
+    def __init__(self) -> None:
+        self.broker = Broker()
+        self.client = Client(self.broker)
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.journal = MemoryJournal()
+        self.services = self._services(BrokerShareLimits())
+
+    def _services(self, limits: BrokerShareLimits) -> services.Services:
+        return services.build(
+            limits=Limits(),
+            share_limits=limits,
+            options=services.ShareOptions(),
+            timers=Clock(),
+            notes=lambda event, **context: self.notes.append((event, context)),
+            book=AddressBook(20000, "proxy.example", lambda *_: True),
+            topology=ClusterView(),
+            versions=EffectiveVersions(Offer(serve_share=True)),
+            journal=self.journal,
+            serve_share=True,
+        )
+
+    def limit(self, **values: int) -> None:
+        """Start again with these broker settings."""
+        self.services = self._services(BrokerShareLimits(**values))
+
+    def group(self, group_id: str, *members: str) -> None:
+        """A share group held here, with these members."""
+        coordinator = self.services.coordinator
+        group = coordinator.add_group(group_id)
+        for member in members:
+            beat = Heartbeat(member_id=member, member_epoch=0, topics=("topic",))
+            topics = {"topic": TopicInfo(b"t" * 16, 1)}
+            assert not group.heartbeat(beat, topics, coordinator.settings(group_id), coordinator.limits, 100.0).error
+
+    def serves(self, key: int, version: int, **fields: Any) -> bool:
+        """Whether a request is answered here rather than forwarded."""
+        route = group_apis.served(self.services.coordinator).get(key)
+        if route is None:
+            return False
+        return route.serve_here is None or route.serve_here(self.frame(key, version, **fields))
+
+    def frame(self, key: int, version: int, **fields: Any) -> memoryview:
+        message = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
+        return memoryview(frames.request(key, version, 7, "client", message))[4:]
+
+    def call(self, key: int, version: int, **fields: Any) -> Any:
+        """The decoded answer to a request that is served here."""
+        assert self.serves(key, version, **fields)
+        header, request = frames.decode_request(self.frame(key, version, **fields))
+        call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
+        task = Task(group_apis.served(self.services.coordinator)[key].handler(call, self.services), lambda _: None)
+        task.start()
+        assert task.finished
+        if task.error is not None:
+            raise task.error
+        correlation_id, answer = frames.decode_response(key, version, memoryview(task.value)[4:])
+        assert correlation_id == 7
+        return answer
+
+
+@pytest.fixture
+def world() -> GroupWorld:
+    return GroupWorld()

@@ -31,6 +31,8 @@ FETCH_VERSION_MAX = 17
 """v18 adds nothing for a consumer."""
 FETCH_VERSION_WITH_IDS = 13
 
+MAGIC_WITH_BASE_OFFSET = 2
+
 SMALL_PART = 2
 """A chunk less than 1/SMALL_PART of the answer it came in is copied, so that it does not keep the rest in memory."""
 
@@ -162,9 +164,11 @@ class UpstreamRead:
             return False
         rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, True, now)
         data = memoryview(partition.records if partition.records is not None else b"")
-        batches = list(records.iter_batches(data))
+        batches, size = records.split_complete(data)
         if not batches:
             return False
+        _widen_old(batches, head.reservation.offset)
+        data = data[:size]
         if len(data) * SMALL_PART < answer_bytes:
             data = memoryview(bytes(data))
         read_committed = head.reservation.read_committed
@@ -182,6 +186,18 @@ class UpstreamRead:
             rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, False, now)
         elif known in VIEW_IS_OLD:
             self._services.topology.mark_stale(head.topic.name)
+
+
+def _widen_old(batches: Iterable[records.BatchHeader], fetch_offset: int) -> None:
+    """Give compressed wrappers of magic 0 and 1 a base offset.
+
+    They tell only their last one; without this the offsets in front would pass for a hole that compaction left.
+    """
+    after = fetch_offset
+    for batch in batches:
+        if batch.magic < MAGIC_WITH_BASE_OFFSET and batch.compression:
+            batch.base_offset = min(batch.base_offset, after)
+        after = batch.last_offset + 1
 
 
 VIEW_IS_OLD = frozenset(

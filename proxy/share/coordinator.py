@@ -74,7 +74,9 @@ class ShareCoordinator:
 
     def remove_group(self, group_id: str) -> tuple[ShareKey, ...]:
         """Forget a group, its sessions and share partitions (not its settings); gives the keys whose state is gone."""
-        self._groups.pop(group_id, None)
+        group = self._groups.pop(group_id, None)
+        if group is not None:
+            group.dead = True
         self.sessions.end_group(group_id)
         keys = tuple(key for key in self._shares if key.group_id == group_id)
         for key in keys:

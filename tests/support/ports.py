@@ -1,0 +1,678 @@
+"""The doors of `proxy.apis.ports` for tests: a clock moved by hand, connections to a small scripted cluster, clients.
+
+The cluster keeps real record batches and answers through our own codec what share requests ask of a broker: Metadata,
+ListOffsets, Fetch with its wait, and the questions about rights. Rules can be bent per test: deny rights, move leaders,
+hold answers back, cut connections, make the next answer an error.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.apis import k76_share_group_heartbeat as k76
+from proxy.apis import k77_share_group_describe as k77
+from proxy.apis import k78_share_fetch as k78
+from proxy.apis import k79_share_acknowledge as k79
+from proxy.apis.memory_journal import MemoryJournal
+from proxy.apis.ports import Call, Journal
+from proxy.apis.promise import Promise, Task
+from proxy.apis.services import Services, ShareOptions, build
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.topology import ClusterView
+from proxy.cluster.versions import EffectiveVersions, Offer
+from proxy.errors import ErrorCode, UpstreamLost
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import UNKNOWN_NODE, Address, Limits
+from proxy.wire import frames, records, registry
+
+WALL_MS = 1_700_000_000_000
+HANDLERS = {76: k76.handle, 77: k77.handle, 78: k78.handle, 79: k79.handle}
+ALL_BITS = 3576
+"""READ, WRITE, DESCRIBE and the rest on a topic."""
+GROUP_BITS = 328
+"""READ, DELETE and DESCRIBE on a group."""
+NO_BITS = -2147483648
+
+
+class ManualTimers:
+    """Timers that ring when the test moves the clock."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+        self._planned: list[tuple[float, int, _ManualTimer]] = []
+        self._order = itertools.count()
+
+    def now(self) -> float:
+        return self._now
+
+    def wall_ms(self) -> int:
+        return WALL_MS + round((self._now - 1000.0) * 1000)
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> _ManualTimer:
+        timer = _ManualTimer(callback)
+        heapq.heappush(self._planned, (deadline, next(self._order), timer))
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; what is due on the way rings at its own time."""
+        until = self._now + seconds
+        for _ in range(100_000):
+            if not self._planned or self._planned[0][0] > until:
+                break
+            deadline, _, timer = heapq.heappop(self._planned)
+            self._now = max(self._now, deadline)
+            timer.ring()
+        else:
+            raise AssertionError("timers ring without end")
+        self._now = until
+
+    @property
+    def planned(self) -> int:
+        """Timers that are neither rung nor cancelled."""
+        return sum(timer.callback is not None for _, _, timer in self._planned)
+
+
+class _ManualTimer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def ring(self) -> None:
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback()
+
+
+@dataclass
+class Log:
+    """One partition."""
+
+    leader: int
+    epoch: int = 5
+    start: int = 0
+    end: int = 0
+    stable: int | None = None
+    """The last stable offset, where it is not the end."""
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(first offset, last offset, bytes)"""
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    """(producer id, first offset)"""
+
+    def append(self, count: int, *, value: bytes = b"v", timestamp: int = WALL_MS, **batch: Any) -> range:
+        """One record batch more; its offsets."""
+        first = self.end
+        made = [records.Record(value=value, timestamp=timestamp) for _ in range(count)]
+        data = records.build_batch(first, made, leader_epoch=self.epoch, **batch)
+        self.batches.append((first, first + count - 1, data))
+        self.end += count
+        return range(first, self.end)
+
+    def read(self, offset: int, limit: int, read_committed: bool, *, at_least_one: bool) -> bytes:
+        """Whole batches from the one that holds the offset on."""
+        until = self.stable if read_committed and self.stable is not None else self.end
+        data = b""
+        for _, last, batch in self.batches:
+            if last < offset or last >= until:
+                continue
+            if data + batch and len(data) + len(batch) > limit and (data or not at_least_one):
+                break
+            data += batch
+        return data
+
+
+@dataclass
+class Topic:
+    name: str
+    topic_id: bytes
+    logs: list[Log]
+    bits: int = ALL_BITS
+
+
+class Cluster:
+    """Brokers 1..n, their topics, and what the test did to them."""
+
+    def __init__(self, timers: ManualTimers, nodes: int = 3) -> None:
+        self.timers = timers
+        self.nodes = {node: Address(f"broker{node}.internal", 9092) for node in range(1, nodes + 1)}
+        self.topics: dict[str, Topic] = {}
+        self.group_errors: dict[str, ErrorCode] = {}
+        """Group id -> 30 and the like, for Heartbeat, FindCoordinator and DescribeGroups."""
+        self.classic_groups: set[str] = set()
+        self.consumer_groups: set[str] = set()
+        self.fail_next: dict[int, list[ErrorCode]] = {}
+        """API key -> errors for the partitions of its next answers."""
+        self.throttle_ms = 0
+        self.held: set[int] = set()
+        """API keys whose answers wait for `release`."""
+        self.asked: list[tuple[int, int, Any]] = []
+        """(API key, node id, request) of all there was."""
+        self._waiting: list[tuple[Promise[memoryview], Callable[[], memoryview]]] = []
+        self._fetches: list[_WaitingFetch] = []
+        self._ids = itertools.count(1)
+
+    def create(self, name: str, leaders: Sequence[int] = (1,)) -> Topic:
+        topic = Topic(name, next(self._ids).to_bytes(16, "big"), [Log(leader) for leader in leaders])
+        self.topics[name] = topic
+        return topic
+
+    def produce(self, topic: Topic, count: int, partition: int = 0, **batch: Any) -> range:
+        """Append one batch, and answer the Fetches that wait for it."""
+        offsets = topic.logs[partition].append(count, **batch)
+        self.wake_fetches()
+        return offsets
+
+    def wake_fetches(self) -> None:
+        for fetch in list(self._fetches):
+            fetch.look()
+
+    def delete_records(self, topic: Topic, before: int, partition: int = 0) -> None:
+        log = topic.logs[partition]
+        log.start = before
+        log.batches = [batch for batch in log.batches if batch[1] >= before]
+
+    def move_leader(self, topic: Topic, node: int, partition: int = 0) -> None:
+        topic.logs[partition].leader = node
+        topic.logs[partition].epoch += 1
+        self.wake_fetches()
+
+    def release(self, *keys: int) -> None:
+        """Answer what was held back of these APIs (all, without argument), and hold them no longer."""
+        self.held.difference_update(keys or set(self.held))
+        waiting, self._waiting = self._waiting, []
+        for promise, answer in waiting:
+            promise.set(answer())
+
+    def count(self, key: int) -> int:
+        """Requests of this API so far."""
+        return sum(asked[0] == key for asked in self.asked)
+
+    def requests(self, key: int) -> list[Any]:
+        return [request for asked, _, request in self.asked if asked == key]
+
+    def ask(self, connection: Connection, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        request = registry.request(key, version).decode(body)
+        self.asked.append((key, connection.node_id, request))
+        promise: Promise[memoryview] = Promise()
+        if key == 1:
+            _WaitingFetch(self, connection, version, request, promise).begin()
+            return promise
+
+        def answer() -> memoryview:
+            return memoryview(registry.response(key, version).encode(self._answer(connection, key, request)))
+
+        if key in self.held:
+            self._waiting.append((promise, answer))
+        else:
+            promise.set(answer())
+        return promise
+
+    def _answer(self, connection: Connection, key: int, request: Any) -> Any:
+        return {
+            2: self._list_offsets,
+            3: self._metadata,
+            10: self._find_coordinator,
+            12: self._heartbeat,
+            15: self._describe_groups,
+            69: self._consumer_group_describe,
+        }[key](connection, request)
+
+    def _heartbeat(self, connection: Connection, request: Any) -> Any:
+        code = self.group_errors.get(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return registry.message("HeartbeatResponse")(error_code=code)
+
+    def _find_coordinator(self, connection: Connection, request: Any) -> Any:
+        message = registry.message("FindCoordinatorResponse")
+        found = []
+        for group_id in request.coordinator_keys:
+            denied = self.group_errors.get(group_id) == ErrorCode.GROUP_AUTHORIZATION_FAILED
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED if denied else ErrorCode.NONE
+            found.append(message.Coordinator(key=group_id, node_id=1, host="x", port=1, error_code=code))
+        return message(coordinators=found)
+
+    def _describe_groups(self, connection: Connection, request: Any) -> Any:
+        message = registry.message("DescribeGroupsResponse")
+        found = []
+        for group_id in reversed(request.groups):
+            code = self.group_errors.get(group_id, ErrorCode.NONE)
+            found.append(
+                message.DescribedGroup(
+                    error_code=code,
+                    group_id=group_id,
+                    group_state="Empty" if group_id in self.classic_groups else "Dead",
+                    authorized_operations=GROUP_BITS if request.include_authorized_operations and not code else NO_BITS,
+                )
+            )
+        return message(groups=found)
+
+    def _consumer_group_describe(self, connection: Connection, request: Any) -> Any:
+        message = registry.message("ConsumerGroupDescribeResponse")
+        found = []
+        for group_id in request.group_ids:
+            held = group_id in self.consumer_groups
+            code = ErrorCode.NONE if held else ErrorCode.GROUP_ID_NOT_FOUND
+            found.append(message.DescribedGroup(error_code=code, group_id=group_id))
+        return message(groups=found)
+
+    def _metadata(self, connection: Connection, request: Any) -> Any:
+        message = registry.message("MetadataResponse")
+        brokers = [
+            message.MetadataResponseBroker(node_id=node, host=address.host, port=address.port, rack=None)
+            for node, address in self.nodes.items()
+        ]
+        topics = [self._metadata_topic(message, asked) for asked in request.topics]
+        return message(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
+
+    def _metadata_topic(self, message: Any, asked: Any) -> Any:
+        by_id = {topic.topic_id: topic for topic in self.topics.values()}
+        topic = self.topics.get(asked.name) if asked.name is not None else by_id.get(asked.topic_id)
+        answer = message.MetadataResponseTopic
+        if topic is None:
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return answer(error_code=missing, name=asked.name, topic_id=asked.topic_id)
+        if not topic.bits:
+            return answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=topic.name)
+        partitions = [
+            message.MetadataResponsePartition(
+                partition_index=index,
+                leader_id=log.leader,
+                leader_epoch=log.epoch,
+                replica_nodes=[log.leader],
+                isr_nodes=[log.leader],
+                offline_replicas=[],
+            )
+            for index, log in enumerate(topic.logs)
+        ]
+        return answer(
+            name=topic.name, topic_id=topic.topic_id, partitions=partitions, topic_authorized_operations=topic.bits
+        )
+
+    def _list_offsets(self, connection: Connection, request: Any) -> Any:
+        message = registry.message("ListOffsetsResponse")
+        topics = []
+        for asked in request.topics:
+            partitions = [
+                self._list_offset(message, connection, self.topics.get(asked.name), partition)
+                for partition in asked.partitions
+            ]
+            topics.append(message.ListOffsetsTopicResponse(name=asked.name, partitions=partitions))
+        return message(topics=topics)
+
+    def _list_offset(self, message: Any, connection: Connection, topic: Topic | None, asked: Any) -> Any:
+        index = asked.partition_index
+        code = self._refusal(2, connection, topic, index, asked.current_leader_epoch, needs=1 << 8)
+        if code != ErrorCode.NONE or topic is None:
+            return message.ListOffsetsPartitionResponse(partition_index=index, error_code=code, offset=-1)
+        log = topic.logs[index]
+        offset = {-2: log.start, -1: log.end}.get(asked.timestamp)
+        if offset is None:
+            offset = next((f for f, _, data in log.batches if _max_timestamp(data) >= asked.timestamp), -1)
+        return message.ListOffsetsPartitionResponse(partition_index=index, offset=offset, leader_epoch=log.epoch)
+
+    def _refusal(
+        self, key: int, connection: Connection, topic: Topic | None, index: int, epoch: int, needs: int
+    ) -> ErrorCode:
+        if self.fail_next.get(key):
+            return self.fail_next[key].pop(0)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not topic.bits & needs:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if index >= len(topic.logs):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        log = topic.logs[index]
+        if log.leader != connection.node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if 0 <= epoch < log.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > log.epoch else ErrorCode.NONE
+
+
+def _max_timestamp(batch: bytes) -> int:
+    return next(records.iter_batches(batch)).max_timestamp
+
+
+class _WaitingFetch:
+    """A Fetch at the broker, until it has bytes or its wait is over."""
+
+    def __init__(
+        self, cluster: Cluster, connection: Connection, version: int, request: Any, promise: Promise[memoryview]
+    ) -> None:
+        self.cluster, self.connection, self.version, self.request = cluster, connection, version, request
+        self.promise = promise
+        self.timer: _ManualTimer | None = None
+
+    def begin(self) -> None:
+        timers = self.cluster.timers
+        self.cluster._fetches.append(self)
+        self.timer = timers.call_at(timers.now() + self.request.max_wait_ms / 1000, self.end)
+        self.look()
+        if not self.promise.done and self.request.max_wait_ms == 0:
+            self.end()
+
+    def look(self) -> None:
+        response = self._response()
+        partitions = [p for topic in response.responses for p in topic.partitions]
+        if any(p.error_code for p in partitions) or sum(len(p.records) for p in partitions) >= self.request.min_bytes:
+            self._send(response)
+
+    def end(self) -> None:
+        if not self.promise.done:
+            self._send(self._response())
+
+    def _send(self, response: Any) -> None:
+        if self not in self.cluster._fetches:
+            return
+        self.cluster._fetches.remove(self)
+        if self.timer is not None:
+            self.timer.cancel()
+        body = memoryview(registry.response(1, self.version).encode(response))
+        if 1 in self.cluster.held:
+            self.cluster._waiting.append((self.promise, lambda: body))
+        elif self.connection.open:
+            self.promise.set(body)
+
+    def _response(self) -> Any:
+        message = registry.message("FetchResponse")
+        left, topics = self.request.max_bytes, []
+        by_id = {topic.topic_id: topic for topic in self.cluster.topics.values()}
+        for asked in self.request.topics:
+            topic = by_id.get(asked.topic_id) if self.version >= 13 else self.cluster.topics.get(asked.topic)
+            partitions = []
+            for partition in asked.partitions:
+                entry = self._partition(message, topic, partition, left)
+                left -= len(entry.records)
+                partitions.append(entry)
+            topics.append(
+                message.FetchableTopicResponse(topic=asked.topic, topic_id=asked.topic_id, partitions=partitions)
+            )
+        return message(throttle_time_ms=self.cluster.throttle_ms, responses=topics)
+
+    def _partition(self, message: Any, topic: Topic | None, asked: Any, left: int) -> Any:
+        index = asked.partition
+        code = self.cluster._refusal(1, self.connection, topic, index, asked.current_leader_epoch, needs=1 << 3)
+        entry = message.PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+        if code != ErrorCode.NONE or topic is None:
+            return entry
+        log = topic.logs[index]
+        if not log.start <= asked.fetch_offset <= log.end:
+            entry.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            return entry
+        committed = bool(self.request.isolation_level)
+        entry.high_watermark, entry.log_start_offset = log.end, log.start
+        if committed:
+            entry.aborted_transactions = [
+                message.AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in log.aborted
+            ]
+        limit = min(asked.partition_max_bytes, max(left, 0))
+        entry.records = log.read(asked.fetch_offset, limit, committed, at_least_one=left == self.request.max_bytes)
+        return entry
+
+
+class Connection:
+    """One client connection with its upstream connection; see ports.Connection."""
+
+    _ids = itertools.count(1)
+
+    def __init__(self, cluster: Cluster, node_id: int) -> None:
+        self.id = next(self._ids)
+        self.node_id = node_id
+        self.client_host = "10.1.2.3"
+        self.memory: dict[str, Any] = {}
+        self.open = True
+        self.tasks: list[Task[Any]] = []
+        self._cluster = cluster
+        self._asked: list[Promise[memoryview]] = []
+        self._on_close: list[Callable[[], None]] = []
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        assert self.open, "asked on a closed connection"
+        promise = self._cluster.ask(self, key, version, body)
+        self._asked = [asked for asked in self._asked if not asked.done] + [promise]
+        return promise
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._on_close.append(callback)
+
+    def close(self) -> None:
+        """The client goes: its handler is cancelled, what it asked fails, then the callbacks run."""
+        self.open = False
+        for task in self.tasks:
+            task.cancel()
+        self.lose_upstream()
+        for callback in self._on_close:
+            callback()
+
+    def lose_upstream(self) -> None:
+        """The broker hangs up."""
+        for promise in self._asked:
+            promise.fail(UpstreamLost("the broker closed the connection"))
+
+
+@dataclass
+class Reply:
+    """The answer to one request, when it is there."""
+
+    task: Task[Any]
+    key: int
+    version: int
+
+    @property
+    def done(self) -> bool:
+        return self.task.finished
+
+    @property
+    def message(self) -> Any:
+        """The decoded answer. Raises what the handler raised."""
+        assert self.task.finished, "no answer yet"
+        if self.task.error is not None:
+            raise self.task.error
+        return frames.decode_response(self.key, self.version, memoryview(self.task.value)[4:])[1]
+
+
+class World:
+    """A cluster, the share room in front of it, and clients."""
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 3,
+        journal: Journal | None = None,
+        share_limits: BrokerShareLimits | None = None,
+        options: ShareOptions | None = None,
+        limits: Limits | None = None,
+        fetch_version: int = 17,
+    ) -> None:
+        self.timers = ManualTimers()
+        self.cluster = Cluster(self.timers, nodes)
+        self.journal = journal or MemoryJournal()
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        versions = EffectiveVersions(Offer(serve_share=True))
+        versions.learn(1, {1: (4, fetch_version), 2: (1, 9), 3: (0, 12), 15: (0, 5), 69: (0, 0)})
+        self.services: Services = build(
+            limits=limits or Limits(),
+            share_limits=share_limits or BrokerShareLimits(),
+            options=options or ShareOptions(),
+            timers=self.timers,
+            notes=lambda event, /, **context: self.notes.append((event, context)),
+            book=AddressBook(9100, "proxy.example", lambda node_id, address: True),
+            topology=ClusterView(),
+            versions=versions,
+            journal=self.journal,
+            serve_share=True,
+        )
+        self._correlation_ids = itertools.count(1)
+
+    def connect(self, node_id: int = 1) -> Connection:
+        return Connection(self.cluster, node_id)
+
+    def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
+        """Give a request to its handler, through our codec as the wire would."""
+        decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
+        call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection)
+        task: Task[Any] = Task(HANDLERS[key](call, self.services), lambda task: None)
+        connection.tasks.append(task)
+        task.start()
+        return Reply(task, key, version)
+
+    def configure(self, group_id: str, **values: str) -> None:
+        """Settings of a group: `share_auto_offset_reset="earliest"`."""
+        named = {name.replace("_", "."): value for name, value in values.items()}
+        self.services.coordinator.store_settings(
+            group_id, {**self.services.coordinator.stored_settings(group_id), **named}
+        )
+
+    def member(self, group_id: str = "g", member_id: str = "m1", node_id: int = 1, version: int = 2) -> Member:
+        return Member(self, group_id, member_id, node_id, version)
+
+    def assert_idle(self) -> None:
+        """Nothing is left of requests that have ended."""
+        assert self.services.reads.reserved == 0
+        assert self.services.reads.waiting == 0
+        assert not self.services.reads.starting
+
+
+Acks = dict[tuple[bytes, int], Iterable[tuple[int, int, Sequence[int]]]]
+
+
+class Member:
+    """One member's share session at one node."""
+
+    def __init__(self, world: World, group_id: str, member_id: str, node_id: int, version: int) -> None:
+        self.world, self.group_id, self.member_id, self.version = world, group_id, member_id, version
+        self.connection = world.connect(node_id)
+        self.epoch = 0
+
+    def reconnect(self) -> None:
+        self.connection = self.world.connect(self.connection.node_id)
+
+    def send_fetch(
+        self,
+        *topics: Topic | tuple[Topic, int],
+        acks: Acks | None = None,
+        forget: Iterable[tuple[Topic, int]] = (),
+        epoch: int | None = None,
+        wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 50 << 20,
+        max_records: int = 500,
+        batch_size: int = 500,
+        **fields: Any,
+    ) -> Reply:
+        """Send a ShareFetch that names these partitions (of a topic: all); the epoch counts itself."""
+        message = registry.message("ShareFetchRequest")
+        places = [
+            (t[0].topic_id, t[1]) if isinstance(t, tuple) else (t.topic_id, i)
+            for t in topics
+            for i in (range(len(t.logs)) if isinstance(t, Topic) else (0,))
+        ]
+        named: dict[bytes, dict[int, list[Any]]] = {}
+        for topic_id, index in places:
+            named.setdefault(topic_id, {}).setdefault(index, [])
+        for (topic_id, index), batches in (acks or {}).items():
+            named.setdefault(topic_id, {})[index] = _batches(message, batches)
+        request = message(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            share_session_epoch=self._next_epoch(epoch),
+            max_wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            max_records=max_records,
+            batch_size=batch_size,
+            topics=[
+                message.FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        message.FetchPartition(partition_index=index, acknowledgement_batches=batches)
+                        for index, batches in partitions.items()
+                    ],
+                )
+                for topic_id, partitions in named.items()
+            ],
+            forgotten_topics_data=[
+                message.ForgottenTopic(topic_id=topic.topic_id, partitions=[index]) for topic, index in forget
+            ],
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return self.world.send(self.connection, 78, self.version, request)
+
+    def fetch(self, *topics: Topic | tuple[Topic, int], **fields: Any) -> Any:
+        """Send a ShareFetch and wait as long as it does; the answer."""
+        reply = self.send_fetch(*topics, **fields)
+        if not reply.done:
+            self.world.timers.advance(fields.get("wait_ms", 500) / 1000 + 0.001)
+        return reply.message
+
+    def acknowledge(self, acks: Acks, *, epoch: int | None = None, renew: bool = False) -> Any:
+        """Send a ShareAcknowledge; the answer."""
+        message = registry.message("ShareAcknowledgeRequest")
+        request = message(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            share_session_epoch=self._next_epoch(epoch),
+            topics=[
+                message.AcknowledgeTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        message.AcknowledgePartition(
+                            partition_index=index, acknowledgement_batches=_batches(message, batches)
+                        )
+                    ],
+                )
+                for (topic_id, index), batches in acks.items()
+            ],
+        )
+        if renew:
+            request.is_renew_ack = True
+        return self.world.send(self.connection, 79, self.version, request).message
+
+    def heartbeat(self, epoch: int, topics: Sequence[str] | None = None, **fields: Any) -> Any:
+        """Send a ShareGroupHeartbeat; the answer."""
+        request = registry.message("ShareGroupHeartbeatRequest")(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            subscribed_topic_names=None if topics is None else list(topics),
+        )
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return self.world.send(self.connection, 76, 1, request).message
+
+    def _next_epoch(self, epoch: int | None) -> int:
+        if epoch is not None:
+            if epoch >= 0:
+                self.epoch = epoch + 1
+            return epoch
+        self.epoch += 1
+        return self.epoch - 1
+
+
+def _batches(message: Any, batches: Iterable[tuple[int, int, Sequence[int]]]) -> list[Any]:
+    return [
+        message.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+        for first, last, types in batches
+    ]
+
+
+def entries(answer: Any) -> dict[tuple[bytes, int], Any]:
+    """The partitions of a ShareFetch or ShareAcknowledge answer."""
+    return {(t.topic_id, p.partition_index): p for t in answer.responses for p in t.partitions}
+
+
+def acquired(answer: Any, topic: Topic | None = None, partition: int = 0) -> list[tuple[int, int, int]]:
+    """(first, last, delivery count) of one partition's AcquiredRecords, or of the only one there is."""
+    found = entries(answer)
+    if not found:
+        return []
+    entry = next(iter(found.values())) if topic is None else found.get((topic.topic_id, partition))
+    return [] if entry is None else [(a.first_offset, a.last_offset, a.delivery_count) for a in entry.acquired_records]
+
+
+__all__ = ["UNKNOWN_NODE", "Acks", "Cluster", "Connection", "Log", "Member", "Reply", "Topic", "World"]

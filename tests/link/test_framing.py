@@ -1,0 +1,38 @@
+"""Gathering one frame, and what a size may be."""
+
+from __future__ import annotations
+
+import struct
+
+from proxy.link.framing import Gathering, hint
+
+
+def test_a_frame_is_whole_with_its_last_byte_and_leaves_the_rest() -> None:
+    frame = struct.pack(">i", 10) + bytes(range(10))
+    buffer = memoryview(frame + b"next")
+    gathering = Gathering(10, "subject")
+    assert gathering.add(buffer, 0, 3) == 3
+    assert not gathering.is_whole
+    assert gathering.add(buffer, 3, len(buffer)) == 14
+    assert gathering.is_whole
+    assert bytes(gathering.frame) == frame
+
+
+def test_memory_follows_what_came_not_what_was_announced() -> None:
+    gathering = Gathering(64 << 20, None)
+    gathering.add(memoryview(bytes(100)), 0, 100)
+    assert len(gathering.frame) == 100
+
+
+def test_a_frame_is_writable_and_its_own() -> None:
+    buffer = memoryview(bytearray(struct.pack(">i", 1) + b"a"))
+    gathering = Gathering(1, None)
+    gathering.add(buffer, 0, 5)
+    buffer[4:] = b"z"
+    gathering.frame[4:] = b"b"
+    assert bytes(gathering.frame[4:]) == b"b"
+
+
+def test_sizes_of_kafka_frames_are_not_taken_for_something_else() -> None:
+    sizes = [8, 100, 1 << 16, 100 << 20]
+    assert [hint(struct.pack(">i", size)) for size in sizes] == [""] * 4

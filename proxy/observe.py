@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ STOPPED = "stopped"
 STOPPED_AT_ONCE = "stopped-at-once"
 DRAIN_INCOMPLETE = "drain-incomplete"
 UPSTREAM_REACHED = "upstream-reached"
-UPSTREAM_UNREACHABLE = "upstream-unreachable"
+UPSTREAM_UNREACHABLE = "upstream-not-reachable"
 UPSTREAM_ASKS_FOR_AUTHENTICATION = "upstream-asks-for-authentication"
 BROKER_LISTENING = "broker-listening"
 BROKER_NOT_BOUND = "broker-not-bound"
@@ -42,6 +44,7 @@ ADMIN_LISTENING = "admin-listening"
 ADMIN_BAD_REQUEST = "admin-bad-request"
 
 EVENT_LEVELS: Mapping[str, int] = {
+    # The shell's own.
     STARTING: INFO,
     SERVING: INFO,
     STOPPING: INFO,
@@ -60,6 +63,25 @@ EVENT_LEVELS: Mapping[str, int] = {
     SHARE_GROUPS_UNDECIDED: WARNING,
     ADMIN_LISTENING: INFO,
     ADMIN_BAD_REQUEST: DEBUG,
+    # Connections: what clients and networks do all day is DEBUG, what somebody should look at is not.
+    "connection-closed": DEBUG,
+    "connection-cut": INFO,
+    "connection-limit": WARNING,
+    "accept-failed": WARNING,
+    "upstream-unreachable": WARNING,
+    "client-stalled": WARNING,
+    "client-protocol-error": WARNING,
+    "upstream-protocol-error": WARNING,
+    "request-refused": WARNING,
+    # Faults of ours: these come with a stack trace.
+    "connection-failed": ERROR,
+    "handler-failed": ERROR,
+    "callback-failed": ERROR,
+    # Share groups.
+    "share-group-deleted": INFO,
+    "share-group-id-taken": WARNING,
+    "share-group-settings-changed": INFO,
+    "share-state-refused": WARNING,
 }
 """Event -> level; an event that is not listed is a WARNING, for somebody has something to tell."""
 
@@ -72,6 +94,9 @@ KINDS_MAX = 1_000
 """Kinds of lines remembered; the oldest is forgotten first."""
 TEXT_MAX = 500
 """Characters of one value in a line: a peer's bytes may be quoted in it."""
+
+TRACE_MAX = 20
+"""Calls of one stack trace in a line."""
 
 SECRET_WORDS = ("password", "secret", "token", "credential", "auth_bytes")
 
@@ -106,9 +131,13 @@ class LogNotes:
         left_out = self._left_out(event, context) if level > DEBUG else 0
         if left_out is None:
             return
+        line = {key: redact(key, value) for key, value in context.items()}
         if left_out:
-            context["left_out_before"] = left_out
-        self.emit(level, event, {key: redact(key, value) for key, value in context.items()})
+            line["left_out_before"] = left_out
+        error = context.get("error")
+        if level >= ERROR and isinstance(error, BaseException):
+            line["trace"] = trace(error)
+        self.emit(level, event, line)
 
     def _left_out(self, event: str, context: Mapping[str, Any]) -> int | None:
         """None: this line is one too many. Else how many equal ones were left out before it."""
@@ -145,6 +174,12 @@ def redact(key: str, value: Any) -> Any:
         return value
     text = str(value)
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}... ({len(text)} characters)"
+
+
+def trace(error: BaseException) -> str:
+    """The calls that led to an error, the innermost last; no values, so nothing secret is in it."""
+    frames = traceback.extract_tb(error.__traceback__)[-TRACE_MAX:]
+    return " > ".join(f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}" for frame in frames)
 
 
 def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stderr) -> Emit:

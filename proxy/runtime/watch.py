@@ -99,7 +99,7 @@ class ClusterWatch:
             brokers, metadata = await self._brokers()
         except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:
             self.reachable, self.trouble = False, str(error)
-            self._tell("upstream-unreachable")
+            self._tell("upstream-not-reachable")
             return None
         if self._looks % ALL_VERSIONS_EVERY == 0:
             self._versions.clear()

@@ -31,8 +31,9 @@ OLD, NEW = "3.9.1", "4.3.0"
 QUICK = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.min.session.timeout.ms": "6000",
+    "group.share.assignment.interval.ms": "0",
 }
-"""Bounds that let a lock end in a second; the defaults stay what they are."""
+"""Bounds that let a lock end in a second, and members are assigned partitions at once; other defaults stay."""
 TIGHT = QUICK | {"group.share.max.size": "2", "group.share.max.share.sessions": "2"}
 """Two members, two sessions."""
 USERS = Sasl({"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}, super_user="admin")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
+import threading
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,9 @@ from proxy.wire import frames, registry
 TIMEOUT_S = 30.0
 """How long one answer may take to come, beyond what the request itself asks for."""
 FRAME_BYTES_MAX = 100 << 20
+
+_COMPILING = threading.Lock()
+"""Codecs are made at their first use, by a cache that would make two of them for two threads."""
 
 
 class Connection:
@@ -56,6 +60,9 @@ class Connection:
 
     def send(self, key: int, version: int, message: Any) -> int:
         """Send a request and return its correlation id."""
+        with _COMPILING:
+            registry.request(key, version)
+            registry.response(key, version)
         number = next(self._numbers)
         self._socket.sendall(frames.request(key, version, number, self.client_id, message))
         return number
@@ -79,7 +86,9 @@ def build(name: str, **values: Any) -> Any:
 
     Raises TypeError for a field that the schema does not have.
     """
-    return _build(registry.message(name), registry.message(name), values)
+    with _COMPILING:
+        root = registry.message(name)
+    return _build(root, root, values)
 
 
 def _build(root: Any, made: Any, values: dict[str, Any]) -> Any:

@@ -1,0 +1,238 @@
+"""Requests by hand, on the project's own codec: what stock clients would never send, and what they hide.
+
+`Raw` knows one cluster by its bootstrap address and follows Metadata to leaders and coordinators.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localkafka.connection import Connection, build
+
+from proxy.values import Address
+from proxy.wire import records, registry
+
+KEYS = {name: key for key, name in registry.API_KEYS.items()}
+GROUP_RESOURCE, TOPIC_RESOURCE, BROKER_RESOURCE = 32, 2, 4
+SET, DELETE = 0, 1
+LIMIT_S = 20.0
+"""How long anything that must come about may take."""
+
+
+class RawError(AssertionError):
+    """A request that only prepares a test was answered with an error."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    topic_id: bytes
+    leaders: Mapping[int, int]
+    """Partition to node id."""
+
+
+def address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host, int(port))
+
+
+def until(condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S, pause_s: float = 0.05) -> Any:
+    """Return what the condition returns once that is true; raises TimeoutError."""
+    end = time.monotonic() + limit_s
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {limit_s:.0f} s for {what}")
+        time.sleep(pause_s)
+    return value
+
+
+class Raw:
+    """One cluster (or proxy) seen with raw requests. Not for several threads."""
+
+    def __init__(self, bootstrap: str, client_id: str = "raw", sasl: tuple[str, str] | None = None) -> None:
+        self.bootstrap = [address(text) for text in bootstrap.split(",")]
+        self._client_id = client_id
+        self._sasl = sasl
+        self._connections: list[Connection] = []
+        self._kept: dict[Address, Connection] = {}
+
+    def __enter__(self) -> Raw:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    # Connections
+
+    def connect(self, to: Address | None = None) -> Connection:
+        """A new connection, authenticated if need be."""
+        connection = Connection(to or self.bootstrap[0], self._client_id)
+        self._connections.append(connection)
+        if self._sasl is not None:
+            authenticate(connection, *self._sasl)
+        return connection
+
+    def kept(self, to: Address | None = None) -> Connection:
+        """The connection to that address that requests without one of their own use."""
+        to = to or self.bootstrap[0]
+        if to not in self._kept:
+            self._kept[to] = self.connect(to)
+        return self._kept[to]
+
+    def node(self, node_id: int) -> Address:
+        """Where Metadata says that broker is."""
+        return self.brokers()[node_id]
+
+    def ask(self, api: str, version: int, *, on: Connection | None = None, **values: Any) -> Any:
+        """Ask the API of that name, by default on a kept connection to the first bootstrap server."""
+        return (on or self.kept()).ask(KEYS[api], version, build(f"{api}Request", **values))
+
+    # Cluster
+
+    def brokers(self) -> dict[int, Address]:
+        answer = self.ask("Metadata", 12, topics=[], allow_auto_topic_creation=False)
+        return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic if it exists and every partition has a leader."""
+        answer = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0]
+        leaders = {partition.partition_index: partition.leader_id for partition in answer.partitions}
+        if answer.error_code or not leaders or -1 in leaders.values():
+            return None
+        return Topic(name, bytes(answer.topic_id), leaders)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+    ) -> Topic:
+        """Create it and wait until its leaders take records."""
+        wanted: dict[str, Any] = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        if assignments:
+            wanted |= {"num_partitions": -1, "assignments": [
+                {"partition_index": index, "broker_ids": list(ids)} for index, ids in assignments.items()
+            ]}  # fmt: skip
+        wanted["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        answer = self.ask("CreateTopics", 7, topics=[wanted]).topics[0]
+        _check(answer, f"create topic {name}")
+        count = len(assignments) if assignments else partitions
+        topic: Topic = until(lambda: _whole(self.topic(name), count), f"leaders of {name}")
+        for index in topic.leaders:
+            until(lambda index=index: self.end_offset(topic, index) == 0, f"leader of {name}-{index}")
+        return topic
+
+    def add_partitions(self, topic: Topic, count: int) -> Topic:
+        answer = self.ask(
+            "CreatePartitions", 3, topics=[{"name": topic.name, "count": count, "assignments": None}], timeout_ms=10_000
+        )
+        _check(answer.results[0], f"add partitions to {topic.name}")
+        grown: Topic = until(lambda: _whole(self.topic(topic.name), count), f"leaders of {topic.name}")
+        for index in grown.leaders:
+            until(lambda index=index: self.end_offset(grown, index) >= 0, f"leader of {topic.name}-{index}")
+        return grown
+
+    def delete_topic(self, topic: Topic) -> None:
+        answer = self.ask("DeleteTopics", 5, topic_names=[topic.name], timeout_ms=10_000)
+        _check(answer.responses[0], f"delete topic {topic.name}")
+        until(lambda: self.topic(topic.name) is None, f"{topic.name} to be gone")
+
+    def end_offset(self, topic: Topic, partition: int = 0) -> int:
+        """The latest offset; -1 when the leader does not tell."""
+        wanted = {"partition_index": partition, "timestamp": -1}
+        answer = self.ask(
+            "ListOffsets", 7, on=self._leader(topic, partition), replica_id=-1,
+            topics=[{"name": topic.name, "partitions": [wanted]}],
+        ).topics[0].partitions[0]  # fmt: skip
+        return -1 if answer.error_code else answer.offset
+
+    def delete_records(self, topic: Topic, before: int, partition: int = 0) -> None:
+        """Move the log start offset."""
+        part = {"partition_index": partition, "offset": before}
+        answer = self.ask(
+            "DeleteRecords", 2, on=self._leader(topic, partition), timeout_ms=10_000,
+            topics=[{"name": topic.name, "partitions": [part]}],
+        )  # fmt: skip
+        _check(answer.topics[0].partitions[0], f"delete records of {topic.name}")
+
+    def produce(self, topic: Topic, *batches: int | Sequence[bytes], partition: int = 0, acks: int = -1) -> int:
+        """Append record batches: each a count of records or their values; return the first base offset."""
+        first = None
+        for batch in batches:
+            values = [b"record %d" % number for number in range(batch)] if isinstance(batch, int) else batch
+            now = int(time.time() * 1000)
+            data = records.build_batch(0, [records.Record(value=value, timestamp=now) for value in values])
+            base = self.append(topic, data, partition, acks)
+            first = base if first is None else first
+        return first if first is not None else -1
+
+    def append(self, topic: Topic, data: bytes, partition: int = 0, acks: int = -1) -> int:
+        answer = self.ask(
+            "Produce", 9, on=self._leader(topic, partition), acks=acks, timeout_ms=10_000,
+            topic_data=[{"name": topic.name, "partition_data": [{"index": partition, "records": data}]}],
+        ).responses[0].partition_responses[0]  # fmt: skip
+        _check(answer, f"produce to {topic.name}-{partition}")
+        return int(answer.base_offset)
+
+    def _leader(self, topic: Topic, partition: int) -> Connection:
+        return self.kept(self.node(topic.leaders[partition]))
+
+    # Groups
+
+    def coordinator(self, group: str) -> Address:
+        def find() -> Any:
+            found = self.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
+            return None if found.error_code in (14, 15) else found
+
+        found = until(find, f"coordinator of {group}")
+        _check(found, f"coordinator of {group}")
+        return Address(found.host, found.port)
+
+    def on_coordinator(self, group: str) -> Connection:
+        return self.kept(self.coordinator(group))
+
+    def configure_group(self, group: str, values: Mapping[str, str | None]) -> None:
+        """Set the settings of a group; None takes one back."""
+        _check(self.try_configure(GROUP_RESOURCE, group, values), f"configure group {group}")
+
+    def try_configure(self, kind: int, name: str, values: Mapping[str, str | None]) -> Any:
+        configs = [
+            {"name": key, "config_operation": DELETE if value is None else SET, "value": value}
+            for key, value in values.items()
+        ]
+        resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+        return self.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses[0]
+
+
+def authenticate(connection: Connection, user: str, password: str) -> None:
+    """SASL PLAIN; raises RawError."""
+    shaken = connection.ask(17, 1, build("SaslHandshakeRequest", mechanism="PLAIN"))
+    _check(shaken, "SASL handshake")
+    token = f"\0{user}\0{password}".encode()
+    _check(connection.ask(36, 2, build("SaslAuthenticateRequest", auth_bytes=token)), f"authenticate {user}")
+
+
+def _whole(topic: Topic | None, count: int) -> Topic | None:
+    return topic if topic is not None and len(topic.leaders) == count else None
+
+
+def _check(answer: Any, what: str) -> None:
+    if answer.error_code:
+        raise RawError(f"{what}: error {answer.error_code} {getattr(answer, 'error_message', '')}")
+
+
+def values_of(data: Any) -> Iterable[tuple[int, bytes | None]]:
+    """(offset, value) of all records in a records field, markers of transactions left out."""
+    view = memoryview(data or b"")
+    for batch in records.iter_batches(view):
+        if not batch.is_control:
+            for record in records.decode_records(view[batch.position : batch.end]):
+                yield record.offset, record.value

@@ -1,0 +1,336 @@
+"""Two worlds: one script of raw share requests against a native broker and against the proxy, answers compared.
+
+`World` is what a script sees: it makes topics, groups and members of its own and writes every answer down with ids
+replaced by names, so that the transcripts of two worlds can be compared field by field.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from localkafka.connection import Connection
+
+from proxy.wire import records
+from proxy.wire.messages import Message
+from tests.support.raw import LIMIT_S, Raw, Topic, until
+
+ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
+BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+
+Ack = tuple[Topic, int, int, int, Sequence[int] | int]
+"""Topic, partition, first offset, last offset, one type or several."""
+Place = tuple[Topic, int]
+
+
+class World:
+    """One side of a comparison: a bootstrap address and names of its own."""
+
+    def __init__(self, name: str, bootstrap: str, prefix: str) -> None:
+        self.name = name
+        self.raw = Raw(bootstrap)
+        self.transcript: list[tuple[str, Any]] = []
+        self._prefix = prefix
+        self._labels: dict[Any, str] = {bytes(16): "no topic"}
+
+    def close(self) -> None:
+        self.raw.close()
+
+    def label(self, value: Any, name: str) -> Any:
+        self._labels[value] = name
+        return value
+
+    def topic(self, name: str = "t", partitions: int = 1, **options: Any) -> Topic:
+        topic = self.raw.create_topic(f"{self._prefix}-{name}", partitions, **options)
+        self.label(topic.topic_id, name)
+        self.label(topic.name, name)
+        return topic
+
+    def name_of_topic(self, name: str) -> str:
+        """The name of a topic that does not exist yet."""
+        return str(self.label(f"{self._prefix}-{name}", name))
+
+    def group(self, name: str = "g", *, start: str | None = "earliest", **settings: str) -> str:
+        """Name a group; settings are its own: lock_ms="2000" is share.record.lock.duration.ms."""
+        group = str(self.label(f"{self._prefix}-{name}", name))
+        values = {SETTINGS.get(key, key): value for key, value in settings.items()}
+        if start is not None:
+            values["share.auto.offset.reset"] = start
+        if values:
+            self.raw.configure_group(group, values)
+        return group
+
+    def member(self, group: str, name: str = "A", topics: Sequence[Topic] = (), node: int | None = None) -> Member:
+        """A share consumer on connections of its own; with topics it joins and waits for all their partitions."""
+        member = Member(self, group, str(self.label(f"{name}-{self._prefix}"[-36:], name)), node)
+        if topics:
+            member.join(topics)
+        return member
+
+    def note(self, what: str, answer: Any) -> Any:
+        """Write an answer down; returns it as plain values."""
+        plain = self.plain(answer)
+        self.transcript.append((what, plain))
+        return plain
+
+    def plain(self, value: Any) -> Any:
+        """Messages as dicts, ids as names, records as (base, last, count) of their batches."""
+        if isinstance(value, Message):
+            return {
+                name: self._field(name, getattr(value, name)) for name in value.FIELDS if name not in _NEVER_COMPARED
+            }
+        if isinstance(value, dict):
+            return {self.plain(key): self.plain(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.plain(each) for each in value]
+        if isinstance(value, memoryview | bytearray):
+            value = bytes(value)
+        return self._labels.get(value, value) if isinstance(value, str | bytes) else value
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name == "records":
+            return [
+                (batch.base_offset, batch.last_offset, batch.records_count)
+                for batch in records.iter_batches(memoryview(value or b""))
+            ]
+        if name in ("error_message", "acknowledge_error_message"):
+            return None if value is None else "text"
+        return self.plain(value)
+
+
+SETTINGS = {
+    "lock_ms": "share.record.lock.duration.ms",
+    "session_ms": "share.session.timeout.ms",
+    "heartbeat_ms": "share.heartbeat.interval.ms",
+    "isolation": "share.isolation.level",
+    "deliveries": "share.delivery.count.limit",
+    "locks": "share.partition.max.record.locks",
+    "renew": "share.renew.acknowledge.enable",
+}
+_NEVER_COMPARED = ("throttle_time_ms", "port", "host", "client_host")
+
+
+@dataclass
+class Answer:
+    """An answer to ShareFetch or ShareAcknowledge, as it came and as it was written down."""
+
+    plain: dict[str, Any]
+    message: Any
+    took_s: float
+
+    @property
+    def error(self) -> int:
+        return int(self.plain["error_code"])
+
+    @property
+    def lock_ms(self) -> int:
+        return int(self.plain["acquisition_lock_timeout_ms"])
+
+    def parts(self) -> Iterator[tuple[bytes, Any]]:
+        for topic in self.message.responses:
+            for partition in topic.partitions:
+                yield bytes(topic.topic_id), partition
+
+    def part(self, topic: Topic, partition: int = 0) -> Any:
+        """The entry of that partition, None if there is none."""
+        found = [
+            each for topic_id, each in self.parts() if (topic_id, each.partition_index) == (topic.topic_id, partition)
+        ]
+        assert len(found) <= 1, f"{len(found)} entries for one partition"
+        return found[0] if found else None
+
+    def acquired(self, topic: Topic, partition: int = 0) -> list[tuple[int, int, int]]:
+        """(first offset, last offset, delivery count), empty when the partition is not there."""
+        part = self.part(topic, partition)
+        return [(a.first_offset, a.last_offset, a.delivery_count) for a in part.acquired_records] if part else []
+
+    def code(self, topic: Topic, partition: int = 0) -> int | None:
+        part = self.part(topic, partition)
+        return None if part is None else int(part.error_code)
+
+    def ack_code(self, topic: Topic, partition: int = 0) -> int | None:
+        part = self.part(topic, partition)
+        return None if part is None else int(part.acknowledge_error_code)
+
+
+@dataclass
+class Member:
+    """One share consumer: heartbeats on one connection, its session with one node on another."""
+
+    world: World
+    group: str
+    member_id: str
+    node: int | None = None
+    epoch: int = 0
+    """The next session epoch it sends unless told otherwise."""
+    member_epoch: int = 0
+    assigned: set[tuple[bytes, int]] = field(default_factory=set)
+    _connection: Connection | None = None
+    _known: set[tuple[bytes, int]] = field(default_factory=set)
+
+    # Membership
+
+    def join(self, topics: Sequence[Topic], limit_s: float = LIMIT_S) -> None:
+        """Join and heartbeat until all partitions of the topics are assigned to it."""
+        self.heartbeat(0, topics=[topic.name for topic in topics], silent=True)
+        wanted = {(topic.topic_id, index) for topic in topics for index in topic.leaders}
+
+        def complete() -> bool:
+            if not wanted <= self.assigned:
+                self.heartbeat(silent=True)
+            return wanted <= self.assigned
+
+        until(complete, f"the assignment of {self.member_id}", limit_s)
+
+    def heartbeat(
+        self,
+        epoch: int | None = None,
+        *,
+        topics: Sequence[str] | None = None,
+        rack: str | None = None,
+        silent: bool = False,
+        follow: bool = True,
+    ) -> Any:
+        """Send a heartbeat; `silent` keeps it out of the transcript. Returns the message."""
+        answer = self.world.raw.ask(
+            "ShareGroupHeartbeat", 1, on=self.world.raw.on_coordinator(self.group), group_id=self.group,
+            member_id=self.member_id, member_epoch=self.member_epoch if epoch is None else epoch, rack_id=rack,
+            subscribed_topic_names=None if topics is None else list(topics),
+        )  # fmt: skip
+        if answer.error_code == 0 and follow:
+            self.member_epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.assigned = {
+                    (bytes(each.topic_id), index)
+                    for each in answer.assignment.topic_partitions
+                    for index in each.partitions
+                }
+        if not silent:
+            self.world.note(f"heartbeat {self.world.plain(self.member_id)}", answer)
+        return answer
+
+    # Records
+
+    @property
+    def connection(self) -> Connection:
+        if self._connection is None:
+            raw = self.world.raw
+            self._connection = raw.connect(raw.node(self.node) if self.node is not None else None)
+        return self._connection
+
+    def disconnect(self) -> None:
+        """Close the connection of the session; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def fetch(self, *places: Topic | Place, silent: bool = False, **options: Any) -> Answer:
+        """Send ShareFetch. Options: epoch, acks, forget, version, mode, renew, wait_ms, min_bytes, max_bytes, records,
+        batch; a renewing one asks for nothing unless told otherwise.
+        """
+        renew = options.get("renew", False)
+        values: dict[str, Any] = {
+            "max_wait_ms": options.get("wait_ms", 0 if renew else 300),
+            "min_bytes": options.get("min_bytes", 0 if renew else 1),
+            "max_bytes": options.get("max_bytes", 0 if renew else 1 << 20),
+            "max_records": options.get("records", 0 if renew else 500),
+            "batch_size": options.get("batch", 0 if renew else 500),
+            "forgotten_topics_data": _forgotten(options.get("forget", ())),
+        }
+        if options.get("version", 2) >= 2:
+            values |= {"share_acquire_mode": options.get("mode", BATCH_OPTIMIZED), "is_renew_ack": renew}
+        return self._share("ShareFetch", places, silent, options, values)
+
+    def acknowledge(self, *acks: Ack, silent: bool = False, **options: Any) -> Answer:
+        """Send ShareAcknowledge. Options: epoch, version, renew."""
+        values = {"is_renew_ack": options.get("renew", False)} if options.get("version", 2) >= 2 else {}
+        return self._share("ShareAcknowledge", (), silent, options | {"acks": acks}, values)
+
+    def _share(
+        self,
+        api: str,
+        places: Sequence[Topic | Place],
+        silent: bool,
+        options: Mapping[str, Any],
+        values: Mapping[str, Any],
+    ) -> Answer:
+        epoch, began = options.get("epoch", self.epoch), time.monotonic()
+        topics = _topics(places, options.get("acks", ()))
+        message = self.world.raw.ask(
+            api, options.get("version", 2), on=self.connection, group_id=options.get("group", self.group),
+            member_id=options.get("member_id", self.member_id), share_session_epoch=epoch, topics=topics, **values,
+        )  # fmt: skip
+        answer = Answer(self.world.plain(message), message, time.monotonic() - began)
+        if answer.error == 0:
+            self.epoch = 0 if epoch == -1 else 1 if epoch == 0x7FFFFFFF else epoch + 1
+        if not silent:
+            self.world.transcript.append((f"{api} {self.world.plain(self.member_id)}", answer.plain))
+        return answer
+
+    def take(self, *places: Topic | Place, limit_s: float = LIMIT_S, **options: Any) -> Answer:
+        """Fetch until something is acquired; only that answer is written down."""
+        return self.fetch_until(lambda answer: bool(_acquired(answer)), *places, limit_s=limit_s, **options)
+
+    def fetch_until(
+        self, enough: Callable[[Answer], bool], *places: Topic | Place, limit_s: float = LIMIT_S, **options: Any
+    ) -> Answer:
+        """Repeat the fetch until an answer is enough; only that one is written down."""
+        end = time.monotonic() + limit_s
+        while True:
+            answer = self.fetch(*places, silent=True, **options)
+            if enough(answer):
+                self.world.transcript.append((f"ShareFetch {self.world.plain(self.member_id)}", answer.plain))
+                return answer
+            assert answer.error == 0, answer.plain
+            assert time.monotonic() < end, f"waited {limit_s:.0f} s, last came {answer.plain}"
+            options.pop("epoch", None)  # only the first opens the session
+            options.pop("acks", None)
+
+    def take_all(self, count: int, *places: Topic | Place, limit_s: float = LIMIT_S) -> dict[tuple[str, int], Any]:
+        """Fetch until so many records are acquired; write down all of them together, by partition."""
+        got: dict[tuple[str, int], Any] = {}
+        end = time.monotonic() + limit_s
+        while sum(last - first + 1 for spans in got.values() for first, last, _ in spans) < count:
+            assert time.monotonic() < end, f"waited {limit_s:.0f} s, got {got}"
+            answer = self.fetch(*places, silent=True)
+            assert answer.error == 0, answer.plain
+            for topic_id, part in answer.parts():
+                key = (self.world.plain(topic_id), part.partition_index)
+                assert part.error_code == 0, answer.plain
+                got.setdefault(key, []).extend(
+                    (a.first_offset, a.last_offset, a.delivery_count) for a in part.acquired_records
+                )
+        self.world.note(f"acquired by {self.world.plain(self.member_id)}", sorted(got.items()))
+        return got
+
+
+def _acquired(answer: Answer) -> list[Any]:
+    return [each for _, part in answer.parts() for each in part.acquired_records]
+
+
+def _topics(places: Sequence[Topic | Place], acks: Sequence[Ack]) -> list[dict[str, Any]]:
+    """Topics of a share request; acknowledgements of a partition stay in the order given."""
+    wanted: dict[bytes, dict[int, list[dict[str, Any]]]] = {}
+    for place in places:
+        topic, indexes = (place, list(place.leaders)) if isinstance(place, Topic) else (place[0], [place[1]])
+        for index in indexes:
+            wanted.setdefault(topic.topic_id, {}).setdefault(index, [])
+    for topic, index, first, last, kinds in acks:
+        types = [kinds] if isinstance(kinds, int) else list(kinds)
+        batch = {"first_offset": first, "last_offset": last, "acknowledge_types": types}
+        wanted.setdefault(topic.topic_id, {}).setdefault(index, []).append(batch)
+    return [
+        {
+            "topic_id": topic_id,
+            "partitions": [
+                {"partition_index": index, "acknowledgement_batches": batches} for index, batches in indexes.items()
+            ],
+        }
+        for topic_id, indexes in wanted.items()
+    ]
+
+
+def _forgotten(places: Sequence[Place]) -> list[dict[str, Any]]:
+    return [{"topic_id": topic.topic_id, "partitions": [index]} for topic, index in places]

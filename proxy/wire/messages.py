@@ -6,7 +6,6 @@ class under their schema name. `unknown_tags` holds the tagged fields nobody her
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, ClassVar
 
 from proxy.wire.primitives import Tags
@@ -38,14 +37,18 @@ class Message:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-@cache
+_CLASSES: dict[str, type[Any]] = {}
+"""There is one class per message in a process, also when two threads ask at once (setdefault is atomic)."""
+
+
 def message_class(name: str) -> type[Any]:
     """The class of one message, made at first use.
 
     Raises:
         SchemaError: there is no such definition.
     """
-    return build(load(name))
+    made = _CLASSES.get(name)
+    return made if made is not None else _CLASSES.setdefault(name, build(load(name)))
 
 
 def build(spec: MessageSpec) -> type[Any]:

@@ -1,0 +1,24 @@
+"""The wheel must carry every room, and the definitions with them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_room_is_packaged() -> None:
+    """A room that is missing in pyproject.toml works in a checkout and not when installed."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    rooms = {str(path.parent.relative_to(ROOT)).replace("/", ".") for path in (ROOT / "proxy").rglob("__init__.py")}
+    assert set(setuptools["packages"]) == rooms | {"proxy.schemas", "proxy.schemas.internal"}
+    for package, folder in setuptools["package-dir"].items():
+        assert (ROOT / folder).is_dir(), package
+
+
+def test_the_definitions_are_package_data() -> None:
+    """setuptools leaves out JSON unless told."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    assert "*.json" in data["proxy.schemas"]
+    assert "*.json" in data["proxy.schemas.internal"]

@@ -16,8 +16,9 @@ from rich.table import Table
 
 from proxy import contexts
 from proxy.cluster import versions as effective_versions
+from proxy.cluster.routes import Kind, Route, header
 from proxy.cluster.versions import Offer, Range
-from proxy.composition import decide_share, own_settings
+from proxy.composition import decide_share, own_settings, planned_routes
 from proxy.config import Config
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.hostports import PORT_MAX
@@ -222,7 +223,7 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console) -> No
     """Print it for a person."""
     if not all(found.servers.values()):
         console.print(_brokers(config, found))
-        console.print(_apis(verdict))
+        console.print(_apis(config, verdict))
         where = "the proxy" if verdict.serve_share else "the brokers"
         console.print(f"Share groups: all served by {where} ({verdict.share_reason}).")
         console.print(_identity(config, found))
@@ -252,17 +253,25 @@ def _brokers(config: Config, found: Found) -> Table:
     return table
 
 
-def _apis(verdict: Verdict) -> Table:
+def _apis(config: Config, verdict: Verdict) -> Table:
     table = Table(title="API versions")
-    for column in ("key", "API", "brokers", "clients see", "by"):
+    for column in ("key", "API", "brokers", "clients see", "answered by"):
         table.add_column(column)
+    routes = planned_routes(config, verdict.serve_share)
     for key in sorted({*verdict.common, *verdict.offered}):
         name = registry.API_KEYS.get(key, "(not known here)")
         offered = verdict.offered.get(key)
-        here = verdict.serve_share and key in effective_versions.SHARE_APIS
-        by = "" if offered is None else "the proxy" if here else "the brokers"
+        by = "" if offered is None else _answered_by(routes[header(key, offered[1])])
         table.add_row(str(key), name, _range(verdict.common.get(key)), _range(offered), by)
     return table
+
+
+def _answered_by(route: Route) -> str:
+    if route.kind is Kind.LOCAL:
+        return "proxy" if route.key in effective_versions.SHARE_APIS else "brokers and proxy"
+    if route.kind is Kind.INSPECT:
+        return "brokers (share: proxy)"
+    return "brokers" if route.rewrite is None else "brokers, rewritten"
 
 
 def _range(versions: Sequence[int] | None) -> str:

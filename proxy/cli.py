@@ -75,8 +75,10 @@ def serve(
         status = server.run(loaded)
     except ConfigError as error:
         _fail(str(error), MISUSED)
-    except (ProxyError, OSError) as error:
+    except ProxyError as error:
         _fail(str(error), FAILED)
+    except OSError as error:
+        _fail(error.strerror or str(error), FAILED)
     raise typer.Exit(status)
 
 
@@ -114,15 +116,22 @@ def check(
 @app.command()
 def decode(
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="Captured frames, hex or binary; - reads stdin.")],
+    response_to: Annotated[
+        str | None,
+        typer.Option(metavar="API:VERSION", help="They are responses to such requests, by name or key (Metadata:12)."),
+    ] = None,
+    requests: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The requests they answer, captured on the same connection.")
+    ] = None,
 ) -> None:
     """Print captured frames, requests or responses, as a tree."""
     from proxy import decoding
 
     try:
-        captured = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        decoding.show(captured)
-    except OSError as error:
-        _fail(f"cannot read {file}: {error.strerror}", MISUSED)
+        asked = b"" if requests is None else _captured(requests)
+        decoding.show(_captured(file), decoding.api_version(response_to), asked)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
     except ProxyError as error:
         _fail(str(error), FAILED)
 
@@ -133,7 +142,7 @@ def version(
 ) -> None:
     """Share groups with lock renewal for a Kafka cluster that has none; everything else is forwarded."""
     if show:
-        print(f"{DISTRIBUTION} {metadata.version(DISTRIBUTION)}")
+        print(f"{DISTRIBUTION} {_version()}")
         raise typer.Exit
 
 
@@ -155,6 +164,20 @@ def _load(file: str | None, assignments: list[str] | None, flags: dict[str, str 
         return config.load(named, path=file)
     except ConfigError as error:
         _fail(str(error), MISUSED)
+
+
+def _captured(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _version() -> str:
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "(run from a checkout)"
 
 
 def _fail(text: str, status: int) -> NoReturn:

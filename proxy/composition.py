@@ -24,6 +24,7 @@ from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right,
 from proxy.apis.services import Services, ShareOptions
 from proxy.apis.table import Served
 from proxy.cluster.addresses import AddressBook
+from proxy.cluster.routes import Routes
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import API_VERSIONS, EffectiveVersions, Offer, native_share
 from proxy.config import Config
@@ -32,6 +33,7 @@ from proxy.runtime.dialling import Dialler
 from proxy.runtime.plane import Plane, Question
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.watch import Sight
+from proxy.share.coordinator import ShareCoordinator
 from proxy.values import UNKNOWN_NODE, Address
 from proxy.wire import registry
 
@@ -125,15 +127,6 @@ class Parts:
             self._let_go(sight.brokers, now)
         self._compare(sight)
 
-    @property
-    def busy(self) -> int:
-        """Requests in flight."""
-        return self.plane.statistics().in_flight
-
-    async def drained(self, deadline_s: float) -> None:
-        """Return when nothing is in flight, or after so many seconds."""
-        await self.plane.drained(self.services.timers.now() + deadline_s)
-
     def state(self) -> dict[str, object]:
         """For /readyz."""
         book = self.services.book
@@ -195,11 +188,19 @@ def keep_alive_question(connection: Connection) -> Question:
     return HEARTBEAT, HEARTBEAT_VERSION, registry.request(HEARTBEAT, HEARTBEAT_VERSION).encode(request)
 
 
-def _served(services: Services) -> dict[int, Served]:
+def planned_routes(config: Config, local: bool) -> Routes:
+    """The routes that a proxy with these settings would have: to be shown, not used."""
+    book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
+    versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
+    served = _served(ShareCoordinator(config.share_groups.limits)) if local else {}
+    return table.build(book, versions, config.named_limits, served)
+
+
+def _served(coordinator: ShareCoordinator) -> dict[int, Served]:
     """Who answers what, where share groups live here."""
     handlers = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
     return {
-        **group_apis.served(services.coordinator),
+        **group_apis.served(coordinator),
         **{module.KEY: Served(module.handle) for module in handlers},
     }
 
@@ -233,7 +234,7 @@ def compose(
         journal=MemoryJournal(),
         serve_share=local,
     )
-    routes = table.build(book, services.versions, limits, _served(services) if local else {})
+    routes = table.build(book, services.versions, limits, _served(services.coordinator) if local else {})
     plane = Plane(
         reactor,
         lambda: routes,

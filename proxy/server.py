@@ -104,14 +104,9 @@ class Server:
         await self._drain(parts)
 
     async def _drain(self, parts: Parts) -> None:
-        deadline = self._config.drain_s
-        self._notes(observe.STOPPING, drain_s=deadline)
-        parts.plane.stop_accepting()
-        with trio.move_on_after(deadline) as waiting:
-            await parts.drained(deadline)
-        left = parts.busy
-        if waiting.cancelled_caught or left:
-            self._notes(observe.DRAIN_INCOMPLETE, requests_left=left)
+        self._notes(observe.STOPPING, drain_s=self._config.drain_s)
+        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s):
+            self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
 
     async def _receive_signals(self, everything: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:

@@ -8,6 +8,7 @@ per question. Sources: KIP-35, KIP-511 (ApiVersions), KIP-43, KIP-152 (SASL), KI
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -371,9 +372,11 @@ def reason_of(error: BaseException) -> str:
         return f"the certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {error.reason or error}"
-    if isinstance(error, OSError) and error.__cause__ is not None and not error.strerror:
+    if isinstance(error, OSError) and error.__cause__ is not None and error.errno is None:
         return "; ".join(dict.fromkeys(reason_of(inner) for inner in _inner(error.__cause__)))
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _inner(error: BaseException) -> Sequence[BaseException]:

@@ -104,7 +104,7 @@ class BatchCache:
     def find(self, key: CacheKey, offset: int, leader_epoch: int, now: float) -> Chunk | None:
         """The newest chunk that holds what the log has from this offset on, read under this leader epoch."""
         for chunk in reversed(self._chunks.get(key, ())):
-            if chunk.leader_epoch != leader_epoch or now - chunk.read_at > self._age_s:
+            if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self._age_s:
                 continue
             if chunk.fetch_offset <= offset < chunk.next_offset:
                 self.hits += 1
@@ -128,7 +128,7 @@ class BatchCache:
         """Let go of chunks past their age; when the next one is due, inf when nothing is left."""
         while self._oldest:
             chunk = next(iter(self._oldest))
-            if now - chunk.read_at <= self._age_s:
+            if now < chunk.read_at + self._age_s:
                 return chunk.read_at + self._age_s
             self._drop(chunk)
         return inf

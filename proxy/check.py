@@ -254,7 +254,7 @@ def _brokers(config: Config, found: Found) -> Table:
 
 
 def _apis(config: Config, verdict: Verdict) -> Table:
-    table = Table(title="API versions")
+    table = Table(title="API versions", caption="both: the proxy for share groups, the brokers for everything else")
     for column in ("key", "API", "brokers", "clients see", "answered by"):
         table.add_column(column)
     routes = planned_routes(config, verdict.serve_share)
@@ -267,10 +267,10 @@ def _apis(config: Config, verdict: Verdict) -> Table:
 
 
 def _answered_by(route: Route) -> str:
-    if route.kind is Kind.LOCAL:
-        return "proxy" if route.key in effective_versions.SHARE_APIS else "brokers and proxy"
-    if route.kind is Kind.INSPECT:
-        return "brokers (share: proxy)"
+    if route.kind is Kind.LOCAL and route.key in effective_versions.SHARE_APIS:
+        return "proxy"
+    if route.kind in (Kind.LOCAL, Kind.INSPECT):
+        return "both"
     return "brokers" if route.rewrite is None else "brokers, rewritten"
 
 

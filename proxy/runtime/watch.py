@@ -26,6 +26,8 @@ UNDECIDED_MAX_S = 30.0
 """At start, a broker that is named but does not answer is waited for so long; then the others decide."""
 ALL_VERSIONS_EVERY = 10
 """Looks between two in which every broker is asked for its versions again (an upgrade in place)."""
+REMIND_S = 60.0
+"""Trouble that lasts is told again this often."""
 TOPICS_MAX = 1_000
 """Topics asked for in one look."""
 
@@ -64,8 +66,8 @@ class ClusterWatch:
     """Whether brokers refuse the identity that is set."""
     _versions: dict[int, BrokerVersions] = field(default_factory=dict)
     _looks: int = 0
-    _told: str = ""
-    """The trouble that was told last: told again only when it changes."""
+    _told: tuple[str, float] = ("", 0.0)
+    """What was told last, and when: the same again only as a reminder."""
 
     async def first(self) -> Sight:
         """The first sight that is enough to decide by; keeps trying while upstream is not to be reached."""
@@ -121,10 +123,12 @@ class ClusterWatch:
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers or ()}, metadata
 
     def _tell(self, event: str) -> None:
-        key = f"{event} {self.trouble}"
-        if key != self._told:
-            self._told = key
-            self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
+        said, now = f"{event} {self.trouble}", trio.current_time()
+        before, when = self._told
+        if said == before and (not self.trouble or now - when < REMIND_S):
+            return
+        self._told = (said, now)
+        self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
     async def _ask_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
         """Ask who has not told yet; where no broker is known, the bootstrap servers stand for them (ids below 0)."""

@@ -2,7 +2,8 @@
 
 Behaviour
 - A broker whose listener cannot be bound is left out; partitions it leads get LEADER_NOT_AVAILABLE and leader -1, and
-  clients ask again. Replica lists and the controller keep node ids: clients know replicas that are not listed.
+  clients ask again. Replica lists keep node ids: clients know replicas that are not listed. Another broker is named as
+  controller, as brokers without ZooKeeper do: each passes on what is for the controller.
 - Never an empty list of brokers (librdkafka 5301): where upstream names none and gives no error (a broker that has not
   caught up yet), the brokers with a listener here are named; where there are none either, or none of those named can
   be dialled, the connection is closed and the client tries again. An answer with a top-level error (v13, KIP-1102)
@@ -50,6 +51,8 @@ def repair(answer: Any, book: AddressBook) -> None:
     gone = named - {broker.node_id for broker in answer.brokers}
     if gone:
         _without_leaders(answer, gone)
+    if answer.controller_id in gone:
+        answer.controller_id = answer.brokers[0].node_id
 
 
 def repair_all_topics(answer: Any, book: AddressBook) -> None:

@@ -8,6 +8,8 @@ Behaviour
 - A version above those offered is answered here in the same way, without reading the body, whose layout may be
   unknown. So it is with v5 (KIP-1242), in which a client names the cluster and node it expects to reach.
 - Other errors pass as they came.
+- What a broker says is remembered for questions of our own, as far as its answers are new (they are cached by bytes)
+  and it is known which broker it was; the proxy's own look at the cluster finds the rest.
 
 KIPs: 511, 584 (features), 1242. Skipped: v5.
 """
@@ -19,6 +21,7 @@ from typing import Any
 from proxy.cluster.routes import Context, Kind, Rewrite, Route
 from proxy.cluster.versions import API_VERSIONS, CAPS, EffectiveVersions, offer_to_client, ranges_of
 from proxy.errors import ErrorCode
+from proxy.values import UNKNOWN_NODE
 from proxy.wire import frames, registry
 
 KEY = API_VERSIONS
@@ -34,7 +37,7 @@ def rewriter(version: int, versions: EffectiveVersions) -> Rewrite:
         unsupported = frame[_CORRELATION : _CORRELATION + 2] == _UNSUPPORTED
         body_version = 0 if unsupported else version
         correlation_id, answer = frames.decode_response(KEY, body_version, frame)
-        if answer.error_code == ErrorCode.NONE:
+        if answer.error_code == ErrorCode.NONE and context.node_id != UNKNOWN_NODE:
             versions.learn(context.node_id, ranges_of(answer))
         offer_to_client(answer, body_version, versions.offer)
         return frames.response(KEY, body_version, correlation_id, answer)

@@ -4,7 +4,7 @@ Behaviour
 - A broker whose listener cannot be bound is left out; an answer without any broker is not given.
 - Controllers (EndpointType other than brokers, v1+, KIP-919) have addresses of another kind, which are not served
   here: such an answer becomes UNSUPPORTED_ENDPOINT_TYPE without entries. Brokers themselves refuse the question.
-- ControllerId is a node id and stays.
+- ControllerId is a node id and stays, unless its broker is left out: then another is named, as brokers do.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ def repair(answer: Any, book: AddressBook) -> None:
     if answer.endpoint_type != BROKERS:
         _hide(answer)
         return
-    named = bool(answer.brokers)
+    named = {broker.broker_id for broker in answer.brokers or ()}
     answer.brokers = ours(answer.brokers, book, "broker_id")
     if named and not answer.brokers:
         raise unusable("DescribeCluster")
+    if answer.controller_id in named - {broker.broker_id for broker in answer.brokers}:
+        answer.controller_id = answer.brokers[0].broker_id
 
 
 def _hide(answer: Any) -> None:

@@ -43,6 +43,8 @@ told from v10 on, taken from v12 on)."""
 
 SHARE_FEATURE, SHARE_FEATURE_LEVEL = "share.version", 1
 
+FEATURES_SINCE = 3
+"""ApiVersions tells features from here on."""
 FEATURE_MIN_ZERO_SINCE = 4
 """Below ApiVersions v4 a supported feature whose minimum is 0 is left out (KAFKA-17011)."""
 
@@ -200,7 +202,7 @@ def _offer_share_feature(answer: Any, version: int) -> None:
     if version >= FEATURE_MIN_ZERO_SINCE:
         mine = message.SupportedFeatureKey(name=SHARE_FEATURE, min_version=0, max_version=SHARE_FEATURE_LEVEL)
         answer.supported_features = _replaced(answer.supported_features, mine)
-    if version >= 3:
+    if version >= FEATURES_SINCE:
         level = message.FinalizedFeatureKey(
             name=SHARE_FEATURE, max_version_level=SHARE_FEATURE_LEVEL, min_version_level=SHARE_FEATURE_LEVEL
         )

@@ -1,0 +1,570 @@
+"""Requests served here: the muted channel, the proxy's own questions, and what becomes of both at the end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.apis.ports import Call
+from proxy.apis.promise import Promise, first_of
+from proxy.errors import RemoteProtocolError, UpstreamLost
+from proxy.runtime import questions
+from proxy.values import Limits
+from tests.runtime.plane_world import (
+    FETCH,
+    HEARTBEAT,
+    LIST,
+    LOCAL,
+    METADATA,
+    Peer,
+    World,
+    answer,
+    produce,
+    request,
+    some_routes,
+    world,
+)
+
+ASK_VERSION = 0
+"""Heartbeat v0: header v1, no tags."""
+
+
+def asked(correlation_id: int, body: bytes) -> bytes:
+    """A request of the proxy's own: header v1 without a client id."""
+    return request(HEARTBEAT, ASK_VERSION, correlation_id, b"\xff\xff" + body)
+
+
+class Handler:
+    """A local handler whose every step a test decides."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.results: list[Promise[bytes | None]] = []
+        self.ended: list[int] = []
+
+    async def __call__(self, call: Call, _services: Any) -> bytes | None:
+        self.calls.append(call)
+        self.results.append(Promise())
+        try:
+            return await self.results[-1]
+        finally:
+            self.ended.append(call.correlation_id)
+
+
+def local_world(handler: Callable[..., Any], limits: Limits | None = None, **options: Any) -> Any:
+    return world(some_routes(local=handler), limits, **options)
+
+
+def started(w: World, handler: Handler, count: int = 1) -> Call:
+    w.turn_until(lambda: len(handler.calls) >= count)
+    return handler.calls[count - 1]
+
+
+def test_a_local_request_is_answered_here_and_never_passed_on() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 5, b"body"))
+        call = started(w, handler)
+        assert (call.key, call.version, call.correlation_id, call.message) == (LOCAL, 1, 5, None)
+        assert call.connection.client_host == "127.0.0.1"
+        handler.results[0].set(answer(5, b"from here"))
+        client.expect(answer(5, b"from here"))
+        assert w.dialled == []
+        assert w.plane.statistics().local_answers_total == 1
+
+
+def test_it_starts_when_every_earlier_answer_is_written() -> None:
+    """An earlier Fetch is parked at the broker: the local request waits, and its lock does not run."""
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(METADATA, 9, 2) + request(LOCAL, 1, 3))
+        broker.receive(24)
+        client.expect_silence()
+        broker.send(answer(1))
+        client.expect(answer(1))
+        assert handler.calls == []
+        broker.send(answer(2, b"half")[:9])
+        client.expect_silence()
+        assert handler.calls == []
+        broker.send(answer(2, b"half")[9:])
+        client.expect(answer(2, b"HALF"))
+        started(w, handler)
+        handler.results[0].set(answer(3))
+        client.expect(answer(3))
+
+
+def test_a_half_passed_answer_counts_as_not_written() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(LOCAL, 1, 2))
+        broker.receive(12)
+        broker.send(answer(1, bytes(100))[:50])
+        client.receive(50)
+        client.expect_silence()
+        assert handler.calls == []
+        broker.send(answer(1, bytes(100))[50:])
+        started(w, handler)
+
+
+def test_nothing_behind_it_is_looked_at_until_its_answer_is_written() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2) + request(LOCAL, 1, 3) + request(FETCH, 11, 4))
+        started(w, handler)
+        client.send(request(FETCH, 11, 5))
+        broker.expect_silence()
+        handler.results[0].set(answer(1, b"first"))
+        client.expect(answer(1, b"first"))
+        broker.expect(request(FETCH, 11, 2))
+        assert len(handler.calls) == 1
+        broker.send(answer(2))
+        started(w, handler, 2)
+        handler.results[1].set(answer(3, b"second"))
+        client.expect(answer(2) + answer(3, b"second"))
+        broker.expect(request(FETCH, 11, 4) + request(FETCH, 11, 5))
+
+
+def test_records_without_acks_before_it_are_passed_on_first() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        burst = b"".join(produce(n, 0, 5000) for n in range(200))
+        client.send(burst + request(LOCAL, 1, 3))
+        for _ in range(10):
+            w.turn()
+        assert handler.calls == []
+        broker.expect(burst)
+        started(w, handler)
+
+
+def test_a_flood_behind_a_muted_request_is_not_read() -> None:
+    """At most one receive buffer is kept."""
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        flood = b"".join(request(FETCH, 11, n, bytes(1000)) for n in range(8000))
+        sent = stuck = 0
+        while stuck < 20:
+            try:
+                sent += client.sock.send(memoryview(flood)[sent : sent + 500_000])
+            except BlockingIOError:
+                stuck += 1
+                w.turn()
+        assert sent < len(flood)
+        handler.results[0].set(answer(1))
+        client.expect(answer(1))
+        assert broker.receive(sent) == flood[:sent]
+
+
+def test_a_large_local_request_is_gathered_and_one_too_large_refused() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(collected_bytes=600_000)) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1, bytes(500_000)))
+        started(w, handler)
+        other = w.client()
+        other.send(request(LOCAL, 1, 1, bytes(600_000))[:50])
+        other.expect_end()
+        assert "limits.collected_bytes" in w.reason()
+
+
+def test_a_client_that_leaves_while_muted_ends_everything_at_once() -> None:
+    handler = Handler()
+    closed: list[str] = []
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2))
+        call = started(w, handler)
+        call.connection.on_close(lambda: closed.append("told"))
+        client.close()
+        broker.expect_end()
+        assert handler.ended == [1]
+        assert closed == ["told"]
+        handler.results[0].set(answer(1))
+        assert w.plane.statistics().connections == 0
+
+
+def test_a_client_that_leaves_while_its_request_still_waits_ends_at_once() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(LOCAL, 1, 2))
+        broker.receive(12)
+        client.expect_silence()
+        client.sock.shutdown(socket.SHUT_WR)
+        broker.expect_end()
+        assert handler.calls == []
+
+
+def test_a_broker_that_goes_while_a_local_request_runs_ends_the_client_at_once() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        broker.close()
+        client.expect_end()
+        assert handler.ended == [1]
+
+
+def test_on_close_of_a_connection_that_has_ended_is_called_at_once() -> None:
+    handler = Handler()
+    told: list[int] = []
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1))
+        call = started(w, handler)
+        client.close()
+        w.turn_until(lambda: not w.plane.statistics().connections)
+        call.connection.on_close(lambda: told.append(1))
+        assert told == [1]
+
+
+def test_memory_is_a_connections_own() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        first, second = w.client(), w.client()
+        first.send(request(LOCAL, 1, 1))
+        started(w, handler).connection.memory["right"] = "granted"
+        second.send(request(LOCAL, 1, 1))
+        assert started(w, handler, 2).connection.memory == {}
+        assert handler.calls[0].connection.memory == {"right": "granted"}
+        assert handler.calls[0].connection.id != handler.calls[1].connection.id
+
+
+def test_a_handler_that_fails_ends_its_connection_with_a_note() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        handler.results[0].fail(ZeroDivisionError("a bug"))
+        client.expect_end()
+        assert w.events() == ["handler-failed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [(RemoteProtocolError("no such request"), "client-protocol-error"), (UpstreamLost("gone"), "connection-closed")],
+)
+def test_a_handlers_errors_are_told_apart(error: Exception, event: str) -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        handler.results[0].fail(error)
+        client.expect_end()
+        assert w.events() == [event]
+
+
+def test_a_request_whose_bytes_cannot_be_decoded_ends_the_connection() -> None:
+    routes = some_routes(local=Handler())
+    for name, route in list(routes.items()):
+        if route.key == LOCAL:
+            routes[name] = type(route)(kind=route.kind, key=LOCAL, version=route.version, handler=route.handler)
+    with world(routes) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1, b"\x00\x02me\x00\xff\xff\xff\xff"))
+        client.expect_end()
+        assert w.events() == ["client-protocol-error"]
+
+
+# questions of our own
+
+
+def asking(steps: list[Any]) -> Callable[..., Any]:
+    """A handler that asks the broker and answers with what it said."""
+
+    async def handle(call: Call, _services: Any) -> bytes:
+        steps.append(call)
+        body = await call.connection.ask(HEARTBEAT, ASK_VERSION, b"question")
+        steps.append(bytes(body))
+        return answer(call.correlation_id, bytes(body))
+
+    return handle
+
+
+def test_a_question_goes_over_the_clients_own_upstream_connection_and_its_answer_to_the_handler() -> None:
+    steps: list[Any] = []
+    with local_world(asking(steps)) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 9))
+        broker.expect(asked(1, b"question"))
+        broker.send(answer(1, b"granted"))
+        client.expect(answer(9, b"granted"))
+        assert len(w.dialled) == 1
+
+
+def test_a_question_is_what_dials_where_nothing_was_forwarded_before() -> None:
+    with local_world(asking([])) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 9))
+        w.turn_until(lambda: w.brokers)
+        w.brokers[0].expect(asked(1, b"question"))
+
+
+def test_an_answer_to_a_question_may_be_large_and_come_in_pieces() -> None:
+    steps: list[Any] = []
+    with local_world(asking(steps)) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 9))
+        broker.receive(len(asked(1, b"question")))
+        whole = answer(1, bytes(range(256)) * 4000)
+        for at in range(0, len(whole), 100_000):
+            broker.send(whole[at : at + 100_000])
+            w.turn()
+        client.expect(answer(9, bytes(range(256)) * 4000))
+
+
+def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_and_stays_here() -> None:
+    """The handler answers without waiting for the broker; the client goes on meanwhile."""
+    late: list[bytes] = []
+
+    async def handle(call: Call, _services: Any) -> bytes:
+        promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"slow")
+        promise.on_settled(lambda: late.append(bytes(promise.result())))
+        return answer(call.correlation_id, b"at once")
+
+    with local_world(handle) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        client.expect(answer(1, b"at once"))
+        client.send(request(FETCH, 11, 2))
+        broker.expect(asked(1, b"slow") + request(FETCH, 11, 2))
+        assert w.plane.statistics().in_flight == 1
+        broker.send(answer(1, b"late")[:5])
+        w.turn()
+        broker.send(answer(1, b"late")[5:] + answer(2, b"fetched"))
+        client.expect(answer(2, b"fetched"))
+        assert late == [b"late"]
+
+
+def test_an_abandoned_question_does_not_hold_up_the_next_local_request() -> None:
+    async def handle(call: Call, _services: Any) -> bytes:
+        call.connection.ask(HEARTBEAT, ASK_VERSION, b"never answered")
+        return answer(call.correlation_id)
+
+    with local_world(handle) as w:
+        client, _ = w.pair()
+        client.send(request(LOCAL, 1, 1) + request(LOCAL, 1, 2) + request(LOCAL, 1, 3))
+        client.expect(answer(1) + answer(2) + answer(3))
+
+
+def test_a_question_that_loses_its_connection_fails() -> None:
+    errors: list[BaseException] = []
+
+    async def handle(call: Call, _services: Any) -> bytes:
+        promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"")
+        other: Promise[None] = Promise()
+        promise.on_settled(lambda: other.set(None))
+        try:
+            await first_of(promise, other)
+            promise.result()
+        except UpstreamLost as error:
+            errors.append(error)
+        return answer(call.correlation_id)
+
+    with local_world(handle) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        broker.receive(len(asked(1, b"")))
+        waiting: list[Any] = []
+        broker.close()
+        client.expect_end()
+        assert waiting == []
+        assert w.plane.statistics().connections == 0
+
+
+def test_someone_elses_wait_for_a_question_is_told_when_its_connection_ends() -> None:
+    """A promise may have waiters beyond the connection's own handler (the cache others read from)."""
+    told: list[BaseException] = []
+    kept: list[Promise[memoryview]] = []
+
+    async def handle(call: Call, _services: Any) -> bytes:
+        kept.append(call.connection.ask(HEARTBEAT, ASK_VERSION, b""))
+
+        def settled() -> None:
+            try:
+                kept[0].result()
+            except UpstreamLost as error:
+                told.append(error)
+
+        kept[0].on_settled(settled)
+        return answer(call.correlation_id)
+
+    with local_world(handle) as w:
+        client, _ = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        client.expect(answer(1))
+        client.close()
+        w.turn_until(lambda: told)
+
+
+def test_a_question_on_a_connection_that_has_ended_fails_at_once() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1))
+        call = started(w, handler)
+        client.close()
+        w.turn_until(lambda: not w.plane.statistics().connections)
+        promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"")
+        with pytest.raises(UpstreamLost):
+            promise.result()
+
+
+def test_a_question_in_the_middle_of_a_passing_request_waits_for_its_end() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        connection = started(w, handler).connection
+        handler.results[0].set(answer(1))
+        client.expect(answer(1))
+        whole = request(FETCH, 11, 2, bytes(100))
+        client.send(whole[:60])
+        broker.expect(whole[:60])
+        promise = connection.ask(HEARTBEAT, ASK_VERSION, b"?")
+        broker.expect_silence()
+        client.send(whole[60:] + request(FETCH, 11, 3))
+        broker.expect(whole[60:] + request(FETCH, 11, 3) + asked(1, b"?"))
+        broker.send(answer(2) + answer(3) + answer(1, b"!"))
+        client.expect(answer(2) + answer(3))
+        w.turn_until(lambda: promise.done)
+        assert bytes(promise.result()) == b"!"
+
+
+# inspected requests
+
+
+def test_an_inspected_request_is_served_here_or_passed_on_in_order() -> None:
+    handler = Handler()
+    routes = some_routes(inspect=handler, serve_here=lambda frame: bytes(frame[8:]) == b"ours")
+    with world(routes) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(LIST, 0, 2, b"theirs") + request(LIST, 0, 3, b"ours"))
+        broker.expect(request(FETCH, 11, 1) + request(LIST, 0, 2, b"theirs"))
+        broker.send(answer(1) + answer(2, b"list"))
+        client.expect(answer(1) + answer(2, b"list"))
+        started(w, handler)
+        handler.results[0].set(answer(3, b"our list"))
+        client.expect(answer(3, b"our list"))
+
+
+def test_a_handler_that_answers_none_lets_the_request_pass_unchanged() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1, b"body") + request(FETCH, 11, 2))
+        started(w, handler)
+        handler.results[0].set(None)
+        broker.expect(request(LOCAL, 1, 1, b"body") + request(FETCH, 11, 2))
+        broker.send(answer(1, b"theirs") + answer(2))
+        client.expect(answer(1, b"theirs") + answer(2))
+
+
+# limits
+
+
+def slow_client(w: World, handler: Handler, size: int) -> Peer:
+    client = w.client()
+    client.send(request(LOCAL, 1, 1))
+    started(w, handler, len(handler.calls) + 1)
+    handler.results[-1].set(answer(1, bytes(size)))
+    return client
+
+
+def test_a_local_answer_counts_until_the_kernel_has_it() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = slow_client(w, handler, 20_000_000)
+        assert w.plane.budget.used == 20_000_008
+        client.receive(20_000_008)
+        w.turn_until(lambda: w.plane.budget.used == 0)
+
+
+def test_a_local_answer_leaves_the_account_with_its_connection() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = slow_client(w, handler, 20_000_000)
+        client.close()
+        w.turn_until(lambda: w.plane.budget.used == 0)
+
+
+def test_a_client_that_takes_no_byte_of_a_local_answer_is_closed() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(stalled_client_s=1.0)) as w:
+        slow_client(w, handler, 20_000_000)
+        w.turn_until(lambda: w.events() == ["client-stalled"])
+        assert w.plane.budget.used == 0
+
+
+def test_a_client_that_takes_a_little_now_and_then_is_not_closed() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(stalled_client_s=1.0)) as w:
+        client = slow_client(w, handler, 40_000_000)
+        for _ in range(3):
+            before = w.reactor.now()
+            w.turn_until(lambda before=before: w.reactor.now() > before + 0.8)  # type: ignore[misc]
+            client.take()
+        assert w.events() == []
+
+
+def test_a_silent_client_is_closed_with_its_upstream_but_not_while_it_waits_for_an_answer() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(idle_client_s=1.0)) as w:
+        client, broker = w.pair()
+        waiting, other_broker = w.pair()
+        waiting.send(request(FETCH, 11, 1))
+        broker.expect_end()
+        client.expect_end()
+        assert w.reason() == "client idle"
+        w.turn()
+        assert other_broker.take() == request(FETCH, 11, 1)
+        assert not other_broker.ended
+
+
+def keep_alive_world(monkeypatch: pytest.MonkeyPatch, handler: Any) -> Any:
+    monkeypatch.setattr(questions, "KEEP_ALIVE_S", 0.5)
+    return local_world(handler, keep_alive=lambda _connection: (HEARTBEAT, ASK_VERSION, b"alive"))
+
+
+def test_an_upstream_connection_is_kept_alive_where_something_was_asked_for_a_local_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with keep_alive_world(monkeypatch, asking([])) as w:
+        plain, plain_broker = w.pair()
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        broker.expect(asked(1, b"question"))
+        broker.send(answer(1))
+        client.expect(answer(1))
+        broker.expect(asked(2, b"alive"))
+        broker.send(answer(2, b"yes"))
+        client.expect_silence()
+        plain_broker.expect_silence()
+        assert not plain.take()
+
+
+def test_nothing_keeps_alive_in_the_middle_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    with keep_alive_world(monkeypatch, asking([])) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        broker.expect(asked(1, b"question"))
+        broker.send(answer(1))
+        client.expect(answer(1))
+        client.send(request(FETCH, 11, 2, bytes(100))[:50])
+        broker.receive(50)
+        start = w.reactor.now()
+        w.turn_until(lambda: w.reactor.now() > start + 2.2)
+        assert broker.take() == b""

@@ -13,7 +13,6 @@ stays flat.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -68,7 +67,7 @@ class ShareReads:
         self._reservations: dict[ShareKey, Reservation] = {}
         self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
         self._last_id = 0
-        self._to_wake: deque[ShareKey] = deque()
+        self._to_wake: dict[ShareKey, None] = {}
         self._waking = False
 
     def reserve(
@@ -122,13 +121,15 @@ class ShareReads:
         """This share partition may have something: wake who waits longest, and the next while there is more."""
         if key not in self._waiters:
             return
-        self._to_wake.append(key)
+        self._to_wake[key] = None
         if self._waking:
             return
         self._waking = True
         try:
             while self._to_wake:
-                self._wake_some(self._to_wake.popleft())
+                key = next(iter(self._to_wake))
+                del self._to_wake[key]
+                self._wake_some(key)
         finally:
             self._waking = False
 

@@ -52,7 +52,7 @@ def repair(answer: Any, book: AddressBook) -> None:
     if gone:
         _without_leaders(answer, gone)
     if answer.controller_id in gone:
-        answer.controller_id = answer.brokers[0].node_id
+        answer.controller_id = answer.brokers[0].node_id if answer.brokers else UNKNOWN_NODE
 
 
 def repair_all_topics(answer: Any, book: AddressBook) -> None:

@@ -1,6 +1,7 @@
 """Every carrier of addresses in every version, as tables (tests/tables) and from the definitions."""
 
 import os
+import random
 from contextlib import suppress
 
 import pytest
@@ -8,11 +9,13 @@ import pytest
 from proxy.apis import rewrites, table
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.routes import Context, Kind, Route, header
-from proxy.cluster.versions import EffectiveVersions, Offer, client_facing
+from proxy.cluster.versions import CAPS, EffectiveVersions, Offer, client_facing
 from proxy.errors import AnswerUnusable, LocalProtocolError, RemoteProtocolError
 from proxy.values import Address, Limits
 from proxy.wire import endpoints, frames, headers, registry
+from proxy.wire.specs import FieldSpec
 from tests.tables.cases import CORRELATION_ID, Case, cases
+from tests.wire.samples import Samples
 
 CONTEXT = Context(node_id=1)
 ALL = list(cases())
@@ -135,3 +138,56 @@ def test_random_bytes_are_refused_or_pass():
             with suppress(RemoteProtocolError, AnswerUnusable):
                 told = route.rewrite(memoryview(frame), CONTEXT)
                 assert told is None or int.from_bytes(told[:4], "big") == len(told) - 4
+
+
+THEIRS = "upstream-host"
+CARRYING = [
+    (key, version)
+    for key in sorted(endpoints.carriers() & client_facing() - set(table.WAIVED))
+    for version in range(registry.versions(key)[0], CAPS.get(key, registry.versions(key)[1]) + 1)
+    if endpoints.locator(key, version) is not None
+]
+
+
+class Addressed:
+    """Gives every broker of a generated answer an address of the upstream cluster, sometimes none."""
+
+    def __init__(self, seed: str) -> None:
+        self.random = random.Random(seed)
+
+    def __call__(self, field: FieldSpec, _: object, value: object) -> object:
+        if field.name == "Host":
+            return self.random.choice(("", THEIRS, THEIRS + "-2", THEIRS + ".with.a.long.name" * 8))
+        if field.name == "Port":
+            return self.random.randrange(1, 65536)
+        if field.entity == "brokerId" and not field.is_array:
+            return self.random.choice((-1, 0, 1, 2, 3, 70_000))
+        return value
+
+
+@pytest.mark.parametrize(("key", "version"), CARRYING)
+def test_no_upstream_address_gets_through_whatever_the_answer(key, version):
+    """Generated answers, unknown tags everywhere, brokers with and without listener: none of their hosts is told."""
+    seed = f"leak-{key}-{version}"
+    addressed = Addressed(seed)
+    samples = Samples(seed, addressed, tags=True)
+    bound: set[int] = set()
+    book = AddressBook(20000, "proxy.example", lambda node_id, _: node_id in bound)
+    routes = table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    told_something = 0
+    for _ in range(60):
+        for node_id in range(4):
+            book.forget(node_id)
+        book.retry_unbound()
+        bound = {node_id for node_id in range(4) if addressed.random.random() < 0.7}
+        answer = frames.response(key, version, 9, samples.message(registry.response_spec(key), version))[4:]
+        try:
+            told = routes[header(key, version)].rewrite(memoryview(answer), CONTEXT)
+        except AnswerUnusable:
+            continue
+        given = answer if told is None else told[4:]
+        assert THEIRS.encode() not in given
+        again = frames.decode_response(key, version, given)[1]
+        assert frames.response(key, version, 9, again)[4:] == given, "a well-formed answer"
+        told_something += told is not None
+    assert told_something

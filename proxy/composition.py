@@ -9,20 +9,12 @@ from dataclasses import dataclass, field
 import trio
 
 from proxy import observe
-from proxy.apis import (
-    group_apis,
-    k76_share_group_heartbeat,
-    k77_share_group_describe,
-    k78_share_fetch,
-    k79_share_acknowledge,
-    table,
-)
+from proxy.apis import handlers, table
 from proxy.apis import services as apis_services
 from proxy.apis.memory_journal import MemoryJournal
 from proxy.apis.ports import Connection
 from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.apis.services import Services, ShareOptions
-from proxy.apis.table import Served
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.routes import Routes
 from proxy.cluster.topology import ClusterView
@@ -192,17 +184,8 @@ def planned_routes(config: Config, local: bool) -> Routes:
     """The routes that a proxy with these settings would have: to be shown, not used."""
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
     versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
-    served = _served(ShareCoordinator(config.share_groups.limits)) if local else {}
+    served = handlers.served(ShareCoordinator(config.share_groups.limits)) if local else {}
     return table.build(book, versions, config.named_limits, served)
-
-
-def _served(coordinator: ShareCoordinator) -> dict[int, Served]:
-    """Who answers what, where share groups live here."""
-    handlers = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
-    return {
-        **group_apis.served(coordinator),
-        **{module.KEY: Served(module.handle) for module in handlers},
-    }
 
 
 def compose(
@@ -234,7 +217,7 @@ def compose(
         journal=MemoryJournal(),
         serve_share=local,
     )
-    routes = table.build(book, services.versions, limits, _served(services.coordinator) if local else {})
+    routes = table.build(book, services.versions, limits, handlers.served(services.coordinator) if local else {})
     plane = Plane(
         reactor,
         lambda: routes,

@@ -9,12 +9,12 @@ from proxy.apis import (
     k78_share_fetch,
     k79_share_acknowledge,
 )
-from proxy.apis.services import Services
 from proxy.apis.table import Served
+from proxy.share.coordinator import ShareCoordinator
 
 _SHARE = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
 
 
-def served(services: Services) -> dict[int, Served]:
+def served(coordinator: ShareCoordinator) -> dict[int, Served]:
     """API key -> handler, and which requests it gets."""
-    return group_apis.served(services.coordinator) | {api.KEY: Served(api.handle) for api in _SHARE}
+    return group_apis.served(coordinator) | {api.KEY: Served(api.handle) for api in _SHARE}

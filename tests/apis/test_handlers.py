@@ -1,7 +1,5 @@
 """The handlers of the product fit the table of routes and the versions offered."""
 
-from types import SimpleNamespace
-
 from proxy.apis import (
     handlers,
     k76_share_group_heartbeat,
@@ -20,8 +18,7 @@ from proxy.wire import registry
 
 
 def routes():
-    services = SimpleNamespace(coordinator=ShareCoordinator(BrokerShareLimits()))
-    served = handlers.served(services)
+    served = handlers.served(ShareCoordinator(BrokerShareLimits()))
     book = AddressBook(20000, "h", lambda *_: True)
     return table.build(book, EffectiveVersions(Offer(serve_share=True)), Limits(), served), served
 

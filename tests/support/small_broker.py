@@ -1,0 +1,121 @@
+"""A broker of a few lines: as much of one as the proxy's own questions need, on memory streams or on a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scramp
+import trio
+import trio.testing
+
+from proxy.errors import ErrorCode
+from proxy.runtime.client import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from proxy.values import Address
+from proxy.wire import frames, registry
+
+API_VERSIONS = 18
+RANGES = {0: (0, 11), 1: (4, 17), 3: (0, 12), 17: (0, 1), 18: (0, 4), 36: (0, 2), 78: (1, 2)}
+
+
+class Broker:
+    """A broker on memory streams: as much of one as the proxy's own questions need."""
+
+    def __init__(self, node_id: int = 1, mechanism: str = "", ranges: dict[int, tuple[int, int]] | None = None) -> None:
+        self.node_id = node_id
+        self.mechanism = mechanism
+        self.ranges = RANGES if ranges is None else ranges
+        self.users = {"proxy": "s3cret"}
+        self.lifetime_ms = 0
+        self.connections = 0
+        self.garbage: bytes | None = None
+        self.silent = False
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        self.connections += 1
+        reader, self.authenticated, self._scram = frames.FrameReader(), not self.mechanism, None
+        with trio.CancelScope() as scope:
+            self.cut = scope.cancel
+            async for data in stream:
+                for frame in reader.receive_data(data):
+                    if not await self._answer(stream, frame):
+                        await stream.aclose()
+                        return
+        await stream.aclose()
+
+    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> bool:
+        header, request = frames.decode_request(frame)
+        if self.silent:
+            return True
+        if self.garbage is not None:
+            await stream.send_all(self.garbage)
+            return True
+        if header.key not in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE) and not self.authenticated:
+            return False
+        answer = getattr(self, f"_k{header.key}")(request)
+        await stream.send_all(frames.response(header.key, header.version, header.correlation_id, answer))
+        return True
+
+    def _k18(self, request: Any) -> Any:
+        answer = registry.message("ApiVersionsResponse")
+        keys = [answer.ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in self.ranges.items()]
+        level = answer.FinalizedFeatureKey(name="share.version", max_version_level=1, min_version_level=1)
+        return answer(api_keys=keys, finalized_features=[level], finalized_features_epoch=1)
+
+    def _k3(self, request: Any) -> Any:
+        answer = registry.message("MetadataResponse")
+        broker = answer.MetadataResponseBroker(node_id=self.node_id, host=f"b{self.node_id}", port=9092)
+        topics = [
+            answer.MetadataResponseTopic(name=topic.name, error_code=3, partitions=[]) for topic in request.topics
+        ]
+        return answer(brokers=[broker], cluster_id="c", controller_id=1, topics=topics)
+
+    def _k17(self, request: Any) -> Any:
+        answer = registry.message("SaslHandshakeResponse")
+        if not self.mechanism:
+            return answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        wrong = request.mechanism != self.mechanism
+        return answer(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM if wrong else 0, mechanisms=[self.mechanism])
+
+    def _k36(self, request: Any) -> Any:
+        answer = registry.message("SaslAuthenticateResponse")
+        try:
+            token = self._token(bytes(request.auth_bytes))
+        except (scramp.ScramException, ValueError) as error:
+            return answer(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b"")
+        return answer(error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=self.lifetime_ms)
+
+    def _token(self, token: bytes) -> bytes:
+        if self.mechanism == "PLAIN":
+            _, user, password = token.decode().split("\0")
+            if self.users.get(user) != password:
+                raise ValueError("Authentication failed: Invalid username or password")
+            self.authenticated = True
+            return b""
+        if self._scram is None:
+            mechanism = scramp.ScramMechanism(self.mechanism)
+            self._scram = mechanism.make_server(lambda user: mechanism.make_auth_info(self.users[user]))
+            self._scram.set_client_first(token.decode())
+            return self._scram.get_server_first().encode()
+        self._scram.set_client_final(token.decode())
+        self.authenticated = True
+        return self._scram.get_server_final().encode()
+
+
+class Net:
+    """Connects to brokers by address; a broker that is None refuses."""
+
+    def __init__(self, nursery: trio.Nursery, brokers: dict[Address, Broker | None]) -> None:
+        self._nursery = nursery
+        self._brokers = brokers
+        self.dialled: list[Address] = []
+
+    async def __call__(self, host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        address = Address(host, port)
+        self.dialled.append(address)
+        broker = self._brokers.get(address)
+        if broker is None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        ours, theirs = trio.testing.memory_stream_pair()
+        self._nursery.start_soon(broker.serve, theirs)
+        return ours

@@ -71,12 +71,14 @@ def decide(
     marked: list[Run] = []
     limit = settings.delivery_count_limit
     for run, first, last, acknowledge_type in steps:
+        if refusal is not None and acknowledge_type != RENEW:
+            continue
         if run.first != first or run.last != last:
             run = window.isolate(first, last)
         if acknowledge_type == RENEW:
             index.renew(run, settings.lock_duration_s, now)
             run.renewals += 1
-        elif refusal is None:
+        else:
             run.target = _target(acknowledge_type, run.count, limit)
             marked.append(run)
     if refusal is not None:

@@ -23,7 +23,7 @@ from proxy.share.acknowledging import AcknowledgementBatch, Refusal, check_shape
 from proxy.share.acquiring import NOTHING, Acquirer, Acquisition, LogBatch, PartitionSettings, Read
 from proxy.share.facts import ShareSnapshot
 from proxy.share.locks import Lockable, LockIndex, deadline
-from proxy.share.units import ACKNOWLEDGED, ACQUIRED, AVAILABLE, UNREAD, Run, Transition, Window
+from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Transition, Window
 
 __all__ = [
     "NOTHING",
@@ -87,12 +87,12 @@ class SharePartition(Window):
     def from_snapshot(
         cls, snapshot: ShareSnapshot, *, locks: LockIndex | None = None, key: Hashable = None
     ) -> SharePartition:
-        """State without locks (4.2); ValueError when batches are reversed, overlap, or begin before the start."""
+        """State without locks (4.2); ValueError for batches that cannot be: reversed, overlapping, below the start."""
         partition = cls(snapshot.start_offset, snapshot.state_epoch, locks=locks, key=key)
         after = snapshot.start_offset
         for first, last, state, count in snapshot.batches:
-            if first < after or last < first:
-                raise ValueError(f"state batch {first}-{last} behind offset {after - 1}")
+            if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
+                raise ValueError(f"state batch {first}-{last} in state {state} behind offset {after - 1}")
             if first > after:
                 partition.insert(Run(partition, after, first - 1, UNREAD, 0))
             partition.insert(Run(partition, first, last, state, count))

@@ -203,7 +203,10 @@ def compose(
     limits = config.named_limits
     holder: list[Parts] = []
     book = AddressBook(
-        config.first_broker_port, config.advertised_host, lambda node_id, upstream: holder[0].bind(node_id, upstream)
+        config.first_broker_port,
+        config.advertised_host,
+        lambda node_id, upstream: holder[0].bind(node_id, upstream),
+        pinned=config.upstream.nodes,
     )
     services = apis_services.build(
         limits=limits,

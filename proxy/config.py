@@ -95,7 +95,7 @@ class Upstream(Section):
     tls: UpstreamTls = UpstreamTls()
     sasl: UpstreamSasl = UpstreamSasl()
     nodes: Nodes = Field(default_factory=dict)
-    """Brokers by id, where the proxy has no identity of its own to ask for them."""
+    """Brokers by id: dialled there whatever they advertise, and known without an identity of the proxy's own."""
     metadata_interval_s: Seconds = 30.0
 
 

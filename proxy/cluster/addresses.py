@@ -30,14 +30,24 @@ ANSWER_BYTES_MAX = 256 << 10
 
 
 class AddressBook:
-    """Node id <-> address of the proxy. `on_new` binds the listener and says whether it could."""
+    """Node id <-> address of the proxy. `on_new` binds the listener and says whether it could.
 
-    def __init__(self, first_port: int, advertised_host: str, on_new: Callable[[int, Address], bool]) -> None:
+    Brokers in `pinned` are dialled at the address given there, whatever they advertise.
+    """
+
+    def __init__(
+        self,
+        first_port: int,
+        advertised_host: str,
+        on_new: Callable[[int, Address], bool],
+        pinned: Mapping[int, Address] | None = None,
+    ) -> None:
         self.generation = 0
         """Grows whenever an answer rewritten before might now be rewritten differently."""
         self._first_port = first_port
         self._host = advertised_host
         self._on_new = on_new
+        self._pinned = dict(pinned or {})
         self._upstream: dict[int, Address] = {}
         self._ours: dict[int, Address] = {}
         self._unbound: dict[int, Address] = {}
@@ -48,6 +58,7 @@ class AddressBook:
         None = leave that broker out: there is no port for it or the listener could not be bound. That is tried once
         for each upstream address, and again after `retry_unbound`.
         """
+        upstream = self._pinned.get(node_id, upstream)
         if self._upstream.get(node_id) == upstream:
             return self._ours[node_id]
         if self._unbound.get(node_id) == upstream:

@@ -116,6 +116,17 @@ def test_an_empty_host_is_no_address_and_one_missing_broker_is_enough(book, plan
     assert placed([Endpoint(-1, 0, 4, "kafka-x", 1)], book) is None, "an address of nobody does not pass"
 
 
+def test_a_pinned_broker_is_dialled_where_the_settings_say(plane):
+    """Whatever it advertises: it may be known to the proxy's host by another name."""
+    book = AddressBook(19093, "proxy.example", plane.bind, pinned={3: MOVED})
+    for advertised in (KAFKA_1, MOVED, KAFKA_1):
+        assert book.advertise(3, advertised) == Address("proxy.example", 19096)
+    assert plane.bound == [(3, MOVED)]
+    assert book.upstream_of(3) == MOVED
+    book.advertise(4, KAFKA_1)
+    assert book.upstream_of(4) == KAFKA_1
+
+
 class Rewriter:
     """Puts a word behind every answer, or changes nothing; counts how often it was asked."""
 

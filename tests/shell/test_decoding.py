@@ -1,0 +1,49 @@
+"""The decode command: frames in, trees out."""
+
+import pytest
+
+from proxy import decoding
+from proxy.errors import ConfigError
+from proxy.wire import frames, registry
+
+REQUEST = frames.request(18, 3, 7, "me", registry.message("ApiVersionsRequest")(client_software_name="x"))
+RESPONSE = frames.response(18, 3, 7, registry.message("ApiVersionsResponse")(error_code=35, api_keys=[]))
+
+
+@pytest.mark.parametrize("captured", [REQUEST, REQUEST.hex().encode(), REQUEST.hex(" ").encode() + b"\n"])
+def test_requests_are_printed_from_binary_and_hex(captured: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields by their Kafka names."""
+    decoding.show(captured, None, b"")
+    printed = capsys.readouterr().out
+    assert "ApiVersionsRequest v3" in printed
+    assert "ClientSoftwareName: 'x'" in printed
+    assert "client_id: 'me'" in printed
+
+
+def test_responses_are_printed_by_api_or_by_their_request(capsys: pytest.CaptureFixture[str]) -> None:
+    """A response does not tell what it answers."""
+    decoding.show(RESPONSE, (18, 3), b"")
+    named = capsys.readouterr().out
+    decoding.show(RESPONSE, None, REQUEST)
+    assert capsys.readouterr().out == named
+    assert "ErrorCode: 35 (UNSUPPORTED_VERSION)" in named
+
+
+def test_an_empty_capture_is_a_mistake() -> None:
+    """Printing nothing would look like success."""
+    with pytest.raises(ConfigError, match="empty"):
+        decoding.show(b"", None, b"")
+
+
+@pytest.mark.parametrize(("text", "expected"), [("Metadata:12", (3, 12)), ("3:12", (3, 12)), (None, None)])
+def test_apis_are_named_or_numbered(text: str | None, expected: tuple[int, int] | None) -> None:
+    """Names without regard to case."""
+    assert decoding.api_version(text) == expected
+    assert text is None or decoding.api_version(text.lower()) == expected
+
+
+@pytest.mark.parametrize("wrong", ["Metadata", "Nonsense:1", "3:x", ":", "3:-1"])
+def test_what_names_no_api_is_refused(wrong: str) -> None:
+    """With an example of how to write it."""
+    with pytest.raises(ConfigError, match="API:VERSION"):
+        decoding.api_version(wrong)

@@ -22,6 +22,9 @@ class Broker:
 
     def __init__(self, node_id: int = 1, mechanism: str = "", ranges: dict[int, tuple[int, int]] | None = None) -> None:
         self.node_id = node_id
+        self.named = {node_id: Address(f"b{node_id}", 9092)}
+        """The brokers that its Metadata names."""
+        self.share_level = 1
         self.mechanism = mechanism
         self.ranges = RANGES if ranges is None else ranges
         self.users = {"proxy": "s3cret"}
@@ -29,12 +32,26 @@ class Broker:
         self.connections = 0
         self.garbage: bytes | None = None
         self.silent = False
+        self._open: list[trio.CancelScope] = []
+
+    def cut(self) -> None:
+        """End every connection."""
+        for scope in self._open:
+            scope.cancel()
+
+    async def listen(self, nursery: trio.Nursery) -> Address:
+        """Serve on a free port of this machine, and name that as its own address."""
+        opened = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, self.serve, opened)
+        address = Address(*opened[0].socket.getsockname()[:2])
+        self.named[self.node_id] = address
+        return address
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         self.connections += 1
         reader, self.authenticated, self._scram = frames.FrameReader(), not self.mechanism, None
         with trio.CancelScope() as scope:
-            self.cut = scope.cancel
+            self._open.append(scope)
             async for data in stream:
                 for frame in reader.receive_data(data):
                     if not await self._answer(stream, frame):
@@ -58,16 +75,21 @@ class Broker:
     def _k18(self, request: Any) -> Any:
         answer = registry.message("ApiVersionsResponse")
         keys = [answer.ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in self.ranges.items()]
-        level = answer.FinalizedFeatureKey(name="share.version", max_version_level=1, min_version_level=1)
+        level = answer.FinalizedFeatureKey(
+            name="share.version", max_version_level=self.share_level, min_version_level=1
+        )
         return answer(api_keys=keys, finalized_features=[level], finalized_features_epoch=1)
 
     def _k3(self, request: Any) -> Any:
         answer = registry.message("MetadataResponse")
-        broker = answer.MetadataResponseBroker(node_id=self.node_id, host=f"b{self.node_id}", port=9092)
+        brokers = [
+            answer.MetadataResponseBroker(node_id=node_id, host=address.host, port=address.port)
+            for node_id, address in self.named.items()
+        ]
         topics = [
             answer.MetadataResponseTopic(name=topic.name, error_code=3, partitions=[]) for topic in request.topics
         ]
-        return answer(brokers=[broker], cluster_id="c", controller_id=1, topics=topics)
+        return answer(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
 
     def _k17(self, request: Any) -> Any:
         answer = registry.message("SaslHandshakeResponse")

@@ -100,6 +100,14 @@ async def may_alter_cluster_configs(call: Call) -> bool:
     return all(result.error_code == ErrorCode.NONE for result in answer.responses)
 
 
+def in_order(resources: list[Any], results: list[Any]) -> list[Any]:
+    """The results in the order of the resources they are about."""
+    places: dict[tuple[int, str], int] = {}
+    for place, resource in enumerate(resources):
+        places.setdefault((resource.resource_type, resource.resource_name), place)
+    return sorted(results, key=lambda entry: places.get((entry.resource_type, entry.resource_name), len(resources)))
+
+
 async def ask_about(call: Call, resources: list[Any], **changes: Any) -> Any:
     """The broker's answer to the client's request with these resources in place of its own."""
     request = call.message

@@ -5,7 +5,7 @@ Versions: all.
 Behaviour
 - The broker answers for its own groups; the share groups that the filters admit follow. Filters by state (v4) and type
   (v5, KIP-1099) are compared without case; protocol type and type are `share`, the state is Stable or Empty.
-- A group is listed if the principal may DESCRIBE it.
+- A group is listed if the principal may DESCRIBE it, and all are if it may DESCRIBE the cluster.
 - Clients ask every broker and put the answers together: each group is listed at one broker, always the same while the
   brokers stay the same, and in every answer of the bootstrap listener, whose broker no client knows.
 - The group by which proxies agree on who owns what is left out.
@@ -18,9 +18,16 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from zlib import crc32
 
-from proxy.apis.exchange import ask_upstream, reply
+from proxy.apis.exchange import ask, ask_upstream, reply, told
 from proxy.apis.ports import Call
-from proxy.apis.rights import Right, ask_describe_groups, rights_of, tell_describe_groups
+from proxy.apis.rights import (
+    DESCRIBE_BIT,
+    NO_BITS,
+    Right,
+    ask_describe_groups,
+    rights_of,
+    tell_describe_groups,
+)
 from proxy.apis.services import Services
 from proxy.errors import ErrorCode
 from proxy.share.group import GROUP_TYPE, ShareGroup
@@ -30,6 +37,10 @@ from proxy.wire import registry
 KEY = 16
 OWN_GROUPS_PREFIX = "__proxy_"
 OWN_PROTOCOL_TYPE = "proxy"
+
+DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION = 60, 0
+CLUSTER = "kafka-cluster"
+"""The one name of the cluster as a resource."""
 
 RIGHTS_AT_ONCE = 500
 """Groups whose DESCRIBE right is asked about in one request."""
@@ -41,14 +52,14 @@ async def handle(call: Call, services: Services) -> bytes:
     if answer.error_code != ErrorCode.NONE:
         return reply(call, answer)
     found = candidates(call.message, call.connection.node_id, services)
-    await _ask_rights(call, services, [group.group_id for group in found])
+    shown = await _may_describe(call, services, [group.group_id for group in found])
     listed = registry.message("ListGroupsResponse").ListedGroup
     answer.groups = [
         *(entry for entry in answer.groups if not _is_own(entry)),
         *(
             listed(group_id=group.group_id, protocol_type=GROUP_TYPE, group_state=group.state, group_type=GROUP_TYPE)
             for group in found
-            if _may_describe(call, services, group.group_id)
+            if group.group_id in shown
         ),
     ]
     return reply(call, answer)
@@ -81,7 +92,16 @@ def _is_own(entry: Any) -> bool:
     return bool(entry.protocol_type == OWN_PROTOCOL_TYPE and entry.group_id.startswith(OWN_GROUPS_PREFIX))
 
 
-async def _ask_rights(call: Call, services: Services, group_ids: Iterable[str]) -> None:
+async def _may_describe(call: Call, services: Services, group_ids: list[str]) -> Collection[str]:
+    """Those of the groups that the principal may describe."""
+    await _ask_about_groups(call, services, group_ids)
+    allowed = {group_id for group_id in group_ids if _verdict(call, services, group_id)}
+    if len(allowed) < len(group_ids) and await _may_describe_cluster(call, services):
+        return group_ids
+    return allowed
+
+
+async def _ask_about_groups(call: Call, services: Services, group_ids: Iterable[str]) -> None:
     """Ask about those groups nothing is remembered of, in as many requests as it takes, sent together."""
     unknown = [group_id for group_id in group_ids if _verdict(call, services, group_id) is None]
     now = services.timers.now()
@@ -93,10 +113,17 @@ async def _ask_rights(call: Call, services: Services, group_ids: Iterable[str]) 
         tell_describe_groups(call.connection, await question, now)
 
 
-def _may_describe(call: Call, services: Services, group_id: str) -> bool:
-    return _verdict(call, services, group_id) is True
+async def _may_describe_cluster(call: Call, services: Services) -> bool:
+    """DESCRIBE on the cluster, as the authorized operations on it tell."""
+    verdict = _verdict(call, services, CLUSTER, Right.DESCRIBE_CLUSTER)
+    if verdict is None:
+        request = registry.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
+        answer = await ask(call.connection, DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, request)
+        operations = told(DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, answer).cluster_authorized_operations
+        verdict = operations != NO_BITS and bool(operations & DESCRIBE_BIT)
+        rights_of(call.connection).remember(Right.DESCRIBE_CLUSTER, CLUSTER, verdict, services.timers.now())
+    return verdict
 
 
-def _verdict(call: Call, services: Services, group_id: str) -> bool | None:
-    cache_s = services.options.rights_cache_s
-    return rights_of(call.connection).verdict(Right.DESCRIBE_GROUP, group_id, services.timers.now(), cache_s)
+def _verdict(call: Call, services: Services, name: str, right: Right = Right.DESCRIBE_GROUP) -> bool | None:
+    return rights_of(call.connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s)

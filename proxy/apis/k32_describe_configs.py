@@ -22,6 +22,7 @@ from proxy.apis.group_configs import (
     GROUP,
     Failure,
     ask_about,
+    in_order,
     is_ours,
     is_unknown_resource,
     may_describe_cluster_configs,
@@ -52,11 +53,12 @@ async def handle(call: Call, services: Services) -> bytes:
     if others:
         answer = await ask_about(call, others)
     theirs = await _theirs(call, named) if named else {}
-    answer.results += [
+    mine = [
         _ours(call.message, resource, services, theirs.get(resource.resource_name))
         for resource in resources
         if resource.resource_type == GROUP
     ]
+    answer.results = in_order(resources, [*answer.results, *mine])
     return reply(call, answer)
 
 

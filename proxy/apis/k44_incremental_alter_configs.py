@@ -25,6 +25,7 @@ from proxy.apis.group_configs import (
     GROUP,
     Failure,
     ask_about,
+    in_order,
     is_ours,
     is_unknown_resource,
     may_alter_cluster_configs,
@@ -94,6 +95,7 @@ async def _alter(call: Call, services: Services, judge: Judge) -> bytes:
             else await _alter_group(call, services, resource, judge)
         )
         answer.responses.append(_result(call, resource.resource_name, failure))
+    answer.responses = in_order(resources, answer.responses)
     return reply(call, answer)
 
 

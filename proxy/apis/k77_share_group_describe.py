@@ -23,7 +23,7 @@ from proxy.apis.rights import (
 )
 from proxy.apis.services import Services
 from proxy.errors import ErrorCode
-from proxy.share.group import DEAD, GroupDescription, MemberDescription
+from proxy.share.group import GroupDescription, MemberDescription
 from proxy.wire import frames, registry
 
 KEY = 77
@@ -71,7 +71,7 @@ def _described(
         return _refused(message, group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     group = services.coordinator.group(group_id)
     if group is None:
-        return _refused(message, group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", DEAD)
+        return _refused(message, group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     code, operations = (ErrorCode.NONE, NO_BITS) if bits is None else bits.get(group_id, (ErrorCode.NONE, NO_BITS))
     if code != ErrorCode.NONE:
         return _refused(message, group_id, ErrorCode(code))
@@ -86,8 +86,8 @@ def _described(
     return _entry(services, message, group.describe(), operations)
 
 
-def _refused(message: Any, group_id: str, code: ErrorCode, text: str | None = None, state: str = "") -> Any:
-    return message.DescribedGroup(error_code=code, error_message=text, group_id=group_id, group_state=state)
+def _refused(message: Any, group_id: str, code: ErrorCode, text: str | None = None) -> Any:
+    return message.DescribedGroup(error_code=code, error_message=text, group_id=group_id, group_state="")
 
 
 def _entry(services: Services, message: Any, described: GroupDescription, operations: int) -> Any:

@@ -45,6 +45,7 @@ class Right(Enum):
 
     READ_GROUP = auto()
     DESCRIBE_GROUP = auto()
+    DESCRIBE_CLUSTER = auto()
     READ_TOPIC = auto()
     DESCRIBE_TOPIC = auto()
 

@@ -56,7 +56,16 @@ class Broker:
         return [request for asked, _, request in self.asked if asked == key]
 
     def _usual(self, key: int) -> Callable[[int, Any], Any]:
-        return {10: self._find_coordinator, 12: self._heartbeat, 47: self._offset_delete}[key]
+        return {
+            10: self._find_coordinator,
+            12: self._heartbeat,
+            47: self._offset_delete,
+            60: self._describe_cluster,
+        }[key]
+
+    def _describe_cluster(self, version: int, request: Any) -> Any:
+        operations = 0 if ("DESCRIBE", "cluster") in self.denied else 1 << 8
+        return registry.message("DescribeClusterResponse")(cluster_id="c", cluster_authorized_operations=operations)
 
     def _code(self, operation: str, group_id: str, allowed: ErrorCode) -> ErrorCode:
         return ErrorCode.GROUP_AUTHORIZATION_FAILED if (operation, group_id) in self.denied else allowed

@@ -45,6 +45,20 @@ class Place:
         answer = self.users["admin"].ask("CreateAcls", 2, creations=creations)
         assert all(not result.error_code for result in answer.results)
 
+    def forbid(self, user: str, kind: int, name: str, operation: int) -> None:
+        """Take a right back."""
+        wanted = {
+            "resource_type_filter": kind,
+            "resource_name_filter": name,
+            "pattern_type_filter": LITERAL,
+            "principal_filter": f"User:{user}",
+            "host_filter": "*",
+            "operation": operation,
+            "permission_type": ALLOW,
+        }
+        answer = self.users["admin"].ask("DeleteAcls", 2, filters=[wanted])
+        assert all(not result.error_code for result in answer.filter_results)
+
     def again(self, user: str) -> Raw:
         """A new connection: rights are remembered per connection."""
         self.users[user].close()
@@ -130,6 +144,17 @@ def test_listing_takes_describe_on_the_group(place, fresh):
     place.allow("alice", GROUP, mine, DESCRIBE)
     until(lambda: listed(place.again("alice")) & {mine}, "the group to be listed")
     assert other not in listed(place.users["alice"])
+
+
+def test_who_may_describe_the_cluster_sees_every_group(place, fresh):
+    """As on a broker: monitoring tools have that right, and none on the groups."""
+    group = held(place, fresh("group"))
+    assert group not in listed(place.again("bob"))
+    place.allow("bob", CLUSTER, "kafka-cluster", DESCRIBE)
+    try:
+        until(lambda: group in listed(place.again("bob")), "the group to be listed")
+    finally:
+        place.forbid("bob", CLUSTER, "kafka-cluster", DESCRIBE)
 
 
 def test_deleting_takes_delete_on_the_group(place, fresh):

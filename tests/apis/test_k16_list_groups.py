@@ -72,11 +72,22 @@ def test_groups_one_may_not_describe_are_left_out(world):
     """The broker is asked about all of them at once, and not again within a while."""
     for name in ("a", "b", "c"):
         world.group(name)
-    world.broker.denied.add(("DESCRIBE", "b"))
+    world.broker.denied |= {("DESCRIBE", "b"), ("DESCRIBE", "cluster")}
     world.broker.answers[LIST] = upstream()
     for _ in range(2):
         assert [group.group_id for group in world.call(LIST, 5).groups] == ["a", "c"]
-    assert len(world.broker.requests(10)) == 1
+    assert len(world.broker.requests(10)) == len(world.broker.requests(60)) == 1
+
+
+def test_who_may_describe_the_cluster_sees_every_group(world):
+    """As on a broker; that right is only asked about when a group is refused."""
+    world.group("a")
+    world.broker.answers[LIST] = upstream()
+    world.call(LIST, 5)
+    assert world.broker.requests(60) == []
+    world.group("b")
+    world.broker.denied.add(("DESCRIBE", "b"))
+    assert [group.group_id for group in world.call(LIST, 5).groups] == ["a", "b"]
 
 
 def test_nothing_is_asked_about_groups_that_are_not_shown(world):

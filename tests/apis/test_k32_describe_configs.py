@@ -131,8 +131,8 @@ def test_other_resources_are_the_brokers(world, knows_groups):
     answer = world.call(DESCRIBE, 4, resources=[resource("t", TOPIC), resource("g"), resource("1", BROKER)])
     assert [(r.resource_type, r.resource_name, r.error_code) for r in answer.results] == [
         (TOPIC, "t", 0),
-        (BROKER, "1", 0),
         (GROUP, "g", 0),
+        (BROKER, "1", 0),
     ]
     first = world.broker.requests(DESCRIBE)[0]
     assert [r.resource_type for r in first.resources] == [TOPIC, BROKER]

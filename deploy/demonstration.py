@@ -159,8 +159,8 @@ def _demonstrate(keep: bool) -> None:
 
 
 def _broker() -> dict[str, str]:
-    """The proxy's bounds for share groups, under Kafka's names: a lock may be short here, to show it end."""
-    return {"group.share.min.record.lock.duration.ms": "1000"}
+    """The proxy's bounds for share groups, under Kafka's names: short locks, to show them end; and quick joins."""
+    return {"group.share.min.record.lock.duration.ms": "1000", "group.share.assignment.interval.ms": "0"}
 
 
 @contextmanager

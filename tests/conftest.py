@@ -25,6 +25,8 @@ for entry in (str(CHECKOUT), str(CHECKOUT / "deploy")):
 from localkafka.cluster import Cluster, Sasl  # noqa: E402 - found through the path set above
 from localkafka.front import Front  # noqa: E402
 
+from tests.support.worlds import warm_up  # noqa: E402
+
 OLD, NEW = "3.9.1", "4.3.0"
 """The release without share groups, and the one that has them."""
 
@@ -52,6 +54,12 @@ class Running:
         name = f"kafka-{release}-{next(self._numbers)}"
         cluster = self._stack.enter_context(Cluster(release, self._folder / name, **options))
         self.logs[name] = cluster.logs
+        return cluster
+
+    def native(self, **options: Any) -> Cluster:
+        """A cluster that serves share groups itself, ready for the first of them."""
+        cluster = self.cluster(NEW, **options)
+        warm_up(cluster.bootstrap)
         return cluster
 
     def front(self, upstream: str, settings: dict[str, Any] | None = None) -> Front:
@@ -91,13 +99,13 @@ def kafka_39(_session: Running) -> Cluster:
 @pytest.fixture(scope="session")
 def kafka_43(_session: Running) -> Cluster:
     """One broker that serves share groups itself, with Kafka's defaults."""
-    return _session.cluster(NEW)
+    return _session.native()
 
 
 @pytest.fixture(scope="session")
 def kafka_43_quick(_session: Running) -> Cluster:
     """One broker that serves share groups itself, and allows locks of a second."""
-    return _session.cluster(NEW, properties=QUICK)
+    return _session.native(properties=QUICK)
 
 
 @pytest.fixture(scope="session")

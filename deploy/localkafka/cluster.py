@@ -164,7 +164,9 @@ class Cluster:
             self._format(node, [java, *QUICK_START, "-cp", jars])
             node.command = [
                 java, *QUICK_START, "-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", jars, "kafka.Kafka", str(_settings(node)),
+                "-Dorg.slf4j.simpleLogger.showDateTime=true",
+                "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaConfig=error", "-cp", jars,
+                "kafka.Kafka", str(_settings(node)),
             ]  # fmt: skip
             node.start()
         self.wait_ready()

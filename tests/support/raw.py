@@ -200,8 +200,21 @@ class Raw:
         return self.kept(self.coordinator(group))
 
     def configure_group(self, group: str, values: Mapping[str, str | None]) -> None:
-        """Set the settings of a group; None takes one back."""
+        """Set the settings of a group (None takes one back) and wait until the broker has heard of them."""
         _check(self.try_configure(GROUP_RESOURCE, group, values), f"configure group {group}")
+
+        def heard() -> bool:
+            now = self.describe(GROUP_RESOURCE, group)
+            return all(value is None or now[key] == value for key, value in values.items())
+
+        until(heard, f"the settings of group {group}")
+
+    def describe(self, kind: int, name: str) -> dict[str, str | None]:
+        """The settings of a resource."""
+        resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        answer = self.ask("DescribeConfigs", 4, resources=[resource]).results[0]
+        _check(answer, f"describe {name}")
+        return {config.name: config.value for config in answer.configs}
 
     def try_configure(self, kind: int, name: str, values: Mapping[str, str | None]) -> Any:
         configs = [

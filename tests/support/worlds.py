@@ -95,8 +95,8 @@ class World:
                 (batch.base_offset, batch.last_offset, batch.records_count)
                 for batch in records.iter_batches(memoryview(value or b""))
             ]
-        if name in ("error_message", "acknowledge_error_message"):
-            return None if value is None else "text"
+        if name in ("partitions", "responses"):
+            return sorted(filter(_tells_something, self.plain(value)), key=_place)
         return self.plain(value)
 
 
@@ -109,7 +109,27 @@ SETTINGS = {
     "locks": "share.partition.max.record.locks",
     "renew": "share.renew.acknowledge.enable",
 }
-_NEVER_COMPARED = ("throttle_time_ms", "port", "host", "client_host")
+_NEVER_COMPARED = (
+    "throttle_time_ms",
+    "port", "host", "client_host",  # each world has its own
+    "error_message", "acknowledge_error_message",  # for people: Kafka leaves many out, and words change by release
+)  # fmt: skip
+
+
+def _tells_something(entry: Any) -> bool:
+    """Whether an entry of an answer is more than "nothing here": those come or not by the progress of the broker."""
+    if not isinstance(entry, dict):
+        return True
+    if "responses" in entry or "topic_id" in entry:
+        return bool(entry.get("partitions", True))
+    return any(
+        entry.get(name, True) for name in ("records", "acquired_records", "error_code", "acknowledge_error_code")
+    )
+
+
+def _place(entry: Any) -> Any:
+    """Order of topics and partitions: Kafka's is that of a hash map."""
+    return (str(entry.get("topic_id")), entry.get("partition_index", 0)) if isinstance(entry, dict) else entry
 
 
 @dataclass
@@ -163,6 +183,7 @@ class Member:
     group: str
     member_id: str
     node: int | None = None
+    """The broker of its session; None: the one with the lowest id."""
     epoch: int = 0
     """The next session epoch it sends unless told otherwise."""
     member_epoch: int = 0
@@ -216,8 +237,8 @@ class Member:
     @property
     def connection(self) -> Connection:
         if self._connection is None:
-            raw = self.world.raw
-            self._connection = raw.connect(raw.node(self.node) if self.node is not None else None)
+            brokers = self.world.raw.brokers()
+            self._connection = self.world.raw.connect(brokers[min(brokers) if self.node is None else self.node])
         return self._connection
 
     def disconnect(self) -> None:
@@ -278,10 +299,12 @@ class Member:
     ) -> Answer:
         """Repeat the fetch until an answer is enough; only that one is written down."""
         end = time.monotonic() + limit_s
+        silent = options.pop("silent", False)
         while True:
             answer = self.fetch(*places, silent=True, **options)
             if enough(answer):
-                self.world.transcript.append((f"ShareFetch {self.world.plain(self.member_id)}", answer.plain))
+                if not silent:
+                    self.world.transcript.append((f"ShareFetch {self.world.plain(self.member_id)}", answer.plain))
                 return answer
             assert answer.error == 0, answer.plain
             assert time.monotonic() < end, f"waited {limit_s:.0f} s, last came {answer.plain}"
@@ -299,9 +322,8 @@ class Member:
             for topic_id, part in answer.parts():
                 key = (self.world.plain(topic_id), part.partition_index)
                 assert part.error_code == 0, answer.plain
-                got.setdefault(key, []).extend(
-                    (a.first_offset, a.last_offset, a.delivery_count) for a in part.acquired_records
-                )
+                if spans := [(a.first_offset, a.last_offset, a.delivery_count) for a in part.acquired_records]:
+                    got.setdefault(key, []).extend(spans)
         self.world.note(f"acquired by {self.world.plain(self.member_id)}", sorted(got.items()))
         return got
 
@@ -334,3 +356,19 @@ def _topics(places: Sequence[Topic | Place], acks: Sequence[Ack]) -> list[dict[s
 
 def _forgotten(places: Sequence[Place]) -> list[dict[str, Any]]:
     return [{"topic_id": topic.topic_id, "partitions": [index]} for topic, index in places]
+
+
+def warm_up(bootstrap: str) -> None:
+    """Let a native cluster make and load its topic of share state: groups that come earlier wait for long."""
+    world = World("native", bootstrap, f"warm-up-{time.monotonic_ns()}")
+    try:
+        topic = world.topic()
+        for attempt in range(20):
+            try:
+                world.member(world.group(f"g{attempt}")).join([topic], limit_s=2)
+            except TimeoutError:
+                continue
+            return
+        raise TimeoutError("the native cluster assigned nothing to any share group")
+    finally:
+        world.close()

@@ -22,6 +22,10 @@ for entry in (str(CHECKOUT), str(CHECKOUT / "deploy")):
     if entry not in sys.path:
         sys.path.insert(0, entry)
 
+pytest.register_assert_rewrite(
+    "tests.oracle.items_fetch", "tests.oracle.items_groups", "tests.oracle.items_renew", "tests.support.worlds"
+)
+
 from localkafka.cluster import Cluster, Sasl  # noqa: E402 - found through the path set above
 from localkafka.front import Front  # noqa: E402
 

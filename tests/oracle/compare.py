@@ -31,8 +31,8 @@ ALLOWED = (
     ),
     Allowed(
         r".*/(group|member|assignment)_epoch", lambda native, proxy: native > 0 and proxy > 0,
-        "Kafka counts the initialisation of a partition's state as a change of the group, the proxy initialises at once; "
-        "clients need positive epochs that grow",
+        "Kafka counts the initialisation of a partition's state as a change of the group, the proxy initialises at "
+        "once; clients need positive epochs that grow",
     ),
 )  # fmt: skip
 

@@ -209,7 +209,7 @@ def build_batch(
         base_sequence,
         len(placed),
     )
-    return _sealed(header + body)
+    return seal(header + body)
 
 
 def _record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
@@ -225,7 +225,8 @@ def _sized(value: bytes | None) -> bytes:
     return varlong(-1) if value is None else varlong(len(value)) + value
 
 
-def _sealed(batch: bytes) -> bytes:
+def seal(batch: bytes) -> bytes:
+    """The whole batch of magic 2 with the checksum that its bytes have."""
     return batch[:_CRC_AT] + _UINT32.pack(checksum(batch)) + batch[_CRC_FROM:]
 
 

@@ -134,7 +134,7 @@ class Reactor:
 
     def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
         """One turn: wait for sockets and time, call back; Trio's callbacks last."""
-        if self._soon or self._guest_calls:
+        if self._soon or self._guest_calls or self._to_close:
             wait = 0.0
         elif self._alarms:
             wait = min(max(self._alarms[0][0] - time.monotonic(), 0.0), wait_max_s)

@@ -7,7 +7,7 @@ import pytest
 from proxy.apis.group_configs import settings_of
 from proxy.apis.ports import JournalRefused, StateKey
 from proxy.apis.promise import Promise
-from proxy.errors import ErrorCode, RemoteProtocolError
+from proxy.errors import ErrorCode
 from proxy.wire import registry
 
 ALTER, INCREMENTAL = 33, 44
@@ -208,13 +208,6 @@ def test_what_cannot_be_stored_does_not_hold(world, knows_groups):
     world.services.writes._journal = Refusing()
     assert alter(world, resource("g", (TIMEOUT, SET, "50000"))) == [("g", 15)]
     assert stored(world) == {}
-
-
-def test_stored_settings_of_an_unknown_version_are_refused():
-    """A proxy of another release wrote them."""
-    for value in (b"", b"\x00", b"\x00\x01", b"\xff\xff", b"\x00\x00"):
-        with pytest.raises(RemoteProtocolError):
-            settings_of(value)
 
 
 def test_requests_without_a_group_are_forwarded(world):

@@ -33,7 +33,7 @@ def play(world: World, steps: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_story_ends_where_the_naive_model_ends(data: st.DataObject) -> None:
     play(World(DrawnChooser(data)), STEPS)
 

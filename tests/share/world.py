@@ -38,6 +38,7 @@ class EveryChoice:
     def __init__(self) -> None:
         self._digits: list[list[int]] = []
         self._position = 0
+        self._turned = -1
         self._done = False
 
     def begin(self) -> bool:
@@ -57,7 +58,13 @@ class EveryChoice:
             self._digits.pop()
         if self._digits:
             self._digits[-1][0] += 1
+        self._turned = len(self._digits) - 1
         self._done = not self._digits
+
+    @property
+    def new(self) -> bool:
+        """Whether the choices made so far differ from those of all earlier sequences."""
+        return self._position > self._turned
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from tests.share.world import Batch, EveryChoice, RandomChooser, Settings, World
 
 CALM = ["append", "fetch", "fetch", "fetch", "acknowledge", "acknowledge", "store", "store", "refuse", "pass_time"]
 """No loss of log and no change of settings: the plain business of a queue."""
-STEPS = 3000
+STEPS = 1500
 TINY_STEPS = 4
 STORIES_MAX = 100_000
 
 
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_a_storm_breaks_nothing(seed: int) -> None:
     world = World(RandomChooser(seed))
     for _ in range(STEPS):
@@ -32,7 +32,7 @@ def test_a_storm_breaks_nothing(seed: int) -> None:
 def test_every_record_is_settled_in_the_end(limit: int) -> None:
     """However the members behave meanwhile: when they release what they hold until nothing is left, all is settled."""
     world = World(RandomChooser(limit), Settings(delivery_count_limit=limit), CALM)
-    for _ in range(STEPS):
+    for _ in range(300):
         world.step()
     for transition, change in world.pending:
         world.engine.apply(transition)
@@ -54,6 +54,7 @@ class TinyWorld(World):
 
     def __init__(self, chooser: EveryChoice) -> None:
         super().__init__(chooser, Settings(delivery_count_limit=2, max_record_locks=3))
+        self.choices = chooser
         self.story.append("append")
         self.append_one(0, 1)
         self.append_one(2, 2)
@@ -81,7 +82,13 @@ class TinyWorld(World):
     def leave(self) -> None:
         self.wait(self.engine.decide_release("ann", self.settings), self.model.release("ann", self.settings))
 
+    def check(self) -> None:
+        if self.choices.new:
+            super().check()
+
     def compare(self) -> None:
+        if not self.choices.new:
+            return  # An earlier story began in the same way.
         chance, self.chance = self.chance, lambda _one_in: True  # type: ignore[method-assign]
         try:
             super().compare()

@@ -13,7 +13,7 @@ All orders are by member id, topic id and partition, so equal input gives equal 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 Assignment = Mapping[bytes, tuple[int, ...]]
@@ -32,31 +32,42 @@ def assign(
     `members`: member id -> subscribed topic ids; `partitions`: topic id -> number of partitions (topics absent here are
     assigned to nobody); `current`: what each member has now. Every member is a key of the result.
     """
-    held = {member: _still_valid(topics, partitions, current.get(member, {})) for member, topics in members.items()}
+    assigned: dict[str, set[_Place]] = {member: set() for member in members}
+    for subscribers, topics in _balanced_apart(members):
+        held = {member: _still_valid(topics, partitions, current.get(member, {})) for member in subscribers}
+        _balance(subscribers, _places(topics, partitions), held)
+        for member, places in held.items():
+            assigned[member] |= places
+    return {member: _by_topic(places) for member, places in assigned.items()}
+
+
+def _balanced_apart(members: Mapping[str, frozenset[bytes]]) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Members and topics among which loads are balanced: all together, or topic by topic; both sorted."""
+    topics = sorted(frozenset().union(*members.values()))
     if len(set(members.values())) <= 1:
-        topics: Iterable[bytes] = next(iter(members.values()), frozenset())
-        _balance(sorted(members), _places(topics, partitions), held)
-    else:
-        for topic_id in sorted(frozenset().union(*members.values())):
-            subscribers = sorted(member for member, topics in members.items() if topic_id in topics)
-            _balance(subscribers, _places((topic_id,), partitions), held)
-    return {member: _by_topic(places) for member, places in held.items()}
+        yield sorted(members), topics
+        return
+    subscribers: dict[bytes, list[str]] = {topic_id: [] for topic_id in topics}
+    for member in sorted(members):
+        for topic_id in members[member]:
+            subscribers[topic_id].append(member)
+    for topic_id in topics:
+        yield subscribers[topic_id], [topic_id]
 
 
 def _still_valid(
-    topics: frozenset[bytes], partitions: Mapping[bytes, int], current: Mapping[bytes, Collection[int]]
+    topics: Iterable[bytes], partitions: Mapping[bytes, int], current: Mapping[bytes, Collection[int]]
 ) -> set[_Place]:
     return {
         (topic_id, partition)
-        for topic_id, numbers in current.items()
-        if topic_id in topics
-        for partition in numbers
+        for topic_id in topics
+        for partition in current.get(topic_id, ())
         if 0 <= partition < partitions.get(topic_id, 0)
     }
 
 
 def _places(topics: Iterable[bytes], partitions: Mapping[bytes, int]) -> list[_Place]:
-    return [(topic_id, partition) for topic_id in sorted(topics) for partition in range(partitions.get(topic_id, 0))]
+    return [(topic_id, partition) for topic_id in topics for partition in range(partitions.get(topic_id, 0))]
 
 
 def quotas(members: int, partitions: int) -> list[int]:
@@ -72,7 +83,7 @@ def sharing_degree(members: int, partitions: int) -> int:
 
 
 def _balance(members: list[str], places: list[_Place], held: dict[str, set[_Place]]) -> None:
-    """Change `held` until every place has exactly the wanted number of these members."""
+    """Change `held`, which has no other places, until every place has exactly the wanted number of these members."""
     if not places:
         return
     degree = sharing_degree(len(members), len(places))
@@ -91,19 +102,16 @@ def _holders(members: list[str], places: list[_Place], held: dict[str, set[_Plac
     holders: dict[_Place, set[str]] = {place: set() for place in places}
     for member in members:
         for place in held[member]:
-            if place in holders:
-                holders[place].add(member)
+            holders[place].add(member)
     return holders
 
 
 def _trim_member(member: str, quota: int, held: dict[str, set[_Place]], holders: dict[_Place, set[str]]) -> None:
     """Take what is above the quota, first what most others hold too: the fewest partitions move."""
-    mine = [place for place in held[member] if place in holders]
-    excess = len(mine) - quota
+    excess = len(held[member]) - quota
     if excess <= 0:
         return
-    mine.sort(key=lambda place: (-len(holders[place]), place))
-    for place in mine[:excess]:
+    for place in sorted(held[member], key=lambda place: (-len(holders[place]), place))[:excess]:
         held[member].discard(place)
         holders[place].discard(member)
 
@@ -117,7 +125,7 @@ def _fill(
     holders: dict[_Place, set[str]],
 ) -> None:
     """Give each place that has too few members some of those below their quota, in turn."""
-    room = {member: quota[member] - sum(place in holders for place in held[member]) for member in members}
+    room = {member: quota[member] - len(held[member]) for member in members}
     waiting = [member for member in members if room[member] > 0]
     turn = 0
     for place in places:
@@ -154,7 +162,7 @@ def _exchange(
     for donor in members:
         if donor in holders[place]:
             continue
-        given = min((other for other in held[donor] - held[unfilled] if other in holders), default=None)
+        given = min(held[donor] - held[unfilled], default=None)
         if given is not None:
             held[donor].remove(given)
             holders[given].remove(donor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from localkafka.addresses import HOST, free_ports
 
 from proxy.errors import UpstreamLost
 from proxy.runtime.client import METADATA, OwnConnection, OwnSettings, connection, open_connection
@@ -23,7 +23,6 @@ from proxy.wire import registry
 from tests.support.small_broker import RANGES, Broker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-HOST = "127.0.0.1"
 
 pytestmark = pytest.mark.slow
 
@@ -81,28 +80,12 @@ class Running:
                 await trio.sleep(0.02)
 
 
-def free_ports(count: int) -> int:
-    """The first of some neighbouring ports that are free now."""
-    for first in range(21_000 + os.getpid() % 8_000, 32_000, count):
-        sockets = []
-        try:
-            sockets += [socket.create_server((HOST, port)) for port in range(first, first + count)]
-        except OSError:
-            continue
-        else:
-            return first
-        finally:
-            for sock in sockets:
-                sock.close()
-    raise AssertionError("no free ports")
-
-
 @asynccontextmanager
 async def proxy(
     folder: Path, upstream: Address, settings: Mapping[str, object] | None = None, port: int | None = None
 ) -> AsyncIterator[Running]:
     """A proxy in front of `upstream`, killed at the end if it still runs."""
-    first = free_ports(8) if port is None else port
+    first = free_ports(8)[0] if port is None else port
     arguments = ["--upstream", str(upstream), "--listen", f"{HOST}:{first}", "--admin", f"{HOST}:{first + 7}"]
     for key, value in (settings or {}).items():
         arguments += ["--set", f"{key}={value}"]
@@ -253,7 +236,7 @@ async def test_a_broker_that_appears_later_gets_a_listener_and_one_that_vanished
             assert await ask_metadata(expected[1]) == expected
             del broker.named[1]
             await running.said("broker-forgotten")
-            with pytest.raises(OSError, match="refused|failed"):
+            with pytest.raises(OSError, match=r"refused|failed"):
                 await trio.open_tcp_stream(*expected[1])
         nursery.cancel_scope.cancel()
 
@@ -284,7 +267,7 @@ async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path) -> None:
     """At once for the bootstrap port, as soon as brokers are known for theirs; status 1."""
     async with trio.open_nursery() as nursery:
         upstream = await Broker(3).listen(nursery)
-        first = free_ports(8)
+        first = free_ports(8)[0]
         for taken, words in ((first, f"cannot listen on {HOST}:{first}"), (first + 4, "broker 3 has no listener")):
             with socket.create_server((HOST, taken)):
                 async with proxy(tmp_path, upstream, port=first) as running:

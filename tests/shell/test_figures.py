@@ -1,0 +1,48 @@
+"""Every figure of /metrics can be read."""
+
+from types import SimpleNamespace
+
+from proxy import figures
+from proxy.observe import LogNotes, Metrics
+from proxy.runtime.plane import Statistics
+from tests.shell.test_composition import A, config, parts, sight
+
+
+def statistics() -> Statistics:
+    numbers = dict.fromkeys((*figures.PLANE_GAUGES, *figures.PLANE_COUNTERS), 7)
+    return Statistics(**numbers, ended={"connection-closed": 3})
+
+
+def test_all_figures_are_shown_with_their_values() -> None:
+    """Nothing the plane counts is left out, and nothing raises while it is idle."""
+    made = parts(config())
+    made.open(sight({0: A}))
+    made.plane = SimpleNamespace(statistics=statistics)
+    notes = LogNotes(lambda *_: None)
+    notes("serving")
+    metrics = Metrics()
+    figures.of_events(metrics, notes)
+    figures.of_parts(metrics, made)
+    page = metrics.render().decode()
+    assert 'ksp_events_total{event="serving"} 1.0' in page
+    assert 'ksp_ended_total{reason="connection-closed"} 3.0' in page
+    for name in figures.PLANE_GAUGES:
+        assert f"ksp_{name} 7.0" in page
+    for name in figures.PLANE_COUNTERS:
+        assert f"ksp_{name.removesuffix('_total')}_total 7.0" in page
+    assert "ksp_brokers 1.0" in page
+    assert "ksp_share_groups 0.0" in page
+
+
+def test_every_field_of_the_plane_s_statistics_is_shown() -> None:
+    """A new figure of the data plane is shown, or this says so."""
+    shown = {*figures.PLANE_GAUGES, *figures.PLANE_COUNTERS, "ended"}
+    assert set(Statistics.__dataclass_fields__) == shown
+
+
+def test_share_figures_are_absent_where_share_groups_live_upstream() -> None:
+    """A constant 0 would look like trouble."""
+    made = parts(config(), local=False)
+    metrics = Metrics()
+    figures._of_share_groups(metrics, made)
+    assert b"ksp_share" not in metrics.render()

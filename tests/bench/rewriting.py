@@ -1,0 +1,70 @@
+"""What rewriting answers costs: `python -m tests.bench.rewriting`.
+
+Prints microseconds, the best of several rounds, for answers recorded from a real broker (tests/golden): known by their
+bytes (the common case) and new. Target: a small known answer at most 1.5 us.
+"""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from proxy.apis import k03_metadata, rewrites, table
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.routes import Context, Rewrite, header
+from proxy.cluster.versions import EffectiveVersions, Offer
+from proxy.values import Limits
+from proxy.wire import frames, registry
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "4.3.0"
+ROUNDS, CALLS = 7, 10_000
+KNOWN = (("Metadata", 3, 9), ("Metadata", 3, 12), ("ApiVersions", 18, 3), ("FindCoordinator", 10, 4))
+CONTEXT = Context(node_id=1)
+
+
+def best(work: Callable[[], object], calls: int = CALLS) -> float:
+    """Microseconds of one call."""
+    return min(timeit.repeat(work, number=calls, repeat=ROUNDS)) / calls * 1e6
+
+
+def metadata(brokers: int) -> memoryview:
+    """An answer that names so many brokers and one topic."""
+    message = registry.message("MetadataResponse")
+    broker = message.MetadataResponseBroker
+    named = [broker(node_id=node_id, host=f"kafka-{node_id}.internal", port=9092) for node_id in range(brokers)]
+    topic = message.MetadataResponseTopic(name="orders", topic_id=bytes(16), partitions=[])
+    return memoryview(frames.response(3, 12, 1, message(brokers=named, topics=[topic])))[4:]
+
+
+def produce() -> memoryview:
+    """An answer without new leaders."""
+    message = registry.message("ProduceResponse")
+    partition = message.PartitionProduceResponse(index=0, base_offset=5)
+    topic = message.TopicProduceResponse(name="orders", partition_responses=[partition])
+    return memoryview(frames.response(0, 12, 1, message(responses=[topic])))[4:]
+
+
+def answers() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
+    """(what, its rewriter, the answer, how often to call)."""
+    book = AddressBook(20000, "proxy.example.org", lambda *_: True)
+    routes = table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    for name, key, version in KNOWN:
+        frame = memoryview(bytes.fromhex((GOLDEN / f"{name}.v{version}.hex").read_text()))
+        yield f"{name} v{version}, {len(frame)} bytes, known", routes[header(key, version)].rewrite, frame, CALLS
+    for brokers in (3, 30):
+        rewrite = rewrites.rewriter(3, 12, book, k03_metadata.repair, k03_metadata.names_no_broker)
+        yield f"Metadata v12, {brokers} brokers, new", rewrite, metadata(brokers), CALLS // 10
+    yield "Produce v12 without new leaders", routes[header(0, 12)].rewrite, produce(), CALLS
+
+
+def main() -> None:
+    """Print all figures."""
+    for what, rewrite, frame, calls in answers():
+        assert rewrite is not None
+        print(f"{what}: {best(partial(rewrite, frame, CONTEXT), calls):.2f}")
+
+
+if __name__ == "__main__":
+    main()

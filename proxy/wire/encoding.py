@@ -111,21 +111,15 @@ class _Encoder:
         """A string, bytes or records; of null the content is empty and the length says so."""
         b, n = self.fresh("b"), self.fresh("n")
         flexible = self.source.is_flexible(field)
-        self.line(f"{b} = {value}")
-        content = f"{b} = {b}.encode()" if field.type == "string" else None
-        length = f"{n} = len({b})" + (" + 1" if flexible else "")
+        text = ".encode()" if field.type == "string" else ""
         if nullable:
+            self.line(f"{b} = {value}")
             with self.block(f"if {b} is None:"):
                 self.line(f"{b} = b''")
                 self.line(f"{n} = {0 if flexible else -1}")
-            with self.block("else:"):
-                if content:
-                    self.line(content)
-                self.line(length)
-        else:
-            if content:
-                self.line(content)
-            self.line(length)
+        with self.block("else:") if nullable else nullcontext():
+            self.line(f"{b} = {b if nullable else value}{text}")
+            self.line(f"{n} = len({b})" + (" + 1" if flexible else ""))
         if flexible:
             self.flush_with_length(n, "P.string_uvarint" if field.type == "string" else "uvarint")
         else:
@@ -203,35 +197,29 @@ class _Encoder:
             self.flush()
 
     def tags(self, struct: StructSpec, value: str) -> None:
-        known = self.source.tagged_fields(struct)
-        if known:
-            self.flush()
-            self.known_tags(known, value)
-            return
+        """The tag section: where there is nothing to write, its count of 0 is packed with the run."""
+        known = [(field, f"{value}.{field.attribute}") for field in self.source.tagged_fields(struct)]
+        set_ = [self.is_set(field, attribute) for field, attribute in known]
         run, self.run = self.run, []
-        with self.block(f"if {value}.unknown_tags:"):
+        with self.block(f"if {' or '.join([*set_, f'{value}.unknown_tags'])}:"):
             if run:
                 self.line(f"{self.append}({self.packed(run)})")
-            self.line(f"P.write_tags({self.append}, [], {value}.unknown_tags)")
+            tags = self.fresh("t")
+            self.line(f"{tags} = []")
+            for (field, attribute), condition in zip(known, set_, strict=True):
+                with self.block(f"if {condition}:"):
+                    self.tagged(field, attribute, tags)
+            self.line(f"P.write_tags({self.append}, {tags}, {value}.unknown_tags)")
         with self.block("else:"):
             self.line(f"{self.append}({self.packed([*run, ('x', '')])})" if run else f"{self.append}(b'\\0')")
 
-    def known_tags(self, known: list[FieldSpec], value: str) -> None:
-        """Each tagged field that is not at its default is written on its own: its size stands in front."""
-        tags = self.fresh("t")
-        self.line(f"{tags} = []")
-        for field in known:
-            attribute = f"{value}.{field.attribute}"
-            with self.block(f"if {self.is_set(field, attribute)}:"):
-                parts, outer = self.fresh("q"), self.append
-                self.append = self.fresh("a")
-                self.line(f"{parts} = []")
-                self.line(f"{self.append} = {parts}.append")
-                self.value(field, attribute)
-                self.flush()
-                self.append = outer
-                self.line(f"{tags}.append(({field.tag}, b''.join({parts})))")
-        with self.block(f"if {tags} or {value}.unknown_tags:"):
-            self.line(f"P.write_tags({self.append}, {tags}, {value}.unknown_tags)")
-        with self.block("else:"):
-            self.line(f"{self.append}(b'\\0')")
+    def tagged(self, field: FieldSpec, value: str, tags: str) -> None:
+        """One tagged field is written on its own: its size stands in front."""
+        parts, outer = self.fresh("q"), self.append
+        self.append = self.fresh("a")
+        self.line(f"{parts} = []")
+        self.line(f"{self.append} = {parts}.append")
+        self.value(field, value)
+        self.flush()
+        self.append = outer
+        self.line(f"{tags}.append(({field.tag}, b''.join({parts})))")

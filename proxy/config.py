@@ -159,7 +159,7 @@ class Config(Section):
     """How long requests in flight may take after SIGTERM."""
     vanished_broker_grace_s: Seconds = 300.0
     """How long a broker that left the cluster keeps its listener."""
-    rights_cache_s: Seconds = 60.0
+    rights_cache_s: Seconds = 15.0
     """How long an answer about a client's rights holds, on its own connection."""
 
     @property

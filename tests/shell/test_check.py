@@ -1,0 +1,159 @@
+"""`check`: what is asked, what follows from it, what a person reads."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import trio
+from rich.console import Console
+
+from proxy import check
+from proxy.check import Found, inspect, judge, show
+from proxy.config import Config
+from proxy.runtime.client import Identity, OwnSettings
+from proxy.values import Address
+from tests.support.small_broker import RANGES, Broker, Net
+
+A, B1, B2 = Address("a", 1), Address("b1", 9092), Address("b2", 9092)
+
+
+def config(**settings: Any) -> Config:
+    return Config(**{"listen": "h:19092", "upstream": {"bootstrap": ["a:1"]}, **settings})
+
+
+async def found_by(
+    brokers: dict[Address, Broker | None], settings: Config | None = None, identity: Identity | None = None
+) -> Found:
+    async with trio.open_nursery() as nursery:
+        own = OwnSettings(connect=Net(nursery, brokers), identity=identity)
+        result = await inspect(settings or config(), own)
+        nursery.cancel_scope.cancel()
+    return result
+
+
+def printed(settings: Config, found: Found) -> str:
+    stream = io.StringIO()
+    show(settings, found, judge(settings, found), Console(file=stream, width=120))
+    return stream.getvalue()
+
+
+async def test_a_cluster_that_works_has_no_obstacles(autojump_clock: trio.testing.MockClock) -> None:
+    """Brokers with the addresses they become, versions, and where share groups live."""
+    broker = Broker(1)
+    found = await found_by({A: broker, B1: broker})
+    verdict = judge(config(), found)
+    assert verdict.obstacles == ()
+    assert verdict.common == RANGES
+    assert verdict.offered[1] == (4, 15)
+    text = printed(config(), found)
+    assert "b1:9092" in text
+    assert "h:19094" in text
+    assert "Share groups: all served by the brokers" in text
+    assert "Clients bootstrap from h:19092" in text
+
+
+async def test_share_groups_here_are_shown_as_such(autojump_clock: trio.testing.MockClock) -> None:
+    """An old broker's share APIs come from the proxy."""
+    broker = Broker(1, ranges={key: versions for key, versions in RANGES.items() if key != 78})
+    found = await found_by({A: broker, B1: broker})
+    verdict = judge(config(), found)
+    assert (verdict.serve_share, verdict.offered[78], 78 in verdict.common) == (True, (1, 2), False)
+    line = next(line for line in printed(config(), found).splitlines() if "ShareFetch" in line)
+    assert "1-2" in line
+    assert "proxy" in line
+
+
+async def test_nobody_there_is_an_obstacle_with_every_reason(autojump_clock: trio.testing.MockClock) -> None:
+    """Each server with what is wrong with it."""
+    settings = config(upstream={"bootstrap": ["a:1", "b:2"]})
+    verdict = judge(settings, await found_by({}, settings))
+    assert [text.split(": ", 1)[1] for text in verdict.obstacles] == [
+        "a:1: Connection refused",
+        "b:2: Connection refused",
+    ]
+
+
+async def test_one_server_that_is_down_is_a_remark(autojump_clock: trio.testing.MockClock) -> None:
+    """The others are enough."""
+    settings = config(upstream={"bootstrap": ["a:1", "b:2"]})
+    broker = Broker(1)
+    verdict = judge(settings, await found_by({A: broker, B1: broker}, settings))
+    assert verdict.obstacles == ()
+    assert any("b:2" in remark for remark in verdict.remarks)
+
+
+async def test_a_broker_without_topic_ids_cannot_have_share_groups_here(autojump_clock: trio.testing.MockClock) -> None:
+    """Metadata with topic ids is needed, and the sentence says so."""
+    broker = Broker(1, ranges={**RANGES, 3: (0, 9), 78: (1, 1)})
+    verdict = judge(config(), await found_by({A: broker, B1: broker}))
+    assert any("topic ids" in obstacle for obstacle in verdict.obstacles)
+
+
+async def test_a_broker_id_without_port_is_an_obstacle(autojump_clock: trio.testing.MockClock) -> None:
+    """Before anybody starts the proxy."""
+    broker = Broker(60_000)
+    verdict = judge(config(), await found_by({A: broker, Address("b60000", 9092): broker}))
+    assert any("65535" in obstacle for obstacle in verdict.obstacles)
+
+
+@pytest.mark.parametrize(
+    ("settings", "identity", "obstacle", "remark"),
+    [
+        ({}, None, "no identity of its own", ""),
+        ({"nodes": {1: "b1:9092"}}, None, "", "no identity of its own"),
+        ({"sasl": {"mechanism": "PLAIN", "username": "proxy", "password": "s3cret"}}, "s3cret", "", ""),
+        ({"sasl": {"mechanism": "PLAIN", "username": "proxy", "password": "x"}}, "x", "identity does not work", ""),
+    ],
+)
+async def test_authentication_upstream_needs_an_identity_or_a_list_of_brokers(
+    settings: dict[str, Any], identity: str | None, obstacle: str, remark: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Without either the proxy cannot know the brokers; a wrong password is a mistake in any case."""
+    broker = Broker(1, mechanism="PLAIN")
+    upstream = {"bootstrap": ["a:1"], **settings}
+    own = None if identity is None else Identity(mechanism="PLAIN", username="proxy", password=lambda: identity)
+    found = await found_by({A: broker, B1: broker}, config(upstream=upstream), own)
+    verdict = judge(config(upstream=upstream), found)
+    assert found.mechanisms == ("PLAIN",)
+    assert bool(verdict.obstacles) == bool(obstacle)
+    assert obstacle in " ".join(verdict.obstacles)
+    assert remark in " ".join(verdict.remarks)
+
+
+def test_mechanisms_that_are_bound_to_the_broker_s_host_cannot_pass() -> None:
+    """GSSAPI alone would not work; beside another one it is a remark."""
+    base = {"servers": {A: ""}, "brokers": {}, "metadata": None}
+    only = judge(config(), Found(**base, mechanisms=("GSSAPI",)))
+    beside = judge(config(), Found(**base, mechanisms=("GSSAPI", "SCRAM-SHA-512")))
+    assert any("GSSAPI" in obstacle for obstacle in only.obstacles)
+    assert not any("GSSAPI" in obstacle for obstacle in beside.obstacles)
+    assert any("GSSAPI" in remark for remark in beside.remarks)
+
+
+def test_certificates_do_not_pass_through() -> None:
+    """Neither the clients' nor more than the proxy's one."""
+    settings = config(
+        upstream={"bootstrap": ["a:1"], "tls": {"cert_file": "c", "key_file": "k"}},
+        client_tls={"cert_file": "c", "key_file": "k", "client_ca_file": "ca"},
+    )
+    remarks = " ".join(judge(settings, Found(servers={A: ""})).remarks)
+    assert "the proxy's certificate for every client" in remarks
+    assert "brokers never see them" in remarks
+
+
+def test_share_groups_of_the_brokers_that_would_be_hidden_are_named() -> None:
+    """Serving here hides what lives there."""
+    settings = config(share_groups={"serve": "local"})
+    found = Found(servers={A: ""}, share_groups=tuple(f"g{number}" for number in range(2 * check.GROUPS_SHOWN)))
+    remark = next(text for text in judge(settings, found).remarks if "share groups of their own" in text)
+    assert "g0, g1" in remark
+    assert f"g{check.GROUPS_SHOWN}," not in remark
+
+
+def test_share_groups_sent_where_nobody_serves_them_are_remarked() -> None:
+    """The setting is obeyed, and doubted."""
+    settings = config(share_groups={"serve": "upstream"})
+    remarks = judge(settings, Found(servers={A: ""}, versions={})).remarks
+    assert any("not every broker serves share groups" in remark for remark in remarks)

@@ -54,6 +54,8 @@ class Chunk:
     """(producer id, first offset) of transactions aborted in this range; only under read_committed."""
     leader_epoch: int
     read_at: float
+    end_offset: int = -1
+    """Where readable records ended at that time (high watermark or last stable offset)."""
 
     @property
     def next_offset(self) -> int:

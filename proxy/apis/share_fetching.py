@@ -148,6 +148,7 @@ class ShareFetching:
             if launched is None:
                 before = self._heads(survey.ready)
                 if (enough or late) and self._take(survey.ready):
+                    self._read_ahead(survey.ready)
                     return
                 if self._heads(survey.ready) != before:
                     continue  # all of it was of aborted transactions: what lies behind?
@@ -245,19 +246,45 @@ class ShareFetching:
         lock_s = self._services.coordinator.next_lock_deadline() - now
         return min(wait_s, max(lock_s, LOCK_WAIT_MIN_S)) if lock_s > 0 else wait_s
 
+    def _read_ahead(self, ready: Iterable[_Ready]) -> None:
+        """Ask for what comes behind a chunk that is nearly used up, while the client works on its answer.
+
+        Only where more is known to be there, and where the chunk was used up in half of its time: what is read too
+        early is read for nothing.
+        """
+        services, now = self._services, self._services.timers.now()
+        if UpstreamRead.of(self._connection) is not None:
+            return
+        behind = []
+        for item in ready:
+            chunk, taken = item.chunk, self.results.get(item.place)
+            if taken is None or not taken.acquired or chunk.next_offset >= chunk.end_offset:
+                continue
+            offset = item.share.partition.next_fetch_offset()
+            left = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
+            if left <= len(taken.records) and now - chunk.read_at < services.options.cache_age_s / 2:
+                known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
+                if known is None:
+                    behind.append((item.place, item.share, chunk.next_offset))
+        heads = self._reserve(behind, now, 0.0)
+        if heads:
+            UpstreamRead(self._connection, services, heads, 0.0, 1)
+
     def _reserve(self, missing: Iterable[tuple[TopicIdPartition, Share, int]], now: float, wait_s: float) -> list[Head]:
         services = self._services
         read_committed = services.coordinator.settings(self._group_id).read_committed
         until = now + wait_s + services.options.reservation_grace_s
-        heads = []
-        for place, _, offset in missing:
+        heads: list[Head] = []
+        bytes_left = services.options.read_ahead_bytes
+        for place, share, offset in missing:
             topic = services.topology.topic_by_id(place.topic_id)
             if topic is None:
                 continue
             key = ShareKey(self._group_id, *place)
             reserved = services.reads.reserve(key, self._connection.id, offset, read_committed, until, now)
             if reserved is not None:
-                heads.append(Head(topic, place, topic.leaders[place.partition].epoch, reserved))
+                size = share.size_read(offset, now, services.options.cache_age_s, bytes_left)
+                heads.append(Head(topic, place, topic.leaders[place.partition].epoch, reserved, size))
         return heads
 
     async def _wait(self, reading: UpstreamRead | None, at_once: bool) -> None:

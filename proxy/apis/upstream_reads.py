@@ -45,6 +45,7 @@ class Head:
     place: TopicIdPartition
     leader_epoch: int
     reservation: Reservation
+    max_bytes: int
 
 
 def fetch_version(services: Services) -> int:
@@ -85,7 +86,7 @@ class UpstreamRead:
 
     def _request(self, heads: Sequence[Head], wait_s: float, min_bytes: int) -> Any:
         message = registry.message("FetchRequest")
-        read_ahead = self._services.options.read_ahead_bytes
+        read_ahead = min(sum(head.max_bytes for head in heads), self._services.options.read_ahead_bytes)
         topics: dict[bytes, Any] = {}
         for head in heads:
             topic = topics.get(head.topic.topic_id)
@@ -97,7 +98,7 @@ class UpstreamRead:
                     partition=head.place.partition,
                     current_leader_epoch=head.leader_epoch,
                     fetch_offset=head.reservation.offset,
-                    partition_max_bytes=max(read_ahead // len(heads), 1),
+                    partition_max_bytes=head.max_bytes,
                 )
             )
         return message(
@@ -165,6 +166,8 @@ class UpstreamRead:
         rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, True, now)
         data = memoryview(partition.records if partition.records is not None else b"")
         batches, size = records.split_complete(data)
+        if share is not None:
+            share.read_upto = batches[-1].last_offset + 1 if batches else head.reservation.offset
         if not batches:
             return False
         _widen_old(batches, head.reservation.offset)
@@ -175,7 +178,10 @@ class UpstreamRead:
         aborted = aborted_ranges(batches, partition.aborted_transactions) if read_committed else ()
         place = CacheKey(head.place.topic_id, head.place.partition, read_committed)
         reads, clock = self._services.reads, self._services.clock
-        reads.cache.add(Chunk(place, head.reservation.offset, batches, data, aborted, head.leader_epoch, now))
+        end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
+        reads.cache.add(
+            Chunk(place, head.reservation.offset, batches, data, aborted, head.leader_epoch, now, end_offset)
+        )
         clock.not_later_than(now + self._services.options.cache_age_s)
         return True
 

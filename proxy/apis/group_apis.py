@@ -11,6 +11,7 @@ from proxy.apis import (
     k32_describe_configs,
     k42_delete_groups,
     k44_incremental_alter_configs,
+    k74_list_config_resources,
 )
 from proxy.apis.group_configs import names_group_resource
 from proxy.apis.group_ids import ServeHere, decoded, lists_held_group, names_held_group
@@ -47,6 +48,7 @@ def served(coordinator: ShareCoordinator) -> dict[int, Served]:
             k44_incremental_alter_configs.handle_alter_configs, _names_group_configs
         ),
         k44_incremental_alter_configs.KEY: Served(k44_incremental_alter_configs.handle, _names_group_configs),
+        k74_list_config_resources.KEY: Served(k74_list_config_resources.handle, k74_list_config_resources.serve_here),
     }
 
 

@@ -184,8 +184,7 @@ def trace(error: BaseException) -> str:
 
 def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stderr) -> Emit:
     """Set up the log: one line an event, to `stream`."""
-    import structlog
-
+    structlog = _structlog()
     processors: list[Any] = [_level_name, structlog.processors.TimeStamper(fmt="iso", utc=True)]
     if log_format == "json":
         processors.append(structlog.processors.JSONRenderer())
@@ -197,6 +196,18 @@ def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stder
         logger.msg(event, _level=level, **context)
 
     return emit
+
+
+def _structlog() -> Any:
+    """structlog without rich, which it would load for stack traces: 4 MiB for something that is not used here."""
+    module, sys.modules["rich"] = sys.modules.get("rich"), None  # type: ignore[assignment]  # means: cannot be had
+    try:
+        import structlog
+    finally:
+        del sys.modules["rich"]
+        if module is not None:
+            sys.modules["rich"] = module
+    return structlog
 
 
 def _level_name(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -7,6 +7,7 @@ requests in flight until the deadline, then everything else at once.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
@@ -98,6 +99,9 @@ class Server:
         )
         figures.of_parts(self._metrics, parts)
         parts.open(sight)
+        # What is here now stays: a collection of garbage must not walk through all of it while clients wait.
+        gc.collect()
+        gc.freeze()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
         nursery.start_soon(self._watch.follow, parts.seen)
         await self._stop.wait()

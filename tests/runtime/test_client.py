@@ -150,7 +150,8 @@ async def test_an_identity_is_no_harm_where_none_is_wanted(autojump_clock: trio.
     """A listener without SASL answers ILLEGAL_SASL_STATE; everybody is ANONYMOUS there."""
 
     async def test(own: OwnClient, net: Net) -> None:
-        await own.metadata()
+        answer, _ = await own.metadata()
+        assert len(answer.brokers) == 1
 
     await with_client({A: Broker()}, test, IDENTITY)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from construct import ZigZag
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import RemoteProtocolError
 from proxy.wire.varints import read_varlong, varlong
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_same_as_construct(value: int) -> None:
     """Any 64-bit number is written as construct writes it, and read back."""

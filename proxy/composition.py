@@ -232,6 +232,7 @@ def compose(
         upstream_tls=upstream_tls,
         upstream_server_name=config.upstream.tls.server_name,
         keep_alive=keep_alive_question,
+        budget=services.answers,
     )
     holder.append(Parts(config, notes, services, plane, reason))
     return holder[0]

@@ -12,6 +12,7 @@ from proxy.apis.share_writes import ShareWrites
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import EffectiveVersions
+from proxy.link.budget import AnswerBudget
 from proxy.share.coordinator import ShareCoordinator, ShareKey
 from proxy.share.settings import BrokerShareLimits
 from proxy.values import Limits
@@ -53,6 +54,8 @@ class Services:
     """Decided changes on their way through the journal: one append at a time."""
     reads: ShareReads
     """Cache of batches just read, reservations, waiting ShareFetches."""
+    answers: AnswerBudget
+    """All answers made here that the kernel has not taken yet; the plane counts them."""
     clock: ShareClock
     """Rings when members, locks or cached batches end."""
     serve_share: bool
@@ -109,6 +112,7 @@ def build(
         journal=journal,
         writes=writes,
         reads=reads,
+        answers=AnswerBudget(limits.local_answers_total_bytes),
         clock=ShareClock(timers, due),
         serve_share=serve_share,
         options=options,

@@ -129,6 +129,7 @@ class ShareFetching:
         self._deadline: float = services.timers.now() + max(request.max_wait_ms, 0) / 1000
         self._retries: dict[TopicIdPartition, int] = {}
         self._has_read = False
+        self._was_refused = False
         self.results: dict[TopicIdPartition, Result] = {}
         """Partitions with records, with an error, or that were looked at and had nothing."""
         self.throttle_time_ms = 0
@@ -147,7 +148,7 @@ class ShareFetching:
             launched = self._read(survey, late, enough) if under_way is None else None
             if launched is None:
                 before = self._heads(survey.ready)
-                if (enough or late) and self._take(survey.ready):
+                if (enough or late) and self._has_room(survey.ready) and self._take(survey.ready):
                     self._read_ahead(survey.ready)
                     return
                 if self._heads(survey.ready) != before:
@@ -249,11 +250,11 @@ class ShareFetching:
     def _read_ahead(self, ready: Iterable[_Ready]) -> None:
         """Ask for what comes behind a chunk that is nearly used up, while the client works on its answer.
 
-        Only where more is known to be there, and where the chunk was used up in half of its time: what is read too
-        early is read for nothing.
+        Only where more is known to be there, and where the chunk fed several requests and was used up in half of its
+        time: what is read too early is read for nothing.
         """
         services, now = self._services, self._services.timers.now()
-        if UpstreamRead.of(self._connection) is not None:
+        if self._has_read or UpstreamRead.of(self._connection) is not None:
             return
         behind = []
         for item in ready:
@@ -341,6 +342,17 @@ class ShareFetching:
         return self._retries[place] <= RETRIES_MAX
 
     # Acquiring
+
+    def _has_room(self, ready: Iterable[_Ready]) -> bool:
+        """May an answer with records be made now? Else the request waits and comes without (decision 27)."""
+        answers = self._services.answers
+        size = min(self._max_bytes, sum(item.chunk.bytes_from(item.chunk.index_of(item.offset)) for item in ready))
+        if answers.has_room(size):
+            return True
+        if not self._was_refused:
+            self._was_refused = True
+            answers.reserve(size)  # refused, and counted as such
+        return False
 
     def _take(self, ready: Sequence[_Ready]) -> bool:
         """Acquire in order, within MaxRecords and MaxBytes; True when there are records to answer."""

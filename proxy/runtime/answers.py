@@ -33,7 +33,9 @@ class OwnAnswer:
     def arrived(self, connection: Connection, frame: memoryview) -> None:
         """Settle the promise at the end of this turn: the waiter may do anything, also to this connection."""
         offset = headers.response_body_offset(self.key, self.version, frame[4:])
-        body = memoryview(bytes(frame[4 + offset :]))
+        body = frame[4 + offset :]
+        if body.obj is connection.plane.reactor.buffer.obj:
+            body = memoryview(bytes(body))  # read over in the next turn; a gathered frame is nobody else's
         connection.own_answered()
         connection.call_soon(lambda: self.promise.set(body))
 

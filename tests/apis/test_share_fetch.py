@@ -593,6 +593,59 @@ def test_local_answers_are_bounded():
     assert acquired(answer) == [(0, 1, 1)]
 
 
+def test_no_room_for_another_answer_is_waited_out(world):
+    """[27 of the decisions] With all answers together at their limit, a fetch comes without records after its wait."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 5)
+    member = world.member()
+    world.services.answers.add_unsent(world.services.limits.local_answers_total_bytes)
+    reply = member.send_fetch(topic, wait_ms=400)
+    assert not reply.done
+    world.timers.advance(0.41)
+    assert acquired(reply.message) == []
+    assert world.services.answers.refusals == 1
+    world.services.answers.sent(world.services.limits.local_answers_total_bytes)
+    assert acquired(member.fetch()) == [(0, 4, 1)]
+
+
+def test_reading_ahead_follows_the_members(world):
+    """What is used up in time is doubled up to the limit; what is read for nothing is halved."""
+    topic = world.cluster.create("t")
+    for _ in range(400):
+        world.cluster.produce(topic, 1, value=bytes(100_000))
+    member = world.member()
+    member.fetch(topic, max_records=1)
+    asked = []
+    for _ in range(300):
+        member.fetch(max_records=1, acks={})
+        world.timers.advance(0.001)
+        share = world.services.coordinator.share(("g", topic.topic_id, 0))
+        asked.append(share.read_bytes)
+    assert max(asked) == world.services.options.read_ahead_bytes
+    for _ in range(12):
+        world.timers.advance(2.1)
+        member.fetch(max_records=1)
+    assert world.services.coordinator.share(("g", topic.topic_id, 0)).read_bytes < 1 << 18
+
+
+def test_next_chunk_is_read_while_the_client_works(world):
+    """The Fetch behind a chunk that is nearly used up goes out with the answer, and only where more is known to be."""
+    topic = world.cluster.create("t")
+    for _ in range(6):
+        world.cluster.produce(topic, 1, value=bytes(60_000))
+    member = world.member()
+    member.fetch(topic, max_records=1)
+    for _ in range(3):
+        assert world.cluster.count(1) <= 2
+        member.fetch(max_records=1)
+    assert world.cluster.count(1) == 2
+    member.fetch(max_records=1)
+    assert [r.topics[0].partitions[0].fetch_offset for r in world.cluster.requests(1)] == [0, 4]
+    member.fetch(max_records=1)
+    assert world.cluster.count(1) == 2
+    world.assert_idle()
+
+
 def test_rotation_lets_every_partition_be_first(world):
     """3.5: with a budget for one partition, all of them get their turn."""
     topic = world.cluster.create("t", leaders=(1, 1, 1))

@@ -12,7 +12,7 @@ from proxy import observe
 from proxy.apis import handlers, table
 from proxy.apis import services as apis_services
 from proxy.apis.memory_journal import MemoryJournal
-from proxy.apis.ports import Connection
+from proxy.apis.ports import Connection, Notes
 from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.apis.services import Services, ShareOptions
 from proxy.cluster.addresses import AddressBook
@@ -55,7 +55,7 @@ class Parts:
     """What serves clients."""
 
     config: Config
-    notes: observe.LogNotes
+    notes: Notes
     services: Services
     plane: Plane
     share_reason: str
@@ -191,7 +191,7 @@ def planned_routes(config: Config, local: bool) -> Routes:
 def compose(
     config: Config,
     reactor: Reactor,
-    notes: observe.LogNotes,
+    notes: Notes,
     nursery: trio.Nursery,
     sight: Sight,
     *,

@@ -35,6 +35,8 @@ UPSTREAM_UNREACHABLE = "upstream-not-reachable"
 UPSTREAM_ASKS_FOR_AUTHENTICATION = "upstream-asks-for-authentication"
 BROKER_LISTENING = "broker-listening"
 BROKER_NOT_BOUND = "broker-not-bound"
+BROKER_UNREACHABLE = "upstream-unreachable"
+"""A client's upstream connection could not be made (said by the data plane)."""
 BROKER_VANISHED = "broker-vanished"
 BROKER_FORGOTTEN = "broker-forgotten"
 SHARE_GROUPS_SERVED = "share-groups-served"
@@ -68,7 +70,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "connection-cut": INFO,
     "connection-limit": WARNING,
     "accept-failed": WARNING,
-    "upstream-unreachable": WARNING,
+    BROKER_UNREACHABLE: WARNING,
     "client-stalled": WARNING,
     "client-protocol-error": WARNING,
     "upstream-protocol-error": WARNING,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -91,7 +91,7 @@ class Server:
         self._parts = parts = compose(
             self._config,
             self._reactor,
-            self._notes,
+            self._notice,
             nursery,
             sight,
             client_tls=self._client_tls,
@@ -106,6 +106,12 @@ class Server:
         nursery.start_soon(self._watch.follow, parts.seen)
         await self._stop.wait()
         await self._drain(parts)
+
+    def _notice(self, event: str, /, **context: Any) -> None:
+        """What the parts note; trouble with a broker is a reason to look at the cluster before its time."""
+        self._notes(event, **context)
+        if event == observe.BROKER_UNREACHABLE:
+            self._watch.look_soon()
 
     async def _drain(self, parts: Parts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)

@@ -161,7 +161,7 @@ async def open_connection(address: Address, settings: OwnSettings) -> OwnConnect
     """
     opened = OwnConnection(address, await _dial(address, settings), settings.limits)
     try:
-        opened.versions = await _ask_versions(opened)
+        opened.versions = await _first_answer(opened, settings)
         if settings.identity is not None:
             await _authenticate(opened, settings.identity)
     except BaseException:
@@ -189,6 +189,15 @@ async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
         raise UpstreamLost(f"{address}: no connection within {settings.limits.dial_timeout_s:g} s") from None
     except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
         raise UpstreamLost(f"{address}: {reason_of(error)}") from None
+
+
+async def _first_answer(opened: OwnConnection, settings: OwnSettings) -> BrokerVersions:
+    try:
+        return await _ask_versions(opened)
+    except UpstreamLost as error:
+        if settings.tls is not None:
+            raise
+        raise UpstreamLost(f"{error} (as a TLS listener does: see upstream.tls)") from None
 
 
 async def _ask_versions(opened: OwnConnection) -> BrokerVersions:

@@ -66,6 +66,8 @@ class ClusterWatch:
     """Whether brokers refuse the identity that is set."""
     _versions: dict[int, BrokerVersions] = field(default_factory=dict)
     _looks: int = 0
+    _wanted: trio.Event = field(default_factory=trio.Event)
+    """Set when the next look should not wait for its time."""
     _told: tuple[str, float] = ("", 0.0)
     """What was told last, and when: the same again only as a reminder."""
 
@@ -84,16 +86,23 @@ class ClusterWatch:
             delay = min(2 * delay, RETRY_MAX_S)
 
     async def follow(self, seen: Callable[[Sight], None]) -> None:
-        """Look again every interval, sooner while it fails; runs until cancelled."""
+        """Look again every interval, sooner while it fails or when `look_soon` asks; runs until cancelled."""
         delay = self.interval_s
         while True:
-            await trio.sleep(delay)
+            self._wanted = trio.Event()
+            await trio.sleep(min(RETRY_S, delay))  # however often somebody asks
+            with trio.move_on_after(delay - min(RETRY_S, delay)):
+                await self._wanted.wait()
             sight = await self.look()
             if sight is None:
                 delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)
             else:
                 delay = self.interval_s
                 seen(sight)
+
+    def look_soon(self) -> None:
+        """Somebody could not reach a broker: the cluster may have changed."""
+        self._wanted.set()
 
     async def look(self) -> Sight | None:
         """One look; None when no server answers (`trouble` says why)."""

@@ -128,6 +128,21 @@ async def test_follow_tells_what_it_sees_and_comes_back_soon_after_trouble(
         nursery.cancel_scope.cancel()
 
 
+async def test_trouble_with_a_broker_is_a_reason_to_look_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """But never more often than every second, however many clients complain."""
+    broker = Broker(1)
+    async with world({A: broker, B1: broker}) as w, trio.open_nursery() as nursery:
+        seen: list[float] = []
+        began = trio.current_time()
+        nursery.start_soon(w.watch.follow, lambda _sight: seen.append(trio.current_time() - began))
+        for _ in range(30):
+            await trio.sleep(0.1)
+            w.watch.look_soon()
+        await trio.sleep(3)
+        nursery.cancel_scope.cancel()
+    assert [round(when) for when in seen] == [1, 2, 3, 4]
+
+
 async def test_versions_are_asked_again_now_and_then(autojump_clock: trio.testing.MockClock) -> None:
     """A broker upgraded in place does not keep its old versions here."""
     broker = Broker(1)

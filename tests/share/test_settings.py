@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from proxy.errors import ConfigError
 from proxy.share import settings as module
 from proxy.share.settings import (
     GROUP_CONFIGS,
@@ -16,17 +13,9 @@ from proxy.share.settings import (
     check_change,
     check_stored,
     effective,
-    parse_duration_ms,
 )
 
 LIMITS = BrokerShareLimits()
-
-
-def test_the_defaults_stand_together():
-    """Kafka's defaults pass Kafka's own checks."""
-    names = module.broker_names()
-    assert BrokerShareLimits.check({name: LIMITS.value(name) for name in names}) == LIMITS
-    assert all(name.startswith("group.share.") for name in names)
 
 
 def test_a_group_without_settings_has_the_brokers_defaults():
@@ -41,60 +30,6 @@ def test_a_group_without_settings_has_the_brokers_defaults():
     assert settings.max_record_locks == 2000
     assert settings.renew_enabled is True
     assert settings.assignment_interval_s == 1.0
-
-
-def test_broker_settings_are_read_from_text_and_numbers():
-    """A YAML file has numbers, the environment has text."""
-    limits = BrokerShareLimits.check(
-        {
-            "group.share.min.record.lock.duration.ms": "1000",
-            "group.share.max.size": 2,
-            "group.share.assignors": "simple",
-        }
-    )
-    assert limits.group_share_min_record_lock_duration_ms == 1000
-    assert limits.group_share_max_size == 2
-
-
-def test_every_mistake_is_named_at_once():
-    """Unknown names, values that are no numbers, values out of bounds and foreign assignors come in one error."""
-    with pytest.raises(ConfigError) as raised:
-        BrokerShareLimits.check(
-            {
-                "group.share.max.siez": 1,
-                "group.share.max.size": 1001,
-                "group.share.record.lock.duration.ms": "soon",
-                "group.share.session.timeout.ms": True,
-                "group.share.assignors": "uniform",
-            }
-        )
-    lines = str(raised.value).splitlines()
-    assert len(lines) == 5
-    for name in ("siez", "max.size: 1001", "soon", "session.timeout.ms", "uniform"):
-        assert any(name in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("values", "name"),
-    [
-        ({"group.share.record.lock.duration.ms": 1000}, "group.share.min.record.lock.duration.ms"),
-        ({"group.share.record.lock.duration.ms": 90_000}, "group.share.max.record.lock.duration.ms"),
-        ({"group.share.session.timeout.ms": 6000}, "group.share.min.session.timeout.ms"),
-        ({"group.share.heartbeat.interval.ms": 45_000}, "group.share.max.heartbeat.interval.ms"),
-        (
-            {"group.share.heartbeat.interval.ms": 45_000, "group.share.max.heartbeat.interval.ms": 60_000},
-            "must be less than group.share.session.timeout.ms",
-        ),
-        ({"group.share.max.share.sessions": 199}, "group.share.max.share.sessions"),
-        ({"group.share.partition.max.record.locks": 4001}, "group.share.max.partition.max.record.locks"),
-        ({"group.share.assignment.interval.ms": 15_001}, "group.share.max.assignment.interval.ms"),
-        ({"group.share.max.delivery.count.limit": 5, "group.share.delivery.count.limit": 6}, "max.delivery.count"),
-    ],
-)
-def test_broker_settings_that_contradict_each_other(values, name):
-    """A broker would not start with them."""
-    with pytest.raises(ConfigError, match=name):
-        BrokerShareLimits.check(values)
 
 
 @pytest.mark.parametrize(
@@ -208,61 +143,3 @@ def test_every_group_setting_is_described():
         else:
             low, high = key.bounds(LIMITS)
             assert low <= int(key.default_value(LIMITS)) <= high
-
-
-@pytest.mark.parametrize(
-    ("text", "ms"),
-    [
-        ("PT1H", 3_600_000),
-        ("PT15M", 900_000),
-        ("P10D", 864_000_000),
-        ("P2DT3H4M", 183_840_000),
-        ("pt20.345s", 20_345),
-        ("PT1.5S", 1500),
-        ("PT0,25S", 250),
-        ("PT0.0009S", 0),
-        ("P0D", 0),
-        ("PT-6H+13H", None),
-        ("-P-1D", 86_400_000),
-        ("P1DT-24H", 0),
-        ("+PT1S", 1000),
-        ("PT-0.5S", None),
-        ("P1D1H", None),
-        ("PT", None),
-        ("P", None),
-        ("P1DT", None),
-        ("", None),
-        ("1H", None),
-        ("P1W", None),
-        ("P1M", None),
-        ("PT1H ", None),
-        ("PT9223372036854775808S", None),
-        ("PT-1S", None),
-    ],
-)
-def test_durations_are_read_as_java_reads_them(text, ms):
-    """java.time.Duration.parse: days to seconds, signs, fractions of a second; nothing negative here."""
-    if ms is None:
-        with pytest.raises(ValueError):
-            parse_duration_ms(text)
-    else:
-        assert parse_duration_ms(text) == ms
-
-
-@given(st.text(max_size=30))
-def test_any_text_is_a_reset_or_a_value_error(text):
-    """Nothing else comes out of a value a client may send."""
-    for candidate in (text, f"by_duration:{text}", f"by_duration:P{text}"):
-        try:
-            reset = OffsetReset.parse(candidate)
-        except ValueError:
-            continue
-        assert reset.duration_ms >= 0
-
-
-def test_timestamps_of_resets():
-    """What a ListOffsets request asks for; a duration longer than the time since 1970 asks for everything."""
-    assert OffsetReset.parse("latest").timestamp_ms(10_000) == -1
-    assert OffsetReset.parse("earliest").timestamp_ms(10_000) == -2
-    assert OffsetReset.parse("by_duration:PT4S").timestamp_ms(10_000) == 6000
-    assert OffsetReset.parse("by_duration:P1D").timestamp_ms(10_000) == 0

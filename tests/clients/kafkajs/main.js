@@ -54,7 +54,9 @@ async function rebalance (seen, assigned) {
     if (name === 'first') await waitFor(() => seen.size >= RECORDS, 'all records')
   }
   await waitFor(() => assigned.first === PARTITIONS / 2 && assigned.second === PARTITIONS / 2, 'half the partitions each')
+  const even = { ...assigned }
   for (const consumer of members) await consumer.disconnect()
+  return even
 }
 
 async function transactions () {
@@ -93,8 +95,7 @@ async function main () {
   const produced = await produce(producer)
   await producer.disconnect()
   const seen = new Set()
-  const assigned = {}
-  await rebalance(seen, assigned)
+  const assigned = await rebalance(seen, {})
   await transactions()
   const committed = await readCommitted()
   const offsets = await admin.fetchOffsets({ groupId: `${prefix}-offsets`, topics: [topic] })

@@ -1,0 +1,41 @@
+"""franz-go through the proxy: tests/clients/franzgo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from localkafka.front import Front
+
+from tests.support.programs import built, need, output_of
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def program() -> Path:
+    go = need("go")
+    return built("franzgo", [go, "build", "-o", "franzgo", "."], "franzgo") / "franzgo"
+
+
+def test_franz_go(front: Front, program: Path, fresh: Callable[[str], str]) -> None:
+    """Produce, consume, rebalance, transactions and admin do what they do without the proxy."""
+    prefix = fresh("run")
+    seen = json.loads(output_of([str(program), front.bootstrap, prefix]))
+    assert seen == {
+        "produced": 40,
+        "consumed": 40,
+        "assigned": [2, 2],
+        "committed": ["true"],
+        "listed": [f"{prefix}-group"],
+        "brokers": f"1@127.0.0.1:{front.first_port + 1}",
+    }
+
+
+def test_franz_go_renews(proxy_39_quick: Front, program: Path, fresh: Callable[[str], str]) -> None:
+    """A share consumer keeps a record for five times its lock by renewing it; another record comes again."""
+    seen = json.loads(output_of([str(program), proxy_39_quick.bootstrap, fresh("run"), "share"]))
+    assert seen["redelivered"] == ["1 delivery 2"]
+    assert seen["renewals"] >= 5

@@ -1,0 +1,44 @@
+"""Client programs in other languages, built in the user's cache folder by their ordinary tools."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from localkafka.jars import cache_folder
+
+CLIENTS = Path(__file__).resolve().parent.parent / "clients"
+BUILD_S = 100
+RUN_S = 100
+
+
+def need(tool: str) -> str:
+    """The path of a tool; skips the test when the machine has none."""
+    found = shutil.which(tool)
+    if found is None:
+        pytest.skip(f"there is no {tool} on this machine")
+    return found
+
+
+def built(name: str, command: list[str], product: str) -> Path:
+    """Copy the program to the cache and run the command there, unless that was done for these very sources."""
+    sources = sorted(path for path in (CLIENTS / name).iterdir() if path.is_file())
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    folder = cache_folder().parent / "clients" / f"{name}-{digest}"
+    if not (folder / product).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for source in sources:
+            shutil.copy(source, folder)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        assert done.returncode == 0, f"{command} in {folder}:\n{done.stdout}{done.stderr}"
+    return folder
+
+
+def output_of(command: list[str], timeout_s: float = RUN_S, text: str | None = None) -> str:
+    """What a program prints; it must end with status 0."""
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -18,7 +18,7 @@ from proxy.apis import k77_share_group_describe as k77
 from proxy.apis import k78_share_fetch as k78
 from proxy.apis import k79_share_acknowledge as k79
 from proxy.apis.memory_journal import MemoryJournal
-from proxy.apis.ports import Call, Journal
+from proxy.apis.ports import Call, Journal, JournalRefused
 from proxy.apis.promise import Promise, Task
 from proxy.apis.services import Services, ShareOptions, build
 from proxy.cluster.addresses import AddressBook
@@ -36,6 +36,30 @@ ALL_BITS = 3576
 GROUP_BITS = 328
 """READ, DELETE and DESCRIBE on a group."""
 NO_BITS = -2147483648
+
+
+class SlowJournal(MemoryJournal):
+    """Confirms or refuses each append when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[tuple[list, Promise[None]]] = []
+        self.slow = False
+
+    def append(self, records):
+        if not self.slow:
+            return super().append(records)
+        promise: Promise[None] = Promise()
+        self.appends.append((list(records), promise))
+        return promise
+
+    def confirm(self) -> None:
+        records, promise = self.appends.pop(0)
+        super().append(records)
+        promise.set(None)
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.appends.pop(0)[1].fail(JournalRefused(code))
 
 
 class ManualTimers:

@@ -1,0 +1,313 @@
+"""ShareFetch: share-groups.md 3, one test per rule; numbers in brackets are those of its section 10."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.errors import ErrorCode
+from proxy.share.settings import BrokerShareLimits
+from proxy.wire import records
+from tests.support.ports import World, acquired, entries
+
+EARLIEST = {"share_auto_offset_reset": "earliest"}
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.configure("g", **EARLIEST)
+    return made
+
+
+@pytest.fixture
+def topic(world):
+    made = world.cluster.create("t")
+    world.cluster.produce(made, 10)
+    return made
+
+
+def held(world, topic, name="m1"):
+    """A member that holds 0-9."""
+    member = world.member(member_id=name)
+    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
+    return member
+
+
+def start_offset(world, topic, group="g"):
+    return world.services.coordinator.share((group, topic.topic_id, 0)).partition.start_offset
+
+
+ACCEPT, RENEW = 1, 4
+
+
+def test_first_fetch_gives_all_records_from_the_start(world):
+    """[3] earliest: all of the log, count 1, the batch's own bytes."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    answer = world.member().fetch(topic)
+    assert acquired(answer) == [(0, 9, 1)]
+    assert bytes(entries(answer)[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
+    assert answer.acquisition_lock_timeout_ms == 30_000
+    assert answer.error_code == 0
+
+
+def test_partitions_of_one_node_in_one_fetch(world):
+    """[4] Three partitions, one upstream Fetch, each its own records."""
+    topic = world.cluster.create("t", leaders=(1, 1, 1))
+    for partition in range(3):
+        world.cluster.produce(topic, 10, partition)
+    answer = world.member().fetch(topic)
+    assert [acquired(answer, topic, p) for p in range(3)] == [[(0, 9, 1)]] * 3
+    assert world.cluster.count(1) == 1
+
+
+def test_acknowledgements_come_before_the_fetch(world):
+    """[7] Accepted records are settled and new ones come in the same answer."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    member.fetch(topic)
+    world.cluster.produce(topic, 10)
+    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [1])]})
+    assert entries(answer)[topic.topic_id, 0].acknowledge_error_code == 0
+    assert acquired(answer) == [(10, 19, 1)]
+
+
+def test_released_records_come_again_first(world):
+    """[8, 9]"""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    member.fetch(topic)
+    world.cluster.produce(topic, 10)
+    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [2])]})
+    assert acquired(answer) == [(0, 9, 2), (10, 19, 1)]
+
+
+def test_two_members_share_and_two_groups_do_not(world):
+    """[12, 13]"""
+    world.configure("other", **EARLIEST)
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    first, second = world.member(member_id="a"), world.member(member_id="b")
+    assert acquired(first.fetch(topic)) == [(0, 9, 1)]
+    world.cluster.produce(topic, 10)
+    assert acquired(second.fetch(topic)) == [(10, 19, 1)]
+    assert acquired(world.member(group_id="other").fetch(topic)) == [(0, 19, 1)]
+
+
+def test_final_epoch_settles_releases_and_ends(world):
+    """[14] Only the acknowledged partition in the answer; the rest is free at once."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 5)
+    world.cluster.produce(topic, 5)
+    member = world.member(member_id="a")
+    member.fetch(topic)
+    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 4, [1])]}, epoch=-1)
+    assert list(entries(answer)) == [(topic.topic_id, 0)]
+    assert acquired(answer) == []
+    assert acquired(world.member(member_id="b").fetch(topic)) == [(5, 9, 2)]
+    assert member.fetch(epoch=2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_final_epoch_without_acknowledgements_names_nothing(world):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 5)
+    member = world.member()
+    member.fetch(topic)
+    answer = member.fetch(epoch=-1)
+    assert answer.error_code == 0
+    assert answer.responses == []
+
+
+def test_first_epoch_must_not_acknowledge(world):
+    """[16]"""
+    topic = world.cluster.create("t")
+    answer = world.member().fetch(acks={(topic.topic_id, 0): [(0, 0, [1])]})
+    assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
+
+
+def test_wrong_epoch_and_unknown_session(world):
+    """[18, 19] 123 and 122, and neither uses the epoch up."""
+    topic = world.cluster.create("t")
+    member = world.member()
+    member.fetch(topic, wait_ms=0)
+    assert member.fetch(epoch=2, wait_ms=0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert member.fetch(epoch=1, wait_ms=0).error_code == 0
+    assert world.member(member_id="stranger").fetch(epoch=2, wait_ms=0).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_reopening_keeps_the_locks_until_they_end(world):
+    """[28]"""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    member.fetch(topic)
+    assert acquired(member.fetch(topic, epoch=0)) == []
+    world.timers.advance(30)
+    assert acquired(member.fetch()) == [(0, 9, 2)]
+
+
+def test_full_session_cache_is_told_after_the_wait():
+    """[21]"""
+    world = World(share_limits=BrokerShareLimits(group_share_max_size=2, group_share_max_share_sessions=2))
+    topic = world.cluster.create("t")
+    first, second, third = (world.member(member_id=name) for name in "abc")
+    first.fetch(topic, wait_ms=0)
+    second.fetch(topic, wait_ms=0)
+    reply = third.send_fetch(topic, wait_ms=400)
+    world.timers.advance(0.39)
+    assert not reply.done
+    world.timers.advance(0.02)
+    assert reply.message.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    first.connection.close()
+    assert third.fetch(topic, epoch=0, wait_ms=0).error_code == 0
+
+
+def test_forgotten_partition_is_not_fetched(world):
+    """[22, 38] Also when it is named in both; its acknowledgements count."""
+    topic = world.cluster.create("t", leaders=(1, 1))
+    for partition in range(2):
+        world.cluster.produce(topic, 1, partition)
+    member = world.member()
+    member.fetch(topic)
+    for partition in range(2):
+        world.cluster.produce(topic, 1, partition)
+    answer = member.fetch(acks={(topic.topic_id, 1): [(0, 0, [1])]}, forget=[(topic, 1)])
+    assert acquired(answer, topic, 0) == [(1, 1, 1)]
+    entry = entries(answer)[topic.topic_id, 1]
+    assert (entry.acknowledge_error_code, acquired(answer, topic, 1)) == (0, [])
+
+
+def test_max_records_of_one_gives_one_batch(world):
+    """[23]"""
+    topic = world.cluster.create("t")
+    for _ in range(5):
+        world.cluster.produce(topic, 1)
+    assert acquired(world.member().fetch(topic, max_records=1, batch_size=1)) == [(0, 0, 1)]
+
+
+def test_batch_size_cuts_the_entries(world):
+    """[24]"""
+    topic = world.cluster.create("t")
+    for _ in range(9):
+        world.cluster.produce(topic, 1)
+    answer = world.member().fetch(topic, max_records=5, batch_size=1)
+    assert acquired(answer) == [(i, i, 1) for i in range(5)]
+    sent = list(records.iter_batches(entries(answer)[topic.topic_id, 0].records))
+    assert [batch.base_offset for batch in sent] == [0, 1, 2, 3, 4]
+
+
+def test_record_limit_is_exact_and_the_whole_batch_is_sent(world):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    answer = member.fetch(topic, max_records=3, share_acquire_mode=1)
+    assert acquired(answer) == [(0, 2, 1)]
+    assert bytes(entries(answer)[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
+    assert acquired(member.fetch(max_records=3, share_acquire_mode=1)) == [(3, 5, 1)]
+
+
+def test_acquire_mode_of_v1_is_batch_optimized(world):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    assert acquired(world.member(version=1).fetch(topic, max_records=3)) == [(0, 9, 1)]
+
+
+def test_unknown_topic_id(world):
+    """[25] 100, also for the acknowledgements."""
+    topic = world.cluster.create("t")
+    unknown = bytes(15) + b"\xff"
+    member = world.member()
+    member.fetch(topic, wait_ms=0)
+    answer = member.fetch(acks={(unknown, 0): [(0, 0, [1])]}, wait_ms=0)
+    entry = entries(answer)[unknown, 0]
+    assert (entry.error_code, entry.acknowledge_error_code) == (ErrorCode.UNKNOWN_TOPIC_ID,) * 2
+
+
+@pytest.mark.parametrize("member_id", ["", "x" * 37])
+def test_bad_member_id(world, member_id):
+    """[26]"""
+    topic = world.cluster.create("t")
+    assert world.member(member_id=member_id).fetch(topic).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_null_group_and_null_member(world):
+    topic = world.cluster.create("t")
+    assert world.member().fetch(topic, group_id=None).error_code == ErrorCode.INVALID_REQUEST
+    assert world.member().fetch(topic, member_id=None).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_no_right_on_the_group(world):
+    """30, before anything else is looked at."""
+    topic = world.cluster.create("t")
+    world.cluster.group_errors["g"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    answer = world.member(member_id="x" * 37).fetch(topic)
+    assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0)
+
+
+def test_epoch_after_the_largest_is_one(world):
+    """[27]"""
+    topic = world.cluster.create("t")
+    member = world.member()
+    member.fetch(topic, wait_ms=0)
+    session = world.services.coordinator.sessions.get(("g", "m1", 1))
+    session.epoch = 2**31 - 1
+    assert member.fetch(epoch=2**31 - 1, wait_ms=0).error_code == 0
+    assert member.fetch(epoch=1, wait_ms=0).error_code == 0
+
+
+@pytest.mark.parametrize("limit", [{"max_records": 0}, {"max_bytes": 0}])
+def test_suppressed_fetch_answers_at_once_with_its_acknowledgements(world, limit):
+    """[36]"""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 1)
+    world.cluster.produce(topic, 1)
+    member = world.member()
+    member.fetch(topic, max_records=1)
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 0, [1])]}, **limit)
+    assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == 0
+    assert acquired(reply.message) == []
+
+
+def test_running_session_names_only_what_has_news(world):
+    """[37] New partitions are named once though empty, then only with records, errors or acknowledgements."""
+    topic = world.cluster.create("t", leaders=(1, 1))
+    member = world.member()
+    assert sorted(entries(member.fetch(topic, wait_ms=0))) == [(topic.topic_id, 0), (topic.topic_id, 1)]
+    assert entries(member.fetch(wait_ms=0)) == {}
+    world.cluster.produce(topic, 1, 1)
+    assert list(entries(member.fetch(wait_ms=0))) == [(topic.topic_id, 1)]
+
+
+def test_session_without_partitions_answers_at_once(world):
+    reply = world.member().send_fetch()
+    assert reply.message.responses == []
+
+
+@pytest.mark.parametrize("field", ["max_wait_ms", "min_bytes", "max_bytes", "max_records"])
+def test_renewing_fetch_must_not_fetch(world, topic, field):
+    """[41] 42, and the epoch is not used up."""
+    member = held(world, topic)
+    zeros = {"wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0, "is_renew_ack": True}
+    answer = member.fetch(epoch=1, **(zeros | {field: 1}))
+    assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
+    assert field.title().replace("_", "") in answer.error_message
+    assert member.fetch(epoch=1, **zeros).error_code == 0
+
+
+def renewing(member, acks, **fields):
+    return member.fetch(acks=acks, wait_ms=0, min_bytes=0, max_bytes=0, max_records=0, is_renew_ack=True, **fields)
+
+
+def test_renewing_fetch_acknowledges_and_gives_no_records(world, topic):
+    """[42, 44]"""
+    member = held(world, topic)
+    world.cluster.produce(topic, 5)
+    types = [ACCEPT] * 5 + [RENEW] * 5
+    answer = renewing(member, {(topic.topic_id, 0): [(0, 9, types)]}, batch_size=500)
+    entry = entries(answer)[topic.topic_id, 0]
+    assert (entry.acknowledge_error_code, len(entry.records), acquired(answer)) == (0, 0, [])
+    assert start_offset(world, topic) == 5
+    answer = renewing(member, {(topic.topic_id, 0): [(5, 9, [ACCEPT])]})
+    assert entries(answer)[topic.topic_id, 0].acknowledge_error_code == 0

@@ -1,0 +1,139 @@
+"""Changes on their way through the journal: one append at a time, told only when it is confirmed (decisions 20, 21)."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.errors import ErrorCode
+from proxy.share.facts import ShareSnapshot
+from tests.support.ports import SlowJournal, World, acquired, entries
+
+EARLIEST = {"share_auto_offset_reset": "earliest"}
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+@pytest.fixture
+def journal() -> SlowJournal:
+    return SlowJournal()
+
+
+@pytest.fixture
+def world(journal) -> World:
+    made = World(journal=journal)
+    made.configure("g", **EARLIEST)
+    return made
+
+
+@pytest.fixture
+def topic(world):
+    made = world.cluster.create("t")
+    world.cluster.produce(made, 10)
+    return made
+
+
+def held(world, topic, name="m1"):
+    """A member that holds 0-9."""
+    member = world.member(member_id=name)
+    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
+    return member
+
+
+def code(answer, topic, partition=0):
+    return entries(answer)[topic.topic_id, partition].error_code
+
+
+def start_offset(world, topic, group="g"):
+    return world.services.coordinator.share((group, topic.topic_id, 0)).partition.start_offset
+
+
+def test_answer_waits_for_the_journal(world, journal, topic):
+    """Nothing is told, and nothing moves, before the change is stored."""
+    member = held(world, topic)
+    journal.slow = True
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]}, wait_ms=0)
+    assert not reply.done
+    assert start_offset(world, topic) == 0
+    ((record,), _) = journal.appends[0]
+    assert ShareSnapshot.decode(record[1]).start_offset == 10
+    journal.confirm()
+    assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == 0
+    assert start_offset(world, topic) == 10
+
+
+def test_one_append_for_all_partitions_of_a_request(world, journal):
+    topic = world.cluster.create("many", leaders=(1,) * 5)
+    for partition in range(5):
+        world.cluster.produce(topic, 1, partition)
+    member = world.member()
+    member.fetch(topic)
+    journal.slow = True
+    member.send_fetch(acks={(topic.topic_id, p): [(0, 0, [1])] for p in range(5)}, wait_ms=0)
+    assert [len(records) for records, _ in journal.appends] == [5]
+
+
+def test_one_append_in_flight_carries_what_came_meanwhile(world, journal, topic):
+    """Decision 21: the next snapshot is made when its append starts, of the state confirmed by then."""
+    first = world.member(member_id="a")
+    assert acquired(first.fetch(topic)) == [(0, 9, 1)]
+    world.cluster.produce(topic, 10)
+    second = world.member(member_id="b")
+    assert acquired(second.fetch(topic)) == [(10, 19, 1)]
+    journal.slow = True
+    one = first.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [1])]}, wait_ms=0)
+    two = second.send_fetch(acks={(topic.topic_id, 0): [(10, 19, [1])]}, wait_ms=0)
+    assert len(journal.appends) == 1
+    journal.confirm()
+    assert one.done
+    assert not two.done
+    ((record,), _) = journal.appends[0]
+    assert ShareSnapshot.decode(record[1]).start_offset == 20
+    journal.confirm()
+    assert entries(two.message)[topic.topic_id, 0].acknowledge_error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_refused_append_gives_the_records_back_to_their_holder(world, journal, topic, stored, told):
+    """6.3, 6.4"""
+    member = held(world, topic)
+    journal.slow = True
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]}, wait_ms=0)
+    journal.refuse(stored)
+    assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == told
+    journal.slow = False
+    assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]}), topic) == 0
+
+
+def test_client_that_leaves_before_the_journal_answers(world, journal, topic):
+    """The change is applied all the same, and what it did not settle is free."""
+    member = held(world, topic)
+    journal.slow = True
+    member.send_fetch(acks={(topic.topic_id, 0): [(0, 4, [ACCEPT])]}, wait_ms=0)
+    member.connection.close()
+    journal.confirm()
+    journal.confirm()
+    journal.slow = False
+    assert start_offset(world, topic) == 5
+    assert acquired(world.member(member_id="b").fetch(topic)) == [(5, 9, 2)]
+    world.assert_idle()
+
+
+def test_lock_timeout_is_written_and_holds_when_that_fails(world, journal, topic):
+    """4.6: memory first; a failed write is ignored."""
+    held(world, topic)
+    journal.slow = True
+    world.timers.advance(30.1)
+    other = world.member(member_id="b")
+    ((record,), _) = journal.appends[0]
+    assert ShareSnapshot.decode(record[1]).batches == ((0, 9, 0, 1),)
+    journal.refuse(ErrorCode.NOT_COORDINATOR)
+    assert acquired(other.fetch(topic)) == [(0, 9, 2)]

@@ -1,0 +1,46 @@
+"""Waits with a deadline leave neither timers nor callbacks behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.apis.promise import Promise, Task
+from proxy.apis.waiting import first_until, wait_until
+from tests.support.ports import ManualTimers
+
+
+@pytest.fixture
+def timers() -> ManualTimers:
+    return ManualTimers()
+
+
+def started(coroutine):
+    task = Task(coroutine, lambda task: None)
+    task.start()
+    return task
+
+
+def test_ends_at_the_deadline(timers):
+    task = started(wait_until(timers, 1003.0))
+    timers.advance(2.9)
+    assert not task.finished
+    timers.advance(0.2)
+    assert task.finished
+
+
+def test_ends_with_the_first_promise(timers):
+    slow, quick = Promise(), Promise()
+    task = started(first_until(timers, 1003.0, slow, quick))
+    quick.set(1)
+    assert task.finished
+    assert not slow.done
+    assert timers.planned == 0
+
+
+def test_cancelled_wait_takes_its_timer_along(timers):
+    promise = Promise()
+    task = started(first_until(timers, 1003.0, promise))
+    assert timers.planned == 1
+    task.cancel()
+    assert timers.planned == 0
+    promise.set(1)

@@ -1,0 +1,145 @@
+"""ShareCoordinator: what is held, whose locks end when, and which settings hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import pytest
+
+from proxy.share.coordinator import READ_BYTES_FIRST, READ_BYTES_MIN, Share, ShareCoordinator, ShareKey
+from proxy.share.group import Heartbeat, TopicInfo
+from proxy.share.partition import Read, SharePartition
+from proxy.share.sessions import Session, SessionKey
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import TopicIdPartition
+
+TOPIC = b"t" * 16
+KEY = ShareKey("g", TOPIC, 0)
+
+
+@dataclass
+class Batch:
+    base_offset: int
+    last_offset: int
+
+
+@pytest.fixture
+def coordinator() -> ShareCoordinator:
+    return ShareCoordinator(BrokerShareLimits())
+
+
+def load(coordinator, key=KEY, node_id=1, member="m"):
+    """A share partition of which the member holds 0-9."""
+    share = coordinator.add_share(key, coordinator.new_partition(key, 0), node_id)
+    settings = coordinator.settings(key.group_id)
+    got = share.partition.acquire(member, Read(0, [Batch(0, 9)]), 500, 500, False, settings, 0.0)
+    assert got.ranges == ((0, 9, 1),)
+    return share
+
+
+def session(node_id=1, member="m", key=KEY):
+    return Session(SessionKey(key.group_id, member, node_id), 1, [TopicIdPartition(key.topic_id, key.partition)])
+
+
+def apply(coordinator, changes):
+    for key, transition in changes:
+        coordinator.share(key).partition.apply(transition)
+
+
+def test_session_that_ends_releases_what_its_member_holds(coordinator):
+    share = load(coordinator)
+    changes = coordinator.release(session())
+    assert [(key, transition.changes) for key, transition in changes] == [(KEY, ((0, 9, 0, 1),))]
+    apply(coordinator, changes)
+    assert share.partition.next_fetch_offset() == 0
+    assert coordinator.release(session()) == []
+
+
+def test_session_at_another_node_touches_nothing(coordinator):
+    """A lock belongs to session and node."""
+    load(coordinator, node_id=2)
+    assert coordinator.release(session(node_id=1)) == []
+
+
+def test_leader_that_moves_releases_once(coordinator):
+    share = load(coordinator)
+    assert coordinator.move_leader(KEY, 1) is None
+    change = coordinator.move_leader(KEY, 2)
+    assert change is not None
+    apply(coordinator, [change])
+    assert share.node_id == 2
+    assert coordinator.move_leader(KEY, 2) is None
+    assert coordinator.move_leader(ShareKey("g", TOPIC, 9), 2) is None
+
+
+def test_locks_end_by_their_deadline(coordinator):
+    share = load(coordinator)
+    assert coordinator.next_deadline() == coordinator.next_lock_deadline() == 30.0
+    assert coordinator.expire(29.9) == []
+    ((key, transition),) = coordinator.expire(30.0)
+    assert key == KEY
+    assert share.partition.next_fetch_offset() == 0
+    share.partition.apply(transition)
+    assert coordinator.next_deadline() == inf
+
+
+def test_locks_of_an_unloaded_partition_end_silently(coordinator):
+    """Also when the same share partition was loaded anew meanwhile."""
+    load(coordinator)
+    coordinator.remove_share(KEY)
+    coordinator.remove_share(KEY)
+    assert coordinator.share(KEY) is None
+    coordinator.add_share(KEY, SharePartition(5, key=KEY), 1)
+    assert coordinator.expire(31.0) == []
+
+
+def test_members_leave_when_silent(coordinator):
+    group = coordinator.add_group("g")
+    assert coordinator.add_group("g") is group
+    beat = Heartbeat(member_id="m", member_epoch=0, topics=("t",))
+    group.heartbeat(beat, {"t": TopicInfo(TOPIC, 1)}, coordinator.settings("g"), coordinator.limits, 0.0)
+    assert coordinator.next_deadline() == 45.0
+    coordinator.expire(45.0)
+    assert group.members == {}
+    assert coordinator.next_deadline() == inf
+
+
+def test_settings_exist_without_their_group_and_outlive_it(coordinator):
+    coordinator.store_settings("g", {"share.record.lock.duration.ms": "20000"})
+    assert coordinator.settings("g").lock_duration_s == 20.0
+    assert coordinator.settings("h").lock_duration_s == 30.0
+    assert coordinator.groups_with_settings() == ("g",)
+    coordinator.add_group("g")
+    coordinator.remove_group("g")
+    assert coordinator.stored_settings("g") == {"share.record.lock.duration.ms": "20000"}
+    coordinator.store_settings("g", {})
+    assert coordinator.settings("g").lock_duration_s == 30.0
+    assert coordinator.groups_with_settings() == ()
+
+
+def test_removed_group_takes_its_state_along(coordinator):
+    group = coordinator.add_group("g")
+    load(coordinator)
+    other = ShareKey("h", TOPIC, 0)
+    load(coordinator, key=other)
+    assert set(coordinator.groups_of(TOPIC, 0)) == {"g", "h"}
+    assert coordinator.remove_group("g") == (KEY,)
+    assert group.dead
+    assert coordinator.group("g") is None
+    assert dict(coordinator.groups) == {}
+    assert set(coordinator.groups_of(TOPIC, 0)) == {"h"}
+    assert [key for key, _ in coordinator.shares()] == [other]
+    assert coordinator.remove_group("g") == ()
+
+
+def test_reads_grow_while_they_are_used_up_and_shrink_when_not():
+    share = Share(SharePartition(0), 1)
+    assert share.size_read(0, 0.0, 2.0, 1 << 22) == READ_BYTES_FIRST
+    share.read_at, share.read_upto = 0.0, 10
+    assert share.size_read(10, 1.0, 2.0, 1 << 22) == 2 * READ_BYTES_FIRST
+    assert share.size_read(10, 1.0, 2.0, 1 << 19) == 1 << 19
+    assert share.size_read(10, 3.0, 2.0, 1 << 22) == 1 << 19
+    for _ in range(10):
+        share.size_read(5, 3.0, 2.0, 1 << 22)
+    assert share.read_bytes == READ_BYTES_MIN

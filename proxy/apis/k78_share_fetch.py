@@ -48,7 +48,7 @@ async def handle(call: Call, services: Services) -> bytes:
     places, batches = named(request.topics)
     mistake = member_id_mistake(request.member_id)
     concerned = () if mistake else (*places, *_session_places(services, key))
-    if not await may_read_group(call, services, request.group_id, concerned):
+    if not await may_read_group(call, services, request.group_id, concerned, batches):
         return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     mistake = mistake or _renew_mistake(call)
     if mistake is not None:

@@ -38,7 +38,7 @@ async def handle(call: Call, services: Services) -> bytes:
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
     places, batches = named(request.topics)
     mistake = member_id_mistake(request.member_id)
-    if not await may_read_group(call, services, request.group_id, () if mistake else places):
+    if not await may_read_group(call, services, request.group_id, () if mistake else places, batches):
         return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if mistake is not None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, mistake)

@@ -8,7 +8,7 @@ connection for as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from proxy.apis.ports import Connection
@@ -82,9 +82,16 @@ def names_to_ask(connection: Connection, services: Services, names: Iterable[str
 
 
 def topics_to_ask(
-    connection: Connection, services: Services, places: Iterable[TopicIdPartition]
+    connection: Connection,
+    services: Services,
+    places: Iterable[TopicIdPartition],
+    settled: Container[TopicIdPartition] = (),
 ) -> tuple[set[str], set[bytes]]:
-    """Names and ids whose answer could change what `judge` says of these partitions, and that are due."""
+    """Names and ids whose answer could change what `judge` says of these partitions, and that are due.
+
+    `settled`: partitions that are not going to be read from the broker, so that nobody else would notice that their
+    topic is gone.
+    """
     names: set[str] = set()
     ids: set[bytes] = set()
     now, options, view = services.timers.now(), services.options, services.topology
@@ -96,8 +103,9 @@ def topics_to_ask(
                 ids.add(place.topic_id)
             continue
         known = rights.verdict(Right.READ_TOPIC, topic.name, now, options.rights_cache_s) is not None
-        doubtful = view.is_stale(topic.name) or not _leads(topic, place.partition, connection.node_id)
-        due = not known or (doubtful and view.age(topic.name, now) > options.view_age_s)
+        doubtful = place in settled or not _leads(topic, place.partition, connection.node_id)
+        old = view.age(topic.name, now) > options.view_age_s
+        due = not known or view.is_stale(topic.name) or (doubtful and old)
         if due and not _just_absent(connection, services, topic.name):
             names.add(topic.name)
     return names, ids

@@ -6,7 +6,7 @@ handleShareAcknowledgeRequest): group named, READ on the group, member id, then 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from proxy.apis.leadership import ask_topics, endpoints, tell_topics, topics_to_ask
@@ -44,12 +44,18 @@ def named(topics: Iterable[Any] | None) -> tuple[list[TopicIdPartition], dict[To
     return list(places), batches
 
 
-async def may_read_group(call: Call, services: Services, group_id: str, places: Iterable[TopicIdPartition]) -> bool:
+async def may_read_group(
+    call: Call,
+    services: Services,
+    group_id: str,
+    places: Iterable[TopicIdPartition],
+    acknowledged: Container[TopicIdPartition] = (),
+) -> bool:
     """READ on the group; on the way, in the same round trip, whatever is not known about the partitions' topics."""
     connection, now = call.connection, services.timers.now()
     allowed = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
     group_answer = ask_read_group(connection, group_id) if allowed is None else None
-    names, ids = topics_to_ask(connection, services, places)
+    names, ids = topics_to_ask(connection, services, places, acknowledged)
     topics_answer = ask_topics(connection, names, ids) if names or ids else None
     if group_answer is not None:
         allowed = tell_read_group(connection, group_id, await group_answer, now)

@@ -38,6 +38,25 @@ def test_topic_created_later_is_found(world):
     assert acquired(member.fetch()) == [(0, 2, 1)]
 
 
+def test_records_of_a_deleted_topic_are_not_acknowledged(world):
+    """[40] Nobody reads it any more, so the acknowledgement itself looks: at most once per view age."""
+    topic = world.cluster.create("t")
+    for _ in range(9):
+        world.cluster.produce(topic, 1)
+    member = world.member()
+    member.fetch(topic)
+    world.timers.advance(1.1)
+    before = world.cluster.count(3)
+    for offset in range(8):
+        answer = member.acknowledge({(topic.topic_id, 0): [(offset, offset, [1])]})
+        assert entries(answer)[topic.topic_id, 0].error_code == 0
+    assert world.cluster.count(3) == before + 1
+    del world.cluster.topics["t"]
+    world.timers.advance(1.1)
+    answer = member.acknowledge({(topic.topic_id, 0): [(8, 8, [1])]})
+    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 def test_no_such_partition(world):
     topic = world.cluster.create("t")
     answer = world.member().fetch((topic, 7), wait_ms=0)

@@ -28,7 +28,9 @@ from proxy.runtime.watch import Sight
 from proxy.values import Address
 from proxy.wire import registry
 
-LIST_GROUPS = 16
+LIST_GROUPS, DESCRIBE_CLUSTER = 16, 60
+DESCRIBE_BIT = 1 << 8
+"""Operation code of DESCRIBE as a bit of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
 PASSING = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
 """Mechanisms whose tokens do not depend on the address that was dialled, so they pass through the proxy."""
 GROUPS_SHOWN = 20
@@ -49,6 +51,8 @@ class Found:
     """Brokers that could not be asked, and why."""
     identity_trouble: str = ""
     """Why the proxy's own identity is not enough for Metadata."""
+    sees_all_groups: bool = True
+    """Whether the proxy's identity may DESCRIBE the cluster, so that ListGroups hides nothing from it."""
     share_groups: tuple[str, ...] = ()
     """Share groups the brokers hold themselves, as far as the proxy's identity may see them."""
 
@@ -130,6 +134,7 @@ async def _ask_share_groups(own: OwnClient, found: Found) -> None:
     """Every broker lists the groups it coordinates; v5 knows group types (KIP-848)."""
     if found.metadata is None:
         return
+    found.sees_all_groups = await _may_describe_cluster(own, found)
     names: set[str] = set()
     question = registry.message("ListGroupsRequest")(states_filter=[], types_filter=["share"])
     for node_id, address in found.brokers.items():
@@ -144,6 +149,19 @@ async def _ask_share_groups(own: OwnClient, found: Found) -> None:
         if answer.error_code == ErrorCode.NONE:
             names.update(group.group_id for group in answer.groups or ())
     found.share_groups = tuple(sorted(names))
+
+
+async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
+    """Bits are all there where brokers have no authorizer; a broker without DescribeCluster says nothing."""
+    question = registry.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
+    for address in found.brokers.values():
+        try:
+            async with client.connection(address, own.settings) as opened:
+                answer = await opened.ask(DESCRIBE_CLUSTER, question)
+        except ProxyError:
+            continue
+        return bool(answer.cluster_authorized_operations & DESCRIBE_BIT)
+    return True
 
 
 def judge(config: Config, found: Found) -> Verdict:
@@ -209,6 +227,10 @@ def _judge_identities(config: Config, found: Found, obstacles: list[str], remark
 
 
 def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) -> None:
+    if local and not found.sees_all_groups:
+        remarks.append(
+            "the proxy's own identity may not DESCRIBE the cluster, so share groups the brokers hold may be overlooked"
+        )
     if local and found.share_groups:
         shown = ", ".join(found.share_groups[:GROUPS_SHOWN])
         remarks.append(f"the brokers hold share groups of their own, which clients will not see: {shown}")

@@ -41,17 +41,20 @@ def of_parts(metrics: Metrics, parts: Parts) -> None:
 
 
 def _of_plane(metrics: Metrics, parts: Parts) -> None:
+    now: list[Statistics] = []
+
+    def take_snapshot() -> None:
+        now[:] = [parts.plane.statistics()]
+
     def reader(name: str) -> Callable[[], float]:
-        return lambda: float(getattr(snapshot(), name))
+        return lambda: float(getattr(now[0], name))
 
-    def snapshot() -> Statistics:
-        return parts.plane.statistics()
-
+    metrics.before(take_snapshot)
     for name, words in PLANE_GAUGES.items():
         metrics.add(name, "gauge", words, reader(name))
     for name, words in PLANE_COUNTERS.items():
         metrics.add(name.removesuffix("_total"), "counter", words, reader(name))
-    metrics.add("ended", "counter", "Connections that ended, by reason.", lambda: snapshot().ended, "reason")
+    metrics.add("ended", "counter", "Connections that ended, by reason.", lambda: now[0].ended, "reason")
 
 
 def _of_brokers(metrics: Metrics, parts: Parts) -> None:

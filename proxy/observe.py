@@ -12,6 +12,7 @@ import time
 import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -195,7 +196,9 @@ def log_lines(log_format: Literal["console", "json"], stream: TextIO = sys.stder
     logger = structlog.wrap_logger(structlog.WriteLogger(stream), processors=processors, cache_logger_on_first_use=True)
 
     def emit(level: int, event: str, context: Mapping[str, Any]) -> None:
-        logger.msg(event, _level=level, **context)
+        # Nobody may read the log any more (a closed pipe, a full disk): clients are served all the same.
+        with suppress(OSError, ValueError):
+            logger.msg(event, _level=level, **context)
 
     return emit
 
@@ -236,6 +239,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self._metrics: list[_Metric] = []
+        self._snapshots: list[Callable[[], None]] = []
+
+    def before(self, take_snapshot: Callable[[], None]) -> None:
+        """Called once before figures are read: what costs something is looked at once, not for every figure."""
+        self._snapshots.append(take_snapshot)
 
     def add(self, name: str, kind: Kind, help_text: str, read: Callable[[], Reading], label: str = "") -> None:
         """A figure under `ksp_NAME`; `read` gives a mapping by `label` where one is named."""
@@ -246,6 +254,8 @@ class Metrics:
         # Imported at the first scrape: a proxy that nobody scrapes has no use for several MiB of it.
         from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 
+        for take_snapshot in self._snapshots:
+            take_snapshot()
         registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)

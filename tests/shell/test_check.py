@@ -157,3 +157,20 @@ def test_share_groups_sent_where_nobody_serves_them_are_remarked() -> None:
     settings = config(share_groups={"serve": "upstream"})
     remarks = judge(settings, Found(servers={A: ""}, versions={})).remarks
     assert any("not every broker serves share groups" in remark for remark in remarks)
+
+
+async def test_share_groups_upstream_are_found_by_asking(autojump_clock: trio.testing.MockClock) -> None:
+    """Groups of other types are nobody's business here."""
+    broker = Broker(1)
+    broker.groups = {"mine": "share", "other": "classic"}
+    found = await found_by({A: broker, B1: broker})
+    assert (found.share_groups, found.sees_all_groups) == (("mine",), True)
+
+
+async def test_an_identity_that_may_not_see_all_groups_is_remarked(autojump_clock: trio.testing.MockClock) -> None:
+    """Silence about groups is no proof then."""
+    broker = Broker(1)
+    broker.cluster_bits = 0
+    found = await found_by({A: broker, B1: broker})
+    remarks = judge(config(share_groups={"serve": "local"}), found).remarks
+    assert any("may not DESCRIBE the cluster" in remark for remark in remarks)

@@ -150,3 +150,23 @@ def test_metrics_are_read_when_they_are_asked_for() -> None:
     assert b"ksp_things 5.0\n" in page
     assert b'ksp_done_total{kind="a"} 2.0\n' in page
     assert b"process_resident_memory_bytes" in page
+
+
+def test_a_snapshot_is_taken_once_for_all_figures() -> None:
+    """Looking at ten thousand connections is done once a scrape."""
+    taken: list[int] = []
+    metrics = Metrics()
+    metrics.before(lambda: taken.append(1))
+    for name in ("a", "b", "c"):
+        metrics.add(name, "gauge", "One of them.", lambda: len(taken))
+    metrics.render()
+    assert taken == [1]
+
+
+def test_a_log_that_nobody_reads_any_more_harms_nobody() -> None:
+    """A closed pipe or stream loses lines, never clients."""
+    stream = io.StringIO()
+    notes = LogNotes(log_lines("json", stream), INFO)
+    stream.close()
+    notes(observe.SERVING)
+    assert notes.counts[observe.SERVING] == 1

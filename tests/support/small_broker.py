@@ -14,7 +14,9 @@ from proxy.values import Address
 from proxy.wire import frames, registry
 
 API_VERSIONS = 18
-RANGES = {0: (0, 11), 1: (4, 17), 3: (0, 12), 17: (0, 1), 18: (0, 4), 36: (0, 2), 78: (1, 2)}
+RANGES = {
+    0: (0, 11), 1: (4, 17), 3: (0, 12), 16: (0, 5), 17: (0, 1), 18: (0, 4), 36: (0, 2), 60: (0, 1), 78: (1, 2)
+}  # fmt: skip
 
 
 class Broker:
@@ -25,6 +27,9 @@ class Broker:
         self.named = {node_id: Address(f"b{node_id}", 9092)}
         """The brokers that its Metadata names."""
         self.share_level = 1
+        self.groups: dict[str, str] = {}
+        """Group id -> type."""
+        self.cluster_bits = -1
         self.mechanism = mechanism
         self.ranges = RANGES if ranges is None else ranges
         self.users = {"proxy": "s3cret"}
@@ -90,6 +95,16 @@ class Broker:
             answer.MetadataResponseTopic(name=topic.name, error_code=3, partitions=[]) for topic in request.topics
         ]
         return answer(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
+
+    def _k60(self, request: Any) -> Any:
+        return registry.message("DescribeClusterResponse")(
+            cluster_id="c", brokers=[], cluster_authorized_operations=self.cluster_bits
+        )
+
+    def _k16(self, request: Any) -> Any:
+        answer = registry.message("ListGroupsResponse")
+        kept = [group for group, kind in self.groups.items() if kind in request.types_filter]
+        return answer(groups=[answer.ListedGroup(group_id=group, protocol_type="share") for group in kept])
 
     def _k17(self, request: Any) -> Any:
         answer = registry.message("SaslHandshakeResponse")

@@ -166,7 +166,7 @@ async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
 
 def judge(config: Config, found: Found) -> Verdict:
     """Sentences for all that is wrong or good to know."""
-    sight = Sight(brokers=found.brokers, metadata=found.metadata, versions=found.versions, silent=found.silent)
+    sight = Sight(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
     local, reason = decide_share(config, sight)
     offer = Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")
     common = effective_versions.common(told.ranges for told in found.versions.values())
@@ -235,7 +235,7 @@ def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) 
         shown = ", ".join(found.share_groups[:GROUPS_SHOWN])
         remarks.append(f"the brokers hold share groups of their own, which clients will not see: {shown}")
     if not local and config.share_groups.serve == "upstream":
-        sight = Sight(brokers=found.brokers, metadata=found.metadata, versions=found.versions, silent=found.silent)
+        sight = Sight(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
         native = effective_versions.native_share(told.answer for told in sight.versions.values())
         if not native:
             remarks.append("share_groups.serve is upstream, but not every broker serves share groups with renewal")

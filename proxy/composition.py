@@ -107,15 +107,15 @@ class Parts:
         """Take in a look at the cluster: new brokers get a listener, those gone for the grace time lose theirs."""
         services = self.services
         now = services.timers.now()
-        if sight.metadata is not None:
-            services.topology.fold(sight.metadata, now)
+        for metadata in sight.metadata:
+            services.topology.fold(metadata, now)
         for node_id, versions in sight.versions.items():
             services.versions.learn(node_id, versions.ranges)
         services.book.retry_unbound()
         for node_id, address in sight.brokers.items():
             if services.book.advertise(node_id, address) is None:
                 self._no_port(node_id)
-        if sight.metadata is not None:
+        if sight.metadata:
             self._let_go(sight.brokers, now)
         self._compare(sight)
 

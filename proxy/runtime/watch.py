@@ -30,6 +30,8 @@ REMIND_S = 60.0
 """Trouble that lasts is told again this often."""
 TOPICS_MAX = 1_000
 """Topics asked for in one look."""
+TOPICS_AT_ONCE = 25
+"""Topics in one question: reading an answer about a thousand would hold up every client for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,8 @@ class Sight:
 
     brokers: Mapping[int, Address]
     """Node id -> upstream address; empty where nobody may tell and the settings name none."""
-    metadata: Any | None
-    """The decoded MetadataResponse; None where the proxy's identity is not enough to ask."""
+    metadata: tuple[Any, ...]
+    """Decoded MetadataResponses, the topics divided among them; none where the proxy's identity is not enough."""
     versions: Mapping[int, BrokerVersions]
     """By node id, of the brokers that told them."""
     silent: Mapping[int, str]
@@ -118,18 +120,23 @@ class ClusterWatch:
         silent = await self._ask_versions(brokers)
         return Sight(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
 
-    async def _brokers(self) -> tuple[Mapping[int, Address], Any | None]:
+    async def _brokers(self) -> tuple[Mapping[int, Address], tuple[Any, ...]]:
         try:
-            metadata, _ = await self.client.metadata(list(self.topics())[:TOPICS_MAX])
+            metadata = await self._ask_metadata()
         except (AuthenticationNeeded, AuthenticationFailed) as error:
             await self.client.any_versions()
             self.refused = isinstance(error, AuthenticationFailed)
             self.reachable, self.trouble = True, _missing_identity(error, self.nodes)
             self._tell("upstream-asks-for-authentication")
-            return self.nodes, None
+            return self.nodes, ()
         self.reachable, self.trouble, self.refused = True, "", False
         self._tell("upstream-reached")
-        return {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers or ()}, metadata
+        return {broker.node_id: Address(broker.host, broker.port) for broker in metadata[-1].brokers or ()}, metadata
+
+    async def _ask_metadata(self) -> tuple[Any, ...]:
+        topics = list(self.topics())[:TOPICS_MAX]
+        firsts = range(0, max(len(topics), 1), TOPICS_AT_ONCE)
+        return tuple([(await self.client.metadata(topics[first : first + TOPICS_AT_ONCE]))[0] for first in firsts])
 
     def _tell(self, event: str) -> None:
         said, now = f"{event} {self.trouble}", trio.current_time()

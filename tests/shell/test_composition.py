@@ -107,7 +107,7 @@ def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None,
     named = [message.MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in brokers.items()]
     return Sight(
         brokers=brokers,
-        metadata=message(brokers=named, topics=[], cluster_id="c"),
+        metadata=(message(brokers=named, topics=[], cluster_id="c"),),
         versions=dict(zip(brokers, told or [versions()] * len(brokers), strict=True)),
         silent={9: "gone"} if silent else {},
     )
@@ -208,7 +208,7 @@ def test_a_look_without_identity_lets_no_broker_go() -> None:
     made.open(sight({0: A}))
     made.services.timers.time = 100
     for _ in range(2):
-        made.seen(Sight(brokers={}, metadata=None, versions={}, silent={}))
+        made.seen(Sight(brokers={}, metadata=(), versions={}, silent={}))
         made.services.timers.time += 100
     assert 0 in made.plane.listening
 

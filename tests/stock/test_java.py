@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 PARTITIONS = 4
 Fresh = Callable[[str], str]
+CONSUMER_GROUPS, SHARE_GROUPS = "consumer.group.ConsumerGroupCommand", "consumer.group.ShareGroupCommand"
 LINES = [f"line {number}" for number in range(100)]
 
 
@@ -147,13 +148,13 @@ def test_admin_tools(front: Front, fresh: Fresh) -> None:
     server = ("--bootstrap-server", front.bootstrap)
     tool("TopicCommand", *server, "--create", "--topic", topic, "--partitions", "3")
     assert tool("TopicCommand", *server, "--describe", "--topic", topic).count("Leader: 1") == 3
-    tool("consumer.group.ConsumerGroupCommand", *server, "--group", group, "--topic", topic, "--reset-offsets", "--to-earliest",
-         "--execute")  # fmt: skip
-    assert group in tool("consumer.group.ConsumerGroupCommand", *server, "--list").splitlines()
-    printed = tool("consumer.group.ConsumerGroupCommand", *server, "--describe", "--group", group)
+    reset = ("--reset-offsets", "--to-earliest", "--execute")
+    tool(CONSUMER_GROUPS, *server, "--group", group, "--topic", topic, *reset)
+    assert group in tool(CONSUMER_GROUPS, *server, "--list").splitlines()
+    printed = tool(CONSUMER_GROUPS, *server, "--describe", "--group", group)
     assert printed.count(topic) == 3
     assert group in tool("GroupsCommand", *server, "--list")
-    tool("consumer.group.ConsumerGroupCommand", *server, "--delete", "--group", group)
+    tool(CONSUMER_GROUPS, *server, "--delete", "--group", group)
     tool("TopicCommand", *server, "--delete", "--topic", topic)
     assert topic not in tool("TopicCommand", *server, "--list").splitlines()
 
@@ -165,18 +166,14 @@ def test_share_group_tool(front: Front, topic: str, group: str, tmp_path: Path) 
         "consumer.ConsoleShareConsumer", tmp_path / "consumer", *server, "--topic", topic, "--group", group
     )
     try:
-        until(
-            lambda: "Stable" in tool("consumer.group.ShareGroupCommand", *server, "--list", "--state"), "the group", 30
-        )
-        printed = tool(
-            "consumer.group.ShareGroupCommand", *server, "--describe", "--group", group, "--members", "--verbose"
-        )
-        assert printed.count(f"{topic}:0,1,2,3") == 1, printed
+        until(lambda: "Stable" in tool(SHARE_GROUPS, *server, "--list", "--state"), "the group", 30)
+        members = (*server, "--describe", "--group", group, "--members", "--verbose")
+        until(lambda: f"{topic}:0,1,2,3" in tool(SHARE_GROUPS, *members), "the member's partitions", 30)
     finally:
         consumer.stop()
     until(
-        lambda: "Empty" in tool("consumer.group.ShareGroupCommand", *server, "--describe", "--group", group, "--state"),
+        lambda: "Empty" in tool(SHARE_GROUPS, *server, "--describe", "--group", group, "--state"),
         "its end",
     )
-    tool("consumer.group.ShareGroupCommand", *server, "--delete", "--group", group)
-    assert group not in tool("consumer.group.ShareGroupCommand", *server, "--list").splitlines()
+    tool(SHARE_GROUPS, *server, "--delete", "--group", group)
+    assert group not in tool(SHARE_GROUPS, *server, "--list").splitlines()

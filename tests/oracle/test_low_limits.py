@@ -1,0 +1,59 @@
+"""Items 21 and 59: a cluster and a proxy that allow two members and two share sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from localkafka.cluster import Cluster
+
+from tests.support.brokers import TIGHT, Running
+from tests.support.raw import until
+from tests.support.worlds import World
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module", params=["native", "proxy"])
+def bootstrap(request: pytest.FixtureRequest, running: Running) -> str:
+    """The native cluster lives for this file only."""
+    if request.param == "native":
+        return running.native(properties=TIGHT).bootstrap
+    kafka: Cluster = request.getfixturevalue("kafka_39")
+    return running.front(kafka.bootstrap, {"share_groups": {"broker": TIGHT}}).bootstrap
+
+
+@pytest.fixture
+def w(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World("tight", bootstrap, request.node.name[:24].replace("[", "-").strip("]"))
+    yield world
+    world.close()
+
+
+def test_21_share_sessions(w: World) -> None:
+    """A third session waits its time and is refused; it opens once a connection of the others has closed."""
+    t = w.topic()
+    g = w.group()
+    a, b, c = w.member(g, topics=[t]), w.member(g, "B", topics=[t]), w.member(g, "C")
+    for member in (a, b):
+        assert member.fetch(t, wait_ms=0).error == 0
+    answer = c.fetch(t, wait_ms=1000)
+    assert (answer.error, answer.lock_ms) == (133, 0)
+    assert 0.8 < answer.took_s < 3, answer.took_s
+    a.disconnect()
+    until(lambda: c.fetch(t, wait_ms=100).error == 0, "a place for the third session", 5)
+    b.disconnect()
+    c.disconnect()
+
+
+def test_59_members(w: World) -> None:
+    """A third member is refused; it may join once another has left."""
+    t = w.topic()
+    g = w.group()
+    a, b, c = w.member(g), w.member(g, "B"), w.member(g, "C")
+    for member in (a, b):
+        assert member.heartbeat(0, topics=[t.name]).error_code == 0
+    assert c.heartbeat(0, topics=[t.name], follow=False).error_code == 81
+    assert b.heartbeat(0, topics=[t.name]).error_code == 0
+    assert a.heartbeat(-1, follow=False).error_code == 0
+    assert c.heartbeat(0, topics=[t.name]).error_code == 0

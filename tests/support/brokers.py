@@ -1,0 +1,58 @@
+"""Clusters and proxies that a test session runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from localkafka.cluster import Cluster, Sasl
+from localkafka.front import Front
+
+from tests.support.worlds import warm_up
+
+OLD, NEW = "3.9.1", "4.3.0"
+"""The release without share groups, and the one that has them."""
+
+QUICK = {
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.min.session.timeout.ms": "6000",
+    "group.share.assignment.interval.ms": "0",
+}
+"""Bounds that let a lock end in a second, and members are assigned partitions at once; other defaults stay."""
+TIGHT = QUICK | {"group.share.max.size": "2", "group.share.max.share.sessions": "2"}
+"""Two members, two sessions."""
+USERS = Sasl({"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}, super_user="admin")
+
+
+class Running:
+    """Starts clusters and proxies in folders of one test session, and shows their logs when a test fails."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._stack = ExitStack()
+        self.logs: dict[str, Callable[[], str]] = {}
+
+    def cluster(self, release: str, **options: Any) -> Cluster:
+        name = f"kafka-{release}-{next(self._numbers)}"
+        cluster = self._stack.enter_context(Cluster(release, self._folder / name, **options))
+        self.logs[name] = cluster.logs
+        return cluster
+
+    def native(self, **options: Any) -> Cluster:
+        """A cluster that serves share groups itself, ready for the first of them."""
+        cluster = self.cluster(NEW, **options)
+        warm_up(cluster.bootstrap)
+        return cluster
+
+    def front(self, upstream: str, settings: dict[str, Any] | None = None) -> Front:
+        name = f"proxy-{next(self._numbers)}"
+        front = Front(upstream, self._folder / name, settings)
+        self.logs[name] = front.output
+        return self._stack.enter_context(front)
+
+    def close(self) -> None:
+        self._stack.close()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from proxy.errors import ErrorCode
@@ -19,6 +21,9 @@ from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREA
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Acknowledge types on the wire (AcknowledgeType; 4 since KIP-1222)."""
 
+_TYPES = bytes([GAP, ACCEPT, RELEASE, REJECT])
+_RENEW_TYPES = bytes([GAP, ACCEPT, RELEASE, REJECT, RENEW])
+_NO_TYPE = b"\xff"
 _EQUAL_TYPES = re.compile(rb"(?s)(.)\1*")
 
 AcknowledgementBatch = tuple[int, int, Sequence[int]]
@@ -36,9 +41,12 @@ Step = tuple[Run, int, int, int]
 """Offsets first..last, all inside the run, get one acknowledge type: (run, first, last, type)."""
 
 
+_run_of = itemgetter(0)
+
+
 def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) -> Refusal | None:
     """Judge what can be judged without any state (6.1). `renew_allowed`: version 2 or later, and IsRenewAck."""
-    highest = RENEW if renew_allowed else REJECT
+    allowed = _RENEW_TYPES if renew_allowed else _TYPES
     last_before = -1
     for first, last, types in batches:
         if first > last or first < last_before:
@@ -47,7 +55,7 @@ def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) ->
             return _invalid(f"batch {first}-{last} has no acknowledge types")
         if len(types) != 1 and len(types) != last - first + 1:
             return _invalid(f"batch {first}-{last} has {len(types)} acknowledge types")
-        if (min(types) < GAP or max(types) > highest) if len(types) > 1 else not GAP <= types[0] <= highest:
+        if _encoded(types).translate(None, allowed):
             return _invalid(f"batch {first}-{last} has an acknowledge type that is not allowed here")
         last_before = last
     return None
@@ -68,22 +76,34 @@ def decide(
         refusal = _plan(window, member_id, batch, settings.renew_enabled, steps)
         if refusal is not None:
             break
+    if refusal is not None:
+        steps = [step for step in steps if step[3] == RENEW]
+    _cut(window, steps)
     marked: list[Run] = []
     limit = settings.delivery_count_limit
-    for run, first, last, acknowledge_type in steps:
-        if refusal is not None and acknowledge_type != RENEW:
-            continue
-        if run.first != first or run.last != last:
-            run = window.isolate(first, last)
-        if acknowledge_type == RENEW:
-            index.renew(run, settings.lock_duration_s, now)
-            run.renewals += 1
-        else:
-            run.target = _target(acknowledge_type, run.count, limit)
-            marked.append(run)
+    for _, first, last, acknowledge_type in steps:
+        run = window.at(first)
+        for part in [run] if run is not None and run.last == last else list(window.between(first, last)):
+            if acknowledge_type == RENEW:
+                index.renew(part, settings.lock_duration_s, now)
+                part.renewals += 1
+            else:
+                part.target = _target(acknowledge_type, part.count, limit)
+                marked.append(part)
     if refusal is not None:
         return refusal
     return mark(marked)
+
+
+def _cut(window: Window, steps: Sequence[Step]) -> None:
+    """Cut the runs where the steps begin and end: each run once, however many steps it has."""
+    for run, of_run in groupby(steps, key=_run_of):
+        offsets: set[int] = set()
+        for _, first, last, _ in of_run:
+            offsets.update((first, last + 1))
+        offsets -= {run.first, run.last + 1}
+        if offsets:
+            window.cut(window.index_from(run.first), sorted(offsets))
 
 
 def mark(runs: list[Run]) -> Transition:
@@ -114,20 +134,23 @@ def _plan(
     first, last, types = batch
     if last < window.start_offset:
         return None
-    if len(types) == 1 and types[0] != RENEW and (not steps or steps[-1][2] < first):
+    encoded = _encoded(types)
+    if encoded.count(encoded[0]) == len(encoded):
+        encoded = encoded[:1]  # A uniform array says no more than one type.
+    if len(encoded) == 1 and encoded[0] != RENEW and (not steps or steps[-1][2] < first):
         # The usual batch: what one fetch acquired, whole.
         run = window.at(first)
         if run is not None and run.last == last and run.owner == member_id and run.pending is None:
-            steps.append((run, first, last, types[0]))
+            steps.append((run, first, last, encoded[0]))
             return None
     refusal = _check_bounds(window, first, last)
     if refusal is not None:
         return refusal
-    if len(types) == 1:
-        return _plan_type(window, member_id, (first, last, types[0]), renew_enabled, steps)
+    if len(encoded) == 1:
+        return _plan_type(window, member_id, (first, last, encoded[0]), renew_enabled, steps)
     # The array becomes runs of equal types before anything is looked up (performance.md 6.2).
-    for equal in _EQUAL_TYPES.finditer(bytes(types)):
-        span = (first + equal.start(), first + equal.end() - 1, types[equal.start()])
+    for equal in _EQUAL_TYPES.finditer(encoded):
+        span = (first + equal.start(), first + equal.end() - 1, encoded[equal.start()])
         refusal = _plan_type(window, member_id, span, renew_enabled, steps)
         if refusal is not None:
             return refusal
@@ -182,6 +205,14 @@ def _check_run(run: Run, member_id: str) -> Refusal | None:
     if run.owner != member_id:
         return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {run.first} is held by another member")
     return None
+
+
+def _encoded(types: Sequence[int]) -> bytes:
+    """The types as unsigned bytes; a type that no byte can hold is as wrong as 255."""
+    try:
+        return bytes(types)
+    except ValueError:
+        return _NO_TYPE
 
 
 def _invalid(message: str) -> Refusal:

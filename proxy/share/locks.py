@@ -11,7 +11,7 @@ becomes a `SharedLock` that knows the parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any
 
@@ -95,6 +95,12 @@ class LockIndex:
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
+
+    def holders(self) -> Iterator[Iterable[Lockable]]:
+        """What each lock holds: one run, or the parts of one that was split."""
+        for queue in self._queues.values():
+            for run, value in queue.items():
+                yield value.parts if isinstance(value, SharedLock) else (run,)
 
     def add(self, run: Lockable, duration_s: float, now: float) -> float:
         """Lock `run`, which holds no lock, from now on; the deadline."""

@@ -377,6 +377,7 @@ class TestRenew:
         assert play.ack((0, 3, RENEW), (3, 3, RENEW)) is None
         assert play.ack((0, 3, RENEW), (3, 3, RENEW), (3, 3, ACCEPT)) is None
         assert play.state == [(0, 2, ACQUIRED), (3, 9, ACKNOWLEDGED)]
+        assert len(play.partition.index) == 1
 
     @pytest.mark.parametrize("case", ["expired", "other member", "acknowledged", "in transition", "disabled"])
     def test_what_cannot_be_renewed_is_an_invalid_state(self, case: str) -> None:

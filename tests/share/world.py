@@ -366,7 +366,9 @@ class World:
             assert run.lock is not None or run.state != units.ACQUIRED or run.pending is not None
             held += run.lock is not None
         assert end == engine.end_offset, "the window ends with a tracked offset"
-        assert len(self.index) <= held
+        locked = [run for runs in self.index.holders() for run in runs]
+        assert len(locked) == held == len(set(locked))
+        assert set(locked) <= set(engine.runs), "only what is tracked is locked"
         assert engine.start_offset >= self.start_seen, "the start offset never moves back"
         self.start_seen = engine.start_offset
         statistics = engine.statistics()

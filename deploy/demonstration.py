@@ -175,8 +175,10 @@ def _proxy_log_on_failure(front: Front) -> Iterator[None]:
 
 def _stay(bootstrap: str) -> None:
     out.print(f"\nTry it: [bold]bootstrap.servers={bootstrap}[/]   (Ctrl-C ends everything)")
-    while True:
-        time.sleep(3600)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        out.print("\nStopped.")
 
 
 # 1. What a client is offered

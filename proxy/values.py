@@ -46,6 +46,8 @@ class Limits:
     """Largest frame accepted from either side (Kafka: socket.request.max.bytes)."""
     collected_bytes: int = 64 * MIB
     """Largest frame that is gathered whole, to be rewritten or inspected."""
+    served_request_bytes: int = 2 * MIB
+    """Largest request answered here: decoded before any right is checked, it takes 10 to 30 times its bytes."""
     local_answer_bytes: int = 4 * MIB
     """Records in one answer made here; at least one record batch goes out even if larger."""
     local_answers_total_bytes: int = 256 * MIB

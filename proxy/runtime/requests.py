@@ -57,6 +57,7 @@ def gathered(connection: Connection, asked: Asked, frame: memoryview) -> None:
     """A request has come whole (`frame` with its size, writable, ours): serve it here or pass it on."""
     route = asked.route
     if route.kind is Kind.LOCAL or (route.serve_here is not None and route.serve_here(frame[4:])):
+        _limit(connection, asked, "served_request_bytes")
         connection.serve(asked, frame)
     else:
         pass_whole(connection, asked, frame)
@@ -115,12 +116,18 @@ def _sasl(connection: Connection, buffer: memoryview, at: int, end: int, head: H
 
 
 def _gather(connection: Connection, buffer: memoryview, at: int, end: int, asked: Asked) -> int | None:
-    size = asked.head.size
-    if size > connection.plane.limits.collected_bytes:
-        raise RemoteProtocolError(
-            f"request {asked.route.key} v{asked.route.version} of {size} bytes is larger than"
-            f" limits.collected_bytes ({connection.plane.limits.collected_bytes})"
-        )
-    gathering = Gathering(size, asked)
+    _limit(connection, asked, "collected_bytes")
+    if asked.route.kind is Kind.LOCAL:
+        _limit(connection, asked, "served_request_bytes")
+    gathering = Gathering(asked.head.size, asked)
     connection.up.gathering = gathering
     return gathering.add(buffer, at, end)
+
+
+def _limit(connection: Connection, asked: Asked, name: str) -> None:
+    """Raise RemoteProtocolError where the request is larger than the limit of that name."""
+    size, limit = asked.head.size, getattr(connection.plane.limits, name)
+    if size > limit:
+        raise RemoteProtocolError(
+            f"request {asked.route.key} v{asked.route.version} of {size} bytes is larger than limits.{name} ({limit})"
+        )

@@ -177,6 +177,34 @@ def test_a_large_local_request_is_gathered_and_one_too_large_refused() -> None:
         assert "limits.collected_bytes" in w.reason()
 
 
+def test_a_request_larger_than_those_served_here_is_refused_at_its_head() -> None:
+    """Its objects would take many times its bytes, before anybody asked whether the client may."""
+    handler = Handler()
+    with local_world(handler, Limits(served_request_bytes=1000)) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1, bytes(1000))[:50])
+        client.expect_end()
+        assert "of 1008 bytes is larger than limits.served_request_bytes (1000)" in w.reason()
+        assert handler.calls == []
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_an_inspected_request_may_be_larger_only_where_it_passes_on(is_ours: bool) -> None:
+    handler = Handler()
+    routes = some_routes(inspect=handler, serve_here=lambda frame: is_ours)
+    with world(routes, Limits(served_request_bytes=1000)) as w:
+        client = w.client()
+        large = request(LIST, 1, 1, bytes(1000))
+        client.send(large)
+        if is_ours:
+            client.expect_end()
+            assert "limits.served_request_bytes" in w.reason()
+        else:
+            w.turn_until(lambda: w.brokers)
+            w.brokers[0].expect(large)
+        assert handler.calls == []
+
+
 def test_a_client_that_leaves_while_muted_ends_everything_at_once() -> None:
     handler = Handler()
     closed: list[str] = []

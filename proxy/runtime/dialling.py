@@ -5,6 +5,7 @@ Trio tasks: dialling is rare, takes several steps, and must never hold the loop.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -90,7 +91,7 @@ async def connect(target: Address, timeout_s: float) -> socket.socket:
             try:
                 return await _connect_one(family, kind, protocol, address, timeout_s)
             except OSError as error:
-                reasons.append(error.strerror or str(error))
+                reasons.append(os.strerror(error.errno) if error.errno else str(error))
         raise OSError(f"{target}: {'; '.join(dict.fromkeys(reasons))}")
     raise OSError(f"{target}: no answer within {timeout_s:g} s")
 

@@ -51,8 +51,15 @@ class _Order:
     changes: Sequence[Change]
     done: Promise[Outcome] = field(default_factory=Promise)
     created: tuple[ShareKey, SharePartition, int] | None = None
+    removed: Sequence[ShareKey] = ()
     final: bool = False
     """The changes hold in memory already (expired locks): applied whether or not they could be written."""
+
+    @property
+    def keys(self) -> set[ShareKey]:
+        """The share partitions it writes."""
+        created = () if self.created is None else (self.created[0],)
+        return {key for key, _ in self.changes}.union(created, self.removed)
 
 
 class ShareWrites:
@@ -91,8 +98,14 @@ class ShareWrites:
         return order.done
 
     def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
-        """Write the first snapshot of a share partition and load it."""
+        """Write the first snapshot of a share partition and load it, in place of one that is loaded."""
         order = _Order((), created=(key, partition, node_id))
+        self._enqueue(order)
+        return order.done
+
+    def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
+        """Delete the state of share partitions; they are unloaded once that is durable."""
+        order = _Order((), removed=tuple(keys))
         self._enqueue(order)
         return order.done
 
@@ -117,7 +130,7 @@ class ShareWrites:
         taken, kept = list[_Order](), list[_Order]()
         keys: set[ShareKey] = set()
         for order in self._waiting:
-            wanted = {key for key, _ in order.changes}
+            wanted = order.keys
             (taken if wanted.isdisjoint(keys) else kept).append(order)
             keys |= wanted
         self._waiting = kept
@@ -130,6 +143,7 @@ class ShareWrites:
             if order.created is not None:
                 key, partition, _ = order.created
                 records.append((_state_key(key), partition.snapshot().encode()))
+            records += [(_state_key(key), None) for key in order.removed]
             for key, transition in order.changes:
                 share = self._coordinator.share(key)
                 if share is not None:
@@ -162,6 +176,10 @@ class ShareWrites:
             key, partition, node_id = order.created
             if code == ErrorCode.NONE:
                 self._coordinator.add_share(key, partition, node_id)
+            outcome[key] = code
+        for key in order.removed:
+            if code == ErrorCode.NONE:
+                self._coordinator.remove_share(key)
             outcome[key] = code
         for key, transition in order.changes:
             share = self._coordinator.share(key)

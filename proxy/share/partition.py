@@ -181,7 +181,7 @@ class SharePartition(Window):
     def apply(self, transition: Transition) -> None:
         """The transition is durable: settle its records and move the start offset."""
         self._settle(transition)
-        mine = [run for run in transition.runs if run.pending is transition]
+        mine = [run for run in transition.runs if run.pending is transition and run.partition is self]
         for run in mine:
             self.free(run, run.target)
         self.advance()
@@ -196,8 +196,8 @@ class SharePartition(Window):
         """
         self._settle(transition)
         for run in transition.runs:
-            if run.pending is not transition:
-                continue  # The log lost these records meanwhile.
+            if run.pending is not transition or run.partition is not self:
+                continue  # The log lost these records meanwhile, or all state was replaced.
             run.pending = None
             if deadline(run) <= now:
                 self.free(run, free_state(run.count, settings.delivery_count_limit))

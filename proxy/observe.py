@@ -83,7 +83,10 @@ EVENT_LEVELS: Mapping[str, int] = {
     # Share groups.
     "share-group-deleted": INFO,
     "share-group-id-taken": WARNING,
+    "share-group-offsets-altered": INFO,
+    "share-group-offsets-deleted": INFO,
     "share-group-settings-changed": INFO,
+    "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
 }
 """Event -> level; an event that is not listed is a WARNING, for somebody has something to tell."""

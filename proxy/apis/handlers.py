@@ -8,11 +8,22 @@ from proxy.apis import (
     k77_share_group_describe,
     k78_share_fetch,
     k79_share_acknowledge,
+    k90_describe_share_group_offsets,
+    k91_alter_share_group_offsets,
+    k92_delete_share_group_offsets,
 )
 from proxy.apis.table import Served
 from proxy.share.coordinator import ShareCoordinator
 
-_SHARE = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
+_SHARE = (
+    k76_share_group_heartbeat,
+    k77_share_group_describe,
+    k78_share_fetch,
+    k79_share_acknowledge,
+    k90_describe_share_group_offsets,
+    k91_alter_share_group_offsets,
+    k92_delete_share_group_offsets,
+)
 
 
 def served(coordinator: ShareCoordinator) -> dict[int, Served]:

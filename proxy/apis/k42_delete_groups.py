@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.apis.exchange import ask, ask_upstream, reply, told
+from proxy.apis.exchange import ask_upstream, reply
 from proxy.apis.ports import Call, JournalRefused, StateKey
-from proxy.apis.promise import Promise
+from proxy.apis.rights import ask_delete_group, tell_delete_group
 from proxy.apis.services import Services
 from proxy.apis.share_writes import client_code
 from proxy.errors import ErrorCode
 from proxy.wire import registry
 
 KEY = 42
-OFFSET_DELETE, OFFSET_DELETE_VERSION = 47, 0
 
 
 async def handle(call: Call, services: Services) -> bytes:
@@ -30,7 +29,7 @@ async def handle(call: Call, services: Services) -> bytes:
     names = list(dict.fromkeys(call.message.groups_names))
     held = [name for name in names if services.coordinator.group(name) is not None]
     rest = [name for name in names if name not in held]
-    questions = {name: _ask_delete_right(call, name) for name in held}
+    questions = {name: ask_delete_group(call.connection, name) for name in held}
     codes = {name: await _delete(services, name, await question) for name, question in questions.items()}
     response = registry.message("DeleteGroupsResponse")
     answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
@@ -43,13 +42,8 @@ def _request(names: list[str]) -> Any:
     return registry.message("DeleteGroupsRequest")(groups_names=names)
 
 
-def _ask_delete_right(call: Call, group_id: str) -> Promise[memoryview]:
-    request = registry.message("OffsetDeleteRequest")(group_id=group_id, topics=[])
-    return ask(call.connection, OFFSET_DELETE, OFFSET_DELETE_VERSION, request)
-
-
 async def _delete(services: Services, group_id: str, right: memoryview) -> ErrorCode:
-    if told(OFFSET_DELETE, OFFSET_DELETE_VERSION, right).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+    if not tell_delete_group(right):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     group = services.coordinator.group(group_id)
     if group is None:

@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
-from proxy.apis.ports import Call, JournalRefused, StateKey
+from proxy.apis.ports import Call
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
-from proxy.apis.share_ids import taken_by
-from proxy.apis.share_writes import client_code
+from proxy.apis.share_holding import GroupRefused, hold_group
 from proxy.errors import ErrorCode
 from proxy.share.group import (
     JOIN_EPOCH,
@@ -36,9 +35,6 @@ from proxy.wire import frames, registry
 
 KEY = 76
 VERSIONS = (1, 1)
-
-GROUP_VALUE_VERSION = (0).to_bytes(2, "big")
-"""What is stored of a group is, so far, that it exists: a value of version 0 without content."""
 
 
 async def handle(call: Call, services: Services) -> bytes:
@@ -74,9 +70,9 @@ async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply
     if group is None:
         if beat.member_epoch != JOIN_EPOCH:
             return unknown_group(group_id, beat, lost_state_possible=True)
-        created = await _create(call, services, group_id)
-        if isinstance(created, HeartbeatReply):
-            return created
+        created = await hold_group(call.connection, services, group_id)
+        if isinstance(created, GroupRefused):
+            return HeartbeatReply(error=created.code, message=created.message)
         group = created
     return _beat(services, group, beat)
 
@@ -102,22 +98,6 @@ async def _may_read(call: Call, services: Services, group_id: str, names: Iterab
     if topics_answer is not None:
         tell_topics(connection, services, await topics_answer)
     return allowed is True
-
-
-async def _create(call: Call, services: Services, group_id: str) -> ShareGroup | HeartbeatReply:
-    """Hold a new group, once its id is known to be free and its existence is stored."""
-    holder = await taken_by(call.connection, services, group_id)
-    if holder is not None:
-        services.notes("share-group-id-taken", group_id=group_id, holder=holder)
-        return HeartbeatReply(
-            error=ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {group_id} is not a share group: it is {holder}."
-        )
-    try:
-        await services.writes.put([(StateKey("group", group_id), GROUP_VALUE_VERSION)])
-    except JournalRefused as refusal:
-        code = client_code(refusal.code)
-        return HeartbeatReply(error=code, message=str(refusal))
-    return services.coordinator.add_group(group_id)
 
 
 def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:

@@ -104,6 +104,16 @@ class Journal(Protocol):
         """
 
 
+class OwnQuestions(Protocol):
+    """Requests under the proxy's own identity, to brokers that the asking client's connection does not lead to."""
+
+    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+        """The decoded answer, in the highest version both sides know.
+
+        Fails with a ProxyError: no such broker, not reached, no answer in time, too many questions at once.
+        """
+
+
 @dataclass(slots=True)
 class Call:
     """One request that is served here."""

@@ -6,6 +6,7 @@ for a bounded time on that connection only. Nothing here changes anything upstre
 - READ on a group: Heartbeat v4 of a member that cannot exist; 30 = no, anything else = yes. Any broker judges the right
   before it looks whether it is the coordinator.
 - DESCRIBE on a group: FindCoordinator v4; 30 for the key = no.
+- DELETE on a group: OffsetDelete v0 without topics; 30 = no. Never remembered: deletions are rare.
 - Rights on topics: the bits of Metadata v8+ (`leadership`), or what a Fetch or ListOffsets said about the topic.
 - The bits that an answer shows: DescribeGroups v5 (v6 gives none for ids that are no classic group); 16 is passed on.
 
@@ -24,8 +25,8 @@ from proxy.apis.promise import Promise
 from proxy.errors import ErrorCode
 from proxy.wire import registry
 
-HEARTBEAT, FIND_COORDINATOR, DESCRIBE_GROUPS = 12, 10, 15
-HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION = 4, 4, 5
+HEARTBEAT, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_DELETE = 12, 10, 15, 47
+HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION, OFFSET_DELETE_VERSION = 4, 4, 5, 0
 
 READ_BIT, DESCRIBE_BIT = 1 << 3, 1 << 8
 """Operation codes as bits of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
@@ -106,6 +107,19 @@ def tell_describe_groups(connection: Connection, answer: memoryview, now: float)
     for entry in registry.response(FIND_COORDINATOR, FIND_COORDINATOR_VERSION).decode(answer).coordinators:
         allowed = entry.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED
         rights.remember(Right.DESCRIBE_GROUP, entry.key, allowed, now)
+
+
+def ask_delete_group(connection: Connection, group_id: str) -> Promise[memoryview]:
+    """Send the question about DELETE on a group; `tell_delete_group` understands the answer."""
+    request = registry.message("OffsetDeleteRequest")(group_id=group_id, topics=[])
+    body = registry.request(OFFSET_DELETE, OFFSET_DELETE_VERSION).encode(request)
+    return connection.ask(OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
+
+
+def tell_delete_group(answer: memoryview) -> bool:
+    """What the answer to `ask_delete_group` says."""
+    code = registry.response(OFFSET_DELETE, OFFSET_DELETE_VERSION).decode(answer).error_code
+    return bool(code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def ask_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:

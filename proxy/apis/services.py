@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.apis.ports import Journal, Notes, Timers
+from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
 from proxy.apis.share_cache import BatchCache, CacheKey
 from proxy.apis.share_clock import ShareClock
 from proxy.apis.share_reads import Head, ShareReads
@@ -61,6 +61,8 @@ class Services:
     serve_share: bool
     """True: share groups are served here; False: keys 76-79 are forwarded. Decided at start (decision 17)."""
     options: ShareOptions = field(default_factory=ShareOptions)
+    own: OwnQuestions | None = None
+    """Questions under the proxy's own identity; None where it asks none."""
 
 
 def build(

@@ -32,6 +32,13 @@ def ask_offsets(
     connection: Connection, services: Services, places: Sequence[tuple[Topic, int]], timestamp: int
 ) -> Promise[memoryview]:
     """Send ListOffsets for these partitions at their present leader epoch; `tell_offsets` understands the answer."""
+    version = _version(services)
+    request = offsets_request(places, timestamp)
+    return connection.ask(LIST_OFFSETS, version, registry.request(LIST_OFFSETS, version).encode(request))
+
+
+def offsets_request(places: Sequence[tuple[Topic, int]], timestamp: int) -> Any:
+    """ListOffsets for these partitions at their present leader epoch, read_uncommitted."""
     message = registry.message("ListOffsetsRequest")
     topics: dict[str, Any] = {}
     for topic, partition in places:
@@ -44,15 +51,18 @@ def ask_offsets(
                 timestamp=timestamp,
             )
         )
-    version = _version(services)
-    request = message(replica_id=-1, isolation_level=0, topics=list(topics.values()))
-    return connection.ask(LIST_OFFSETS, version, registry.request(LIST_OFFSETS, version).encode(request))
+    return message(replica_id=-1, isolation_level=0, topics=list(topics.values()))
 
 
 def tell_offsets(services: Services, topics: Mapping[str, Topic], answer: memoryview) -> Found:
-    """What a broker answered; marks the topics it knows otherwise than the view."""
+    """What a broker answered to `ask_offsets`; marks the topics it knows otherwise than the view."""
+    return told_offsets(services, topics, registry.response(LIST_OFFSETS, _version(services)).decode(answer))
+
+
+def told_offsets(services: Services, topics: Mapping[str, Topic], answer: Any) -> Found:
+    """As `tell_offsets`, of a decoded answer."""
     found: Found = {}
-    for topic in registry.response(LIST_OFFSETS, _version(services)).decode(answer).topics:
+    for topic in answer.topics:
         if topic.name not in topics:
             continue
         for partition in topic.partitions:

@@ -23,7 +23,6 @@ from proxy.cluster.versions import (
     PRODUCE,
     SHARE_APIS,
     SHARE_FETCH,
-    SHARE_OFFSETS,
     EffectiveVersions,
     client_facing,
     is_newer,
@@ -103,8 +102,6 @@ class _Table:
         if version > CAPS.get(key, version):
             return self.fallback(key, version)
         offer = self._versions.offer
-        if offer.serve_share and key in SHARE_OFFSETS:
-            return refusal(key, version, f"{registry.API_KEYS[key]} is not offered for share groups served here")
         if key in self._served:
             return self._served_here(key, version, self._served[key])
         if offer.serve_share and key in SHARE_APIS:

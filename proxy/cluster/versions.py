@@ -28,14 +28,19 @@ CAPS: Mapping[int, int] = {
 BROKER_INTERNAL = frozenset({83, 84, 85, 86, 87})
 """Share state between brokers: on the brokers' listener by definition, but for brokers only."""
 
-SHARE_OFFSETS = frozenset({90, 91, 92})
-"""Offsets of share groups, for admin clients: upstream's would speak of other groups than those served here."""
-
 PRODUCE_ADVERTISED_MIN = 0
 """Older librdkafka compress nothing unless Produce v0 is listed; brokers list it too and serve v3 (KAFKA-18659)."""
 
-SHARE_APIS: Mapping[int, Range] = {76: (1, 1), 77: (1, 1), SHARE_FETCH: (1, 2), 79: (1, 2)}
-"""ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge as served here."""
+SHARE_APIS: Mapping[int, Range] = {
+    76: (1, 1),  # ShareGroupHeartbeat
+    77: (1, 1),  # ShareGroupDescribe
+    SHARE_FETCH: (1, 2),
+    79: (1, 2),  # ShareAcknowledge
+    90: (0, 1),  # DescribeShareGroupOffsets
+    91: (0, 0),  # AlterShareGroupOffsets
+    92: (0, 0),  # DeleteShareGroupOffsets
+}
+"""The APIs of share groups as served here; upstream's own would speak of other groups."""
 
 METADATA_WITH_TOPIC_IDS = 12
 """Share requests name topics by id, so serving them here needs an upstream that can be asked by id (KIP-516: ids are
@@ -152,7 +157,7 @@ def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
     """The range of one key of upstream's list; None = hidden."""
     if key not in registry.API_KEYS:
         return theirs if offer.pass_unknown and is_newer(key) else None
-    hidden = offer.serve_share and (key in SHARE_OFFSETS or key in SHARE_APIS)
+    hidden = offer.serve_share and key in SHARE_APIS
     if hidden or key not in client_facing():
         return None
     lowest, highest = registry.versions(key)

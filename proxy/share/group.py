@@ -227,6 +227,10 @@ class ShareGroup:
         """NONE when DeleteGroups may delete it."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
+    def offsets_altered(self) -> None:
+        """AlterShareGroupOffsets changes the group, as KIP-932 has it."""
+        self.epoch += 1
+
     def describe(self) -> GroupDescription:
         """What ShareGroupDescribe shows; members by id."""
         return GroupDescription(

@@ -6,6 +6,9 @@ from proxy.apis import (
     k77_share_group_describe,
     k78_share_fetch,
     k79_share_acknowledge,
+    k90_describe_share_group_offsets,
+    k91_alter_share_group_offsets,
+    k92_delete_share_group_offsets,
     table,
 )
 from proxy.cluster.addresses import AddressBook
@@ -24,7 +27,15 @@ def routes():
 
 
 def test_the_share_handlers_serve_exactly_what_is_offered():
-    modules = (k76_share_group_heartbeat, k77_share_group_describe, k78_share_fetch, k79_share_acknowledge)
+    modules = (
+        k76_share_group_heartbeat,
+        k77_share_group_describe,
+        k78_share_fetch,
+        k79_share_acknowledge,
+        k90_describe_share_group_offsets,
+        k91_alter_share_group_offsets,
+        k92_delete_share_group_offsets,
+    )
     assert {module.KEY: module.VERSIONS for module in modules} == dict(SHARE_APIS)
 
 

@@ -77,9 +77,6 @@ def test_share_requests_are_served_here_or_forwarded(local, upstream):
             forwarded = upstream[header(key, version)]
             assert forwarded.kind is (Kind.ANSWER if key in (78, 79) else Kind.FORWARD)
             assert (forwarded.amend is not None) == (key == 78)
-    for key in (90, 91, 92):
-        assert local[header(key, 0)].kind is Kind.REFUSE
-        assert upstream[header(key, 0)].kind is Kind.FORWARD
 
 
 def test_an_inspected_api_keeps_its_handler_and_its_choice(local):

@@ -17,6 +17,9 @@ from proxy.apis import k76_share_group_heartbeat as k76
 from proxy.apis import k77_share_group_describe as k77
 from proxy.apis import k78_share_fetch as k78
 from proxy.apis import k79_share_acknowledge as k79
+from proxy.apis import k90_describe_share_group_offsets as k90
+from proxy.apis import k91_alter_share_group_offsets as k91
+from proxy.apis import k92_delete_share_group_offsets as k92
 from proxy.apis.memory_journal import MemoryJournal
 from proxy.apis.ports import Call, Journal, JournalRefused
 from proxy.apis.promise import Promise, Task
@@ -30,7 +33,7 @@ from proxy.values import UNKNOWN_NODE, Address, Limits
 from proxy.wire import frames, records, registry
 
 WALL_MS = 1_700_000_000_000
-HANDLERS = {76: k76.handle, 77: k77.handle, 78: k78.handle, 79: k79.handle}
+HANDLERS = {api.KEY: api.handle for api in (k76, k77, k78, k79, k90, k91, k92)}
 ALL_BITS = 3576
 """READ, WRITE, DESCRIBE and the rest on a topic."""
 GROUP_BITS = 328
@@ -166,7 +169,7 @@ class Cluster:
         self.nodes = {node: Address(f"broker{node}.internal", 9092) for node in range(1, nodes + 1)}
         self.topics: dict[str, Topic] = {}
         self.group_errors: dict[str, ErrorCode] = {}
-        """Group id -> 30 and the like, for Heartbeat, FindCoordinator and DescribeGroups."""
+        """Group id -> 30 and the like, for Heartbeat, FindCoordinator, DescribeGroups and OffsetDelete."""
         self.classic_groups: set[str] = set()
         self.consumer_groups: set[str] = set()
         self.fail_next: dict[int, list[ErrorCode]] = {}
@@ -243,12 +246,18 @@ class Cluster:
             10: self._find_coordinator,
             12: self._heartbeat,
             15: self._describe_groups,
+            47: self._offset_delete,
             69: self._consumer_group_describe,
         }[key](connection, request)
 
     def _heartbeat(self, connection: Connection, request: Any) -> Any:
         code = self.group_errors.get(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         return registry.message("HeartbeatResponse")(error_code=code)
+
+    def _offset_delete(self, connection: Connection, request: Any) -> Any:
+        assert not request.topics, "a question must not delete anything"
+        code = self.group_errors.get(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        return registry.message("OffsetDeleteResponse")(error_code=code, topics=[])
 
     def _find_coordinator(self, connection: Connection, request: Any) -> Any:
         message = registry.message("FindCoordinatorResponse")
@@ -478,6 +487,25 @@ class Connection:
             promise.fail(UpstreamLost("the broker closed the connection"))
 
 
+class Own:
+    """The proxy's own identity: a connection to whichever node, until the test takes it away."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.refuses: str | None = None
+        self._cluster = cluster
+
+    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+        promise: Promise[Any] = Promise()
+        if self.refuses is not None:
+            promise.fail(UpstreamLost(self.refuses))
+            return promise
+        version = registry.versions(key)[1]
+        body = registry.request(key, version).encode(request)
+        answer = self._cluster.ask(Connection(self._cluster, node_id), key, version, body)
+        answer.on_settled(lambda: promise.set(registry.response(key, version).decode(answer.result())))
+        return promise
+
+
 @dataclass
 class Reply:
     """The answer to one request, when it is there."""
@@ -530,10 +558,16 @@ class World:
             journal=self.journal,
             serve_share=True,
         )
+        self.own = self.services.own = Own(self.cluster)
         self._correlation_ids = itertools.count(1)
 
     def connect(self, node_id: int = 1) -> Connection:
         return Connection(self.cluster, node_id)
+
+    def ask(self, key: int, version: int, connection: Connection | None = None, **fields: Any) -> Any:
+        """Send a request to its handler; the answer."""
+        request = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
+        return self.send(connection or self.connect(), key, version, request).message
 
     def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
         """Give a request to its handler, through our codec as the wire would."""

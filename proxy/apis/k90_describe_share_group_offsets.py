@@ -1,0 +1,185 @@
+"""DescribeShareGroupOffsets v0-v1 (KIP-932; v1: lag, KIP-1226), served here.
+
+- Per group: DESCRIBE denied 30. Topics null: all share partitions of the group that the client may see, with those of
+  subscribed topics that nobody has fetched from yet; an unknown group has none. Topics empty: nothing.
+- Named topics: the group need not exist. DESCRIBE denied: 29 per partition; an unknown topic: no id, start offset -1;
+  a share partition without state: start offset -1, leader epoch 0, lag -1. None of the last two is an error.
+- Lag = end of the log (read_uncommitted) - start offset - records settled behind it. Where the leader does not tell the
+  end, the partition carries that error (v1).
+- A broker tells the start offset of its last write, which may be older; here it is the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.apis.exchange import reply
+from proxy.apis.ports import Call
+from proxy.apis.rights import Right, ask_describe_groups, rights_of, tell_describe_groups
+from proxy.apis.services import Services
+from proxy.apis.share_offsets import know_topics, log_ends, shares_of, topic_of
+from proxy.apis.share_starting import Found
+from proxy.cluster.topology import Topic
+from proxy.errors import ErrorCode
+from proxy.share.coordinator import ShareKey
+from proxy.values import ZERO_UUID, TopicIdPartition
+from proxy.wire import registry
+
+KEY = 90
+VERSIONS = (0, 1)
+LAG_SINCE = 1
+
+NOT_KNOWN = -1
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What is to be told of one topic of one group."""
+
+    group_id: str
+    name: str
+    topic: Topic | ErrorCode
+    partitions: Sequence[int]
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one DescribeShareGroupOffsets."""
+    asked = list(call.message.groups or ())
+    allowed = await _look(call, services, asked)
+    wanted = {id(group): _wanted(call, services, group) for group in asked if allowed[group.group_id]}
+    ends = await _ends(call, services, [each for topics in wanted.values() for each in topics])
+    message = registry.message("DescribeShareGroupOffsetsResponse")
+    groups = []
+    for group in asked:
+        if not allowed[group.group_id]:
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            groups.append(
+                message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=[], error_code=code)
+            )
+            continue
+        topics = [_topic(services, message, each, ends) for each in wanted[id(group)]]
+        groups.append(message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics))
+    return reply(call, message(groups=groups))
+
+
+async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping[str, bool]:
+    """DESCRIBE on the groups; on the way what is not known of their topics."""
+    connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
+    rights = rights_of(connection)
+    group_ids = list(dict.fromkeys(group.group_id for group in asked))
+    unknown = [i for i in group_ids if rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) is None]
+    answer = ask_describe_groups(connection, unknown) if unknown else None
+    names, ids = set[str](), set[bytes]()
+    for group in asked:
+        if group.topics is not None:
+            names.update(topic.topic_name for topic in group.topics)
+            continue
+        held = services.coordinator.group(group.group_id)
+        names.update(() if held is None else held.subscribed_topics())
+        for topic_id in {key.topic_id for key in shares_of(services, group.group_id)}:
+            topic = services.topology.topic_by_id(topic_id)
+            if topic is None:
+                ids.add(topic_id)
+            else:
+                names.add(topic.name)
+    await know_topics(connection, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
+    if answer is not None:
+        tell_describe_groups(connection, await answer, now)
+    return {i: rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) is True for i in group_ids}
+
+
+def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:
+    """The topics to answer for, as a broker orders them: those that exist, unknown ones, those not allowed."""
+    if group.topics is None:
+        return _all(call, services, group.group_id)
+    found = []
+    for asked in group.topics:
+        topic = topic_of(call.connection, services, asked.topic_name, Right.DESCRIBE_TOPIC)
+        found.append(_Wanted(group.group_id, asked.topic_name, topic, asked.partitions or ()))
+    return sorted(found, key=_rank)
+
+
+def _rank(wanted: _Wanted) -> int:
+    if isinstance(wanted.topic, Topic):
+        return 0
+    return 1 if wanted.topic == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 2
+
+
+def _all(call: Call, services: Services, group_id: str) -> list[_Wanted]:
+    """Every share partition there is, of topics that exist and may be seen."""
+    places: dict[str, set[int]] = {}
+    for key in shares_of(services, group_id):
+        topic = services.topology.topic_by_id(key.topic_id)
+        if topic is not None:
+            places.setdefault(topic.name, set()).add(key.partition)
+    group = services.coordinator.group(group_id)
+    for name in () if group is None else group.subscribed_topics():
+        topic = services.topology.topic(name)
+        if topic is not None:
+            places.setdefault(name, set()).update(range(topic.partitions))
+    found = []
+    for name, partitions in sorted(places.items()):
+        topic_or_code = topic_of(call.connection, services, name, Right.DESCRIBE_TOPIC)
+        if isinstance(topic_or_code, Topic):
+            found.append(_Wanted(group_id, name, topic_or_code, sorted(partitions)))
+    return found
+
+
+async def _ends(call: Call, services: Services, wanted: Sequence[_Wanted]) -> Found:
+    """Where the logs of the share partitions with state end; nothing for a version without lag."""
+    if call.version < LAG_SINCE:
+        return {}
+    places = dict[TopicIdPartition, tuple[Topic, int]]()
+    for each in wanted:
+        if not isinstance(each.topic, Topic):
+            continue
+        for partition in each.partitions:
+            key = ShareKey(each.group_id, each.topic.topic_id, partition)
+            if services.coordinator.share(key) is not None and partition < each.topic.partitions:
+                places[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
+    return await log_ends(call.connection, services, list(places.values())) if places else {}
+
+
+def _topic(services: Services, message: Any, wanted: _Wanted, ends: Found) -> Any:
+    code = ErrorCode.NONE
+    topic_id, entries = ZERO_UUID, []
+    if isinstance(wanted.topic, Topic):
+        topic_id = wanted.topic.topic_id
+        for partition in wanted.partitions:
+            key = ShareKey(wanted.group_id, topic_id, partition)
+            entries.append(_partition(services, message, key, ends.get(TopicIdPartition(topic_id, partition))))
+    else:
+        if wanted.topic == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            code = wanted.topic
+        entries = [_nothing(message, partition, code) for partition in wanted.partitions]
+    return message.DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.name, topic_id=topic_id, partitions=entries)
+
+
+def _nothing(message: Any, partition: int, code: ErrorCode) -> Any:
+    return message.DescribeShareGroupOffsetsResponsePartition(
+        partition_index=partition, start_offset=NOT_KNOWN, lag=NOT_KNOWN, error_code=code
+    )
+
+
+def _partition(services: Services, message: Any, key: ShareKey, end: tuple[ErrorCode, int] | None) -> Any:
+    share = services.coordinator.share(key)
+    if share is None:
+        return _nothing(message, key.partition, ErrorCode.NONE)
+    snapshot = share.partition.snapshot()
+    leader = services.topology.leader(key.topic_id, key.partition)
+    code, lag = ErrorCode.NONE, NOT_KNOWN
+    if end is not None:
+        code, offset = end
+        if code == ErrorCode.NONE:
+            # A log that lost its end, or a snapshot that runs ahead of this look at it, has nothing left to deliver.
+            lag = max(offset - snapshot.start_offset - snapshot.delivery_complete_count, 0)
+    return message.DescribeShareGroupOffsetsResponsePartition(
+        partition_index=key.partition,
+        start_offset=snapshot.start_offset,
+        leader_epoch=0 if leader is None else max(leader.epoch, 0),
+        lag=lag,
+        error_code=code,
+        error_message=None if code == ErrorCode.NONE else "The end of the log is not known.",
+    )

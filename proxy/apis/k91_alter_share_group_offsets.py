@@ -1,0 +1,133 @@
+"""AlterShareGroupOffsets v0 (KIP-932), served here.
+
+- READ on the group denied 30, empty id 24, a group of another type upstream 69, members 68; nothing is changed then. A
+  group that does not exist is made.
+- Per topic: READ denied 29, unknown 3; per partition: beyond the topic 3, an offset below -1 42. The others are changed
+  all the same.
+- The state of a share partition is replaced: it begins at the offset given, nothing is settled, held or counted; offset
+  -1 deletes it, so that the next fetch begins anew by share.auto.offset.reset. Answered once it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from proxy.apis.exchange import reply
+from proxy.apis.ports import Call
+from proxy.apis.promise import Promise
+from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
+from proxy.apis.services import Services
+from proxy.apis.share_holding import GroupRefused, hold_group
+from proxy.apis.share_offsets import begin_at, know_topics, not_starting, topic_of
+from proxy.apis.share_writes import Outcome
+from proxy.cluster.topology import Topic
+from proxy.errors import ErrorCode
+from proxy.share.coordinator import ShareKey
+from proxy.values import ZERO_UUID
+from proxy.wire import registry
+
+KEY = 91
+VERSIONS = (0, 0)
+
+UNINITIALIZED = -1
+
+Codes = dict[tuple[str, int], ErrorCode]
+"""(topic name, partition) -> what is answered."""
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one AlterShareGroupOffsets."""
+    request = call.message
+    topics = list(request.topics or ())
+    if not await _may_read(call, services, request.group_id, [topic.topic_name for topic in topics]):
+        return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return _refusal(call, ErrorCode.INVALID_GROUP_ID)
+    group = services.coordinator.group(request.group_id)
+    if group is None:
+        held = await hold_group(call.connection, services, request.group_id)
+        if isinstance(held, GroupRefused):
+            return _refusal(call, held.code, held.message)
+        group = held
+    if group.members:
+        return _refusal(call, ErrorCode.NON_EMPTY_GROUP, f"Group {request.group_id} is not empty.")
+    known = {t.topic_name: topic_of(call.connection, services, t.topic_name, Right.READ_TOPIC) for t in topics}
+    codes, changes = _judged(request.group_id, topics, known)
+    if not await not_starting(services, list(changes)):
+        return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if group.members or group.dead:  # somebody came while this waited
+        return _refusal(call, ErrorCode.NON_EMPTY_GROUP if group.members else ErrorCode.GROUP_ID_NOT_FOUND)
+    group.offsets_altered()
+    written = [(name, _change(services, key, offset)) for key, (name, offset) in changes.items()]
+    for name, write in written:
+        for key, code in (await write).items():
+            codes[name, key.partition] = code
+    services.notes("share-group-offsets-altered", group=request.group_id, partitions=len(written))
+    return _answer(call, topics, known, codes)
+
+
+async def _may_read(call: Call, services: Services, group_id: str, names: Sequence[str]) -> bool:
+    """READ on the group; on the way what is not known of the topics."""
+    connection, now = call.connection, services.timers.now()
+    allowed = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    answer = ask_read_group(connection, group_id) if allowed is None else None
+    await know_topics(connection, services, names, Right.READ_TOPIC)
+    if answer is not None:
+        allowed = tell_read_group(connection, group_id, await answer, now)
+    return allowed is True
+
+
+def _judged(
+    group_id: str, topics: Sequence[Any], known: dict[str, Topic | ErrorCode]
+) -> tuple[Codes, dict[ShareKey, tuple[str, int]]]:
+    """The codes that are settled, and what is to be changed: share partition -> (topic name, offset)."""
+    codes: Codes = {}
+    changes: dict[ShareKey, tuple[str, int]] = {}
+    for name, partition, offset in _places(topics):
+        topic = known[name]
+        if not isinstance(topic, Topic):
+            codes[name, partition] = topic
+        elif not 0 <= partition < topic.partitions:
+            codes[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif offset < UNINITIALIZED:
+            codes[name, partition] = ErrorCode.INVALID_REQUEST
+        else:
+            changes[ShareKey(group_id, topic.topic_id, partition)] = (name, offset)
+    return codes, changes
+
+
+def _places(topics: Sequence[Any]) -> Iterator[tuple[str, int, int]]:
+    for topic in topics:
+        for partition in topic.partitions or ():
+            yield topic.topic_name, partition.partition_index, partition.start_offset
+
+
+def _change(services: Services, key: ShareKey, offset: int) -> Promise[Outcome]:
+    return services.writes.remove([key]) if offset == UNINITIALIZED else begin_at(services, key, offset)
+
+
+def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
+    message = registry.message("AlterShareGroupOffsetsResponse")
+    return reply(call, message(error_code=code, error_message=text, responses=[]))
+
+
+def _answer(call: Call, topics: Sequence[Any], known: dict[str, Topic | ErrorCode], codes: Codes) -> bytes:
+    message = registry.message("AlterShareGroupOffsetsResponse")
+    responses = []
+    for asked in topics:
+        topic = known[asked.topic_name]
+        partitions = [
+            message.AlterShareGroupOffsetsResponsePartition(
+                partition_index=partition.partition_index,
+                error_code=codes.get((asked.topic_name, partition.partition_index), ErrorCode.NONE),
+            )
+            for partition in asked.partitions or ()
+        ]
+        topic_id = topic.topic_id if isinstance(topic, Topic) else ZERO_UUID
+        responses.append(
+            message.AlterShareGroupOffsetsResponseTopic(
+                topic_name=asked.topic_name, topic_id=topic_id, partitions=partitions
+            )
+        )
+    return reply(call, message(responses=responses))

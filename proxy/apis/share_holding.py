@@ -1,0 +1,35 @@
+"""Holding a new share group: its id must be free, and its existence stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from proxy.apis.ports import Connection, JournalRefused, StateKey
+from proxy.apis.services import Services
+from proxy.apis.share_ids import taken_by
+from proxy.apis.share_writes import client_code
+from proxy.errors import ErrorCode
+from proxy.share.group import ShareGroup
+
+GROUP_VALUE_VERSION = (0).to_bytes(2, "big")
+"""What is stored of a group is, so far, that it exists: a value of version 0 without content."""
+
+
+class GroupRefused(NamedTuple):
+    """Why a group cannot be held here."""
+
+    code: ErrorCode
+    message: str
+
+
+async def hold_group(connection: Connection, services: Services, group_id: str) -> ShareGroup | GroupRefused:
+    """Hold a new group, once its id is known to be free and its existence is stored."""
+    holder = await taken_by(connection, services, group_id)
+    if holder is not None:
+        services.notes("share-group-id-taken", group_id=group_id, holder=holder)
+        return GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group: it is {holder}.")
+    try:
+        await services.writes.put([(StateKey("group", group_id), GROUP_VALUE_VERSION)])
+    except JournalRefused as refusal:
+        return GroupRefused(client_code(refusal.code), str(refusal))
+    return services.coordinator.add_group(group_id)

@@ -26,7 +26,8 @@ def mistakes(config: Config) -> Found:
     yield from _listening(config)
     yield from _upstream(config.upstream)
     yield from _client_tls(config.client_tls)
-    yield from _limits(config.limits)
+    wrong_limits = list(_limits(config.limits))
+    yield from wrong_limits or _limits_together(parse_limits(config.limits))
     yield from _share_groups(config)
 
 
@@ -125,6 +126,15 @@ def _limits(written: Mapping[str, Any]) -> Found:
         elif not _positive(value, kinds[name]):
             what = "a whole number" if kinds[name] is int else "a number"
             yield ("limits", name), f"must be {what} above 0, not {value!r}"
+
+
+def _limits_together(limits: Limits) -> Found:
+    if limits.local_answer_bytes > limits.local_answers_total_bytes:
+        yield (
+            ("limits", "local_answers_total_bytes"),
+            f"{limits.local_answers_total_bytes} is less than limits.local_answer_bytes ({limits.local_answer_bytes}), "
+            "so that no answer would ever have room",
+        )
 
 
 def _positive(value: object, kind: type[int] | type[float]) -> bool:

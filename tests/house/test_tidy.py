@@ -113,24 +113,27 @@ def test_every_test_checks_something() -> None:
     assert empty == []
 
 
+DEPTH = 3
+"""A test may check through helpers of helpers."""
+
+
 @cache
 def _names_that_check() -> frozenset[str]:
-    """Functions under tests/ that fail by themselves: they assert, raise, or expect an exception."""
-    files = sorted((CHECKOUT / "tests").rglob("*.py"))
-    return frozenset(
-        function.name
-        for path in files
-        for function in functions(path)
-        if any(_fails(node) for node in ast.walk(function))
-    )
+    """Functions under tests/ that assert, raise, expect an exception, or call one that does."""
+    made = [function for path in sorted((CHECKOUT / "tests").rglob("*.py")) for function in functions(path)]
+    names = {function.name for function in made if any(_fails(node) for node in ast.walk(function))}
+    for _ in range(DEPTH):
+        names |= {f.name for f in made if not f.name.startswith("test_") and _calls(f) & names}
+    return frozenset(names)
+
+
+def _calls(function: ast.AST) -> set[str]:
+    return {ast.unparse(node.func).split(".")[-1] for node in ast.walk(function) if isinstance(node, ast.Call)}
 
 
 def _checks(function: ast.AST) -> bool:
     """It fails by itself, or calls something that does."""
-    return any(
-        _fails(node) or (isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in _names_that_check())
-        for node in ast.walk(function)
-    )
+    return any(_fails(node) for node in ast.walk(function)) or bool(_calls(function) & _names_that_check())
 
 
 def _fails(node: ast.AST) -> bool:

@@ -43,6 +43,7 @@ def test_what_works_has_no_mistakes() -> None:
         ({"upstream": {"tls": {"key_file": __file__}}}, "upstream.tls.cert_file"),
         ({"share_groups": {"broker": {"group.share.max.size": "many"}}}, "share_groups.broker.group.share.max.size"),
         ({"limits": {"nonsense": 1}}, "limits.nonsense"),
+        ({"limits": {"local_answers_total_bytes": 1000}}, "limits.local_answers_total_bytes"),
     ],
 )
 def test_each_impossible_combination_is_named_by_its_path(settings: dict[str, Any], path: str) -> None:

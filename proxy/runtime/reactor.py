@@ -54,6 +54,10 @@ GUEST_CALLS_PER_TURN = 16
 
 POLL_MAX_S = 60.0
 
+ALARMS_CROWDED = 1024
+"""From so many alarms on, and again whenever they have doubled, the cancelled ones are taken out: clients choose how
+far ahead theirs lie (days, if they like), and nearly all are cancelled within milliseconds."""
+
 
 class Alarm:
     """One planned call (ports.Timer)."""
@@ -77,6 +81,7 @@ class Reactor:
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         """Whoever reads a socket reads into this; its content is good until the callback returns."""
         self._alarms: list[tuple[float, int, Alarm]] = []
+        self._alarms_crowded = ALARMS_CROWDED
         self._numbers = itertools.count()
         self._soon: deque[tuple[faults.Owner, Callable[[], object]]] = deque()
         self._guest_calls: deque[Callable[[], object]] = deque()
@@ -123,6 +128,8 @@ class Reactor:
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Alarm:
         """Call once at or soon after `deadline` (as `now`). What it raises ends the process."""
         alarm = Alarm(callback)
+        if len(self._alarms) >= self._alarms_crowded:
+            self._forget_cancelled()
         heapq.heappush(self._alarms, (deadline, next(self._numbers), alarm))
         return alarm
 
@@ -217,6 +224,11 @@ class Reactor:
     def _rung(self, _mask: int) -> None:
         with suppress(BlockingIOError):
             self._bell.recv(4096)
+
+    def _forget_cancelled(self) -> None:
+        self._alarms[:] = [entry for entry in self._alarms if entry[2].callback is not None]
+        heapq.heapify(self._alarms)
+        self._alarms_crowded = max(2 * len(self._alarms), ALARMS_CROWDED)
 
     def _ring_alarms(self) -> None:
         now = time.monotonic()

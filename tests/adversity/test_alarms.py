@@ -1,0 +1,53 @@
+"""Clients choose how long their requests wait; the loop must not pay for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.runtime import reactor as reactors
+from proxy.runtime.reactor import Reactor
+
+DAYS_S = 24 * 86_400.0
+"""The longest MaxWaitMs: 2**31 - 1."""
+
+
+@pytest.fixture
+def reactor() -> Iterator[Reactor]:
+    made = Reactor()
+    yield made
+    made.shut()
+
+
+def test_alarms_cancelled_long_before_their_time_are_not_kept(reactor: Reactor) -> None:
+    """Else each answered ShareFetch with a long MaxWaitMs would take memory for days."""
+    for _ in range(50 * reactors.ALARMS_CROWDED):
+        reactor.call_at(reactor.now() + DAYS_S, lambda: None).cancel()
+    assert len(reactor._alarms) <= reactors.ALARMS_CROWDED
+
+
+def test_alarms_that_still_count_ring_in_order_after_others_were_forgotten(reactor: Reactor) -> None:
+    rung: list[int] = []
+    now = reactor.now()
+    kept = 2 * reactors.ALARMS_CROWDED
+    for number in range(kept):
+        reactor.call_at(now - 1 / (number + 1), lambda number=number: rung.append(number))  # type: ignore[misc]
+        reactor.call_at(now + DAYS_S, lambda: None).cancel()
+    reactor.turn(0)
+    assert rung == list(range(kept))
+
+
+def test_an_alarm_may_set_so_many_that_others_are_forgotten_meanwhile(reactor: Reactor) -> None:
+    rung: list[str] = []
+    now = reactor.now()
+
+    def first() -> None:
+        for _ in range(3 * reactors.ALARMS_CROWDED):
+            reactor.call_at(now + DAYS_S, lambda: None).cancel()
+        rung.append("first")
+
+    reactor.call_at(now - 2, first)
+    reactor.call_at(now - 1, lambda: rung.append("second"))
+    reactor.turn(0)
+    assert rung == ["first", "second"]

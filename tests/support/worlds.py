@@ -28,9 +28,9 @@ Place = tuple[Topic, int]
 class World:
     """One side of a comparison: a bootstrap address and names of its own."""
 
-    def __init__(self, name: str, bootstrap: str, prefix: str) -> None:
+    def __init__(self, name: str, bootstrap: str, prefix: str, sasl: tuple[str, str] | None = None) -> None:
         self.name = name
-        self.raw = Raw(bootstrap)
+        self.raw = Raw(bootstrap, sasl=sasl)
         self.transcript: list[tuple[str, Any]] = []
         self._prefix = prefix
         self._labels: dict[Any, str] = {bytes(16): "no topic"}
@@ -46,6 +46,12 @@ class World:
         topic = self.raw.create_topic(f"{self._prefix}-{name}", partitions, **options)
         self.label(topic.topic_id, name)
         self.label(topic.name, name)
+        return topic
+
+    def label_topic(self, topic: Topic) -> Topic:
+        """Have the topic's id and name written as "t"."""
+        self.label(topic.topic_id, "t")
+        self.label(topic.name, "t")
         return topic
 
     def name_of_topic(self, name: str) -> str:

@@ -1,0 +1,49 @@
+"""Kafka 4.3.0 on three nodes: share groups are the brokers', asked directly and through the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from tests.stock import three_nodes
+from tests.support.brokers import Running
+from tests.support.worlds import World
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def kafka(running: Running) -> Cluster:
+    return running.native(nodes=3)
+
+
+@pytest.fixture(scope="module")
+def front(running: Running, kafka: Cluster) -> Front:
+    return running.front(kafka.bootstrap)
+
+
+@pytest.fixture(params=["native", "proxy"])
+def w(kafka: Cluster, front: Front, fresh: Fresh, request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World(request.param, (kafka if request.param == "native" else front).bootstrap, fresh("w")[-12:])
+    yield world
+    world.close()
+
+
+def test_02_other_nodes_name_the_leader(w: World, fresh: Fresh) -> None:
+    """A node that does not lead a partition says who does."""
+    three_nodes.other_nodes_name_the_leader(w, fresh("topic"))
+
+
+def test_05_records_come_from_their_leaders(w: World, fresh: Fresh) -> None:
+    """Each node serves the partitions it leads."""
+    three_nodes.records_come_from_their_leaders(w, fresh("topic"))
+
+
+def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) -> None:
+    """No acknowledged record is lost, and no client dials a broker."""
+    three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"))

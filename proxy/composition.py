@@ -22,6 +22,7 @@ from proxy.cluster.versions import API_VERSIONS, EffectiveVersions, Offer, nativ
 from proxy.config import Config
 from proxy.runtime.client import Identity, OwnSettings
 from proxy.runtime.dialling import Dialler
+from proxy.runtime.own_questions import OwnQuestions
 from proxy.runtime.plane import Plane, Question
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.watch import Sight
@@ -220,6 +221,7 @@ def compose(
         journal=MemoryJournal(),
         serve_share=local,
     )
+    services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
     routes = table.build(book, services.versions, limits, handlers.served(services.coordinator) if local else {})
     plane = Plane(
         reactor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import ErrorCode
+from proxy.share.coordinator import ShareKey
 from proxy.share.facts import ShareSnapshot
 from tests.support.ports import SlowJournal, World, acquired, entries
 
@@ -137,3 +138,20 @@ def test_lock_timeout_is_written_and_holds_when_that_fails(world, journal, topic
     assert ShareSnapshot.decode(record[1]).batches == ((0, 9, 0, 1),)
     journal.refuse(ErrorCode.NOT_COORDINATOR)
     assert acquired(other.fetch(topic)) == [(0, 9, 2)]
+
+
+def test_a_deletion_waits_for_the_change_in_front_of_it(world, journal, topic):
+    """Per share partition appends come one after the other, whatever they are."""
+    member = held(world, topic)
+    journal.slow = True
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 4, [ACCEPT])]}, wait_ms=0)
+    key = ShareKey("g", topic.topic_id, 0)
+    gone = world.services.writes.remove([key])
+    assert len(journal.appends) == 1
+    journal.confirm()
+    assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == 0
+    assert not gone.done
+    journal.confirm()
+    assert gone.result() == {key: ErrorCode.NONE}
+    assert world.services.coordinator.share(key) is None
+    assert not [stored for stored in journal.values if stored.kind == "partition"]

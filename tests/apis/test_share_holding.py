@@ -1,0 +1,39 @@
+"""Holding a new share group."""
+
+from __future__ import annotations
+
+from proxy.apis.ports import StateKey
+from proxy.apis.promise import Task
+from proxy.apis.share_holding import GroupRefused, hold_group
+from proxy.errors import ErrorCode
+from tests.support.ports import SlowJournal, World
+
+
+def hold(world, group_id="g"):
+    task = Task(hold_group(world.connect(), world.services, group_id), lambda _: None)
+    task.start()
+    return task
+
+
+def test_a_group_is_held_once_its_existence_is_stored():
+    world = World(journal=SlowJournal())
+    world.journal.slow = True
+    task = hold(world)
+    assert world.services.coordinator.group("g") is None
+    world.journal.confirm()
+    assert task.value is world.services.coordinator.group("g")
+    assert StateKey("group", "g") in world.journal.values
+
+
+def test_a_refused_group_is_not_held():
+    """By the journal, or because the id is another group's upstream."""
+    world = World(journal=SlowJournal())
+    world.journal.slow = True
+    task = hold(world)
+    world.journal.refuse(ErrorCode.NOT_COORDINATOR)
+    assert task.value == GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "NOT_COORDINATOR")
+    world.cluster.classic_groups.add("taken")
+    refused = hold(world, "taken").value
+    assert (refused.code, "classic" in refused.message) == (ErrorCode.GROUP_ID_NOT_FOUND, True)
+    assert dict(world.services.coordinator.groups) == {}
+    assert world.notes[-1][0] == "share-group-id-taken"

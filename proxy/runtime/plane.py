@@ -108,6 +108,7 @@ class Plane:
         self._lingering: dict[Linger, int] = {}
         self._ids = itertools.count(1)
         self._accepts = True
+        self._closed = False
         self._empty: trio.Event | None = None
         self._ended: Counter[str] = Counter()
         self._totals: Counter[str] = Counter()
@@ -163,6 +164,7 @@ class Plane:
 
     def close(self) -> None:
         """End everything now."""
+        self._closed = True
         self.stop_accepting()
         self._alarm.cancel()
         for connection in list(self._connections.values()):
@@ -225,7 +227,10 @@ class Plane:
     def linger(self, side: Side, answer_bytes: int = 0) -> None:
         """Send what this side still has to, then close it; `answer_bytes` leave the budget with it."""
         deadline = self.reactor.now() + self.limits.stalled_client_s
-        self._lingering[Linger(side, deadline, self._lingered)] = answer_bytes
+        linger = Linger(side, deadline, self._lingered)
+        self._lingering[linger] = answer_bytes
+        if self._closed:
+            linger.end()
 
     def forget(self, connection: Connection, event: str, context: Mapping[str, Any]) -> None:
         """A connection has ended; says so."""

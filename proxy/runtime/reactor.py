@@ -21,8 +21,9 @@ tasks keep what is rare or has many steps (dialling, admin, the proxy's own clie
 
 Rules. The loop runs in the main thread. Signals are received by a Trio task. Only Trio's `done_callback` ends the loop.
 What a socket's callback raises closes what owns the socket (`faults`); anything else cancels Trio's main task, and the
-loop runs on until Trio is done. A turn runs a bounded number of Trio's callbacks. Descriptors are closed at the end
-of a turn, so that an event of this turn never reaches a new socket with an old number.
+loop runs on until Trio is done. A turn ends with the calls that wait then, Trio's among them (one of its own at most,
+and one for each worker thread that came back); what these bring about waits for the next turn. Descriptors are closed
+at the end of a turn, so that an event of this turn never reaches a new socket with an old number.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from math import inf
+from time import monotonic
 from typing import TypeVar
 
 import outcome
@@ -42,15 +46,13 @@ import trio
 
 from proxy.errors import LocalProtocolError
 from proxy.runtime import faults
+from proxy.runtime.faults import serve
 from proxy.runtime.polling import BATCH, READ, Poller, new_poller
 
 T = TypeVar("T")
 
 RECEIVE_BYTES = 256 * 1024
 """The one receive buffer, shared by all sockets: fewer, larger reads of large frames, and no memory per connection."""
-
-GUEST_CALLS_PER_TURN = 16
-"""Trio's callbacks in one turn; each runs all tasks that are runnable."""
 
 POLL_MAX_S = 60.0
 
@@ -77,15 +79,17 @@ class Reactor:
 
     def __init__(self, poller: Poller | None = None) -> None:
         self._poller = poller or new_poller()
+        self._poll = self._poller.poll
         self._ready: dict[int, Callable[[int], None]] = {}
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         """Whoever reads a socket reads into this; its content is good until the callback returns."""
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._alarms_crowded = ALARMS_CROWDED
         self._numbers = itertools.count()
-        self._soon: deque[tuple[faults.Owner, Callable[[], object]]] = deque()
-        self._guest_calls: deque[Callable[[], object]] = deque()
-        self._to_close: list[socket.socket] = []
+        self._due = inf
+        """When the first alarm rings."""
+        self._chores: deque[Callable[[], object]] = deque()
+        """What is done at the end of a turn. Trio appends one call at a time, from any thread."""
         self._thread = threading.get_ident()
         self._bell, self._bell_rope = socket.socketpair()
         self._bell.setblocking(False)
@@ -113,13 +117,13 @@ class Reactor:
 
     def close(self, sock: socket.socket) -> None:
         """Close a socket that is not registered, at the end of this turn."""
-        self._to_close.append(sock)
+        self._chores.append(sock.close)
 
     # time (ports.Timers)
 
     def now(self) -> float:
         """Monotonic seconds."""
-        return time.monotonic()
+        return monotonic()
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
@@ -131,33 +135,31 @@ class Reactor:
         if len(self._alarms) >= self._alarms_crowded:
             self._forget_cancelled()
         heapq.heappush(self._alarms, (deadline, next(self._numbers), alarm))
+        self._due = min(self._due, deadline)
         return alarm
 
     def call_soon(self, owner: faults.Owner, callback: Callable[[], object]) -> None:
         """Call at the end of this turn, when nobody uses the receive buffer."""
-        self._soon.append((owner, callback))
+        self._chores.append(partial(faults.guard, owner, callback))
 
     # the loop
 
     def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
-        """One turn: wait for sockets and time, call back; Trio's callbacks last."""
-        if self._soon or self._guest_calls or self._to_close:
+        """One turn: ring alarms, wait for sockets, call back, then chores: own calls, Trio's, sockets to close."""
+        now = monotonic()
+        if now >= self._due:
+            self._ring_alarms(now)
+        if self._chores:
             wait = 0.0
-        elif self._alarms:
-            wait = min(max(self._alarms[0][0] - time.monotonic(), 0.0), wait_max_s)
         else:
-            wait = wait_max_s
-        events = self._poller.poll(wait, BATCH)
-        if events:
-            faults.serve(events, self._ready)
-        if self._alarms and self._alarms[0][0] <= time.monotonic():
-            self._ring_alarms()
-        for _ in range(len(self._soon)):
-            faults.guard(*self._soon.popleft())
-        if self._to_close:
-            self._close_sockets()
-        for _ in range(min(len(self._guest_calls), GUEST_CALLS_PER_TURN)):
-            self._guest_calls.popleft()()
+            wait = self._due - now
+            if wait > wait_max_s:
+                wait = wait_max_s
+            elif wait < 0.0:
+                wait = 0.0  # epoll takes a negative time for "without end"
+        serve(self._poll(wait, BATCH), self._ready)
+        if self._chores:
+            self._do_chores()
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main` in Trio, hosted by this loop, until it returns; give its result or raise what it raised.
@@ -174,22 +176,24 @@ class Reactor:
             self._hosted,
             main,
             run_sync_soon_threadsafe=self._call_from_any_thread,
-            run_sync_soon_not_threadsafe=self._guest_calls.append,
+            run_sync_soon_not_threadsafe=self._chores.append,
             done_callback=outcomes.append,
             host_uses_signal_set_wakeup_fd=False,
         )
+        turn = self.turn
         while not outcomes:
             try:
-                self.turn()
+                turn()
             except BaseException as error:
                 self._cancel_guest(error)
+                self._do_chores()  # what raised may do so in every turn from now on
         if self._fatal is not None:
             raise self._fatal
         return outcomes[0].unwrap()
 
     def shut(self) -> None:
         """Give back what the loop itself holds, after the last turn."""
-        self._close_sockets()
+        self._do_chores()
         self._poller.close()
         self._bell.close()
         self._bell_rope.close()
@@ -212,7 +216,7 @@ class Reactor:
             self._scope.cancel()
 
     def _call_from_any_thread(self, callback: Callable[[], object]) -> None:
-        self._guest_calls.append(callback)
+        self._chores.append(callback)
         if threading.get_ident() != self._thread:
             try:
                 self._bell_rope.send(b"!")
@@ -220,6 +224,12 @@ class Reactor:
                 pass  # it rings already
             except OSError:
                 pass  # the loop has ended
+
+    def _do_chores(self) -> None:
+        """Those there are now; what they bring about is done in the next turn."""
+        chores = self._chores
+        for _ in range(len(chores)):
+            chores.popleft()()
 
     def _rung(self, _mask: int) -> None:
         with suppress(BlockingIOError):
@@ -230,15 +240,11 @@ class Reactor:
         heapq.heapify(self._alarms)
         self._alarms_crowded = max(2 * len(self._alarms), ALARMS_CROWDED)
 
-    def _ring_alarms(self) -> None:
-        now = time.monotonic()
-        while self._alarms and self._alarms[0][0] <= now:
-            alarm = heapq.heappop(self._alarms)[2]
+    def _ring_alarms(self, now: float) -> None:
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= now:
+            alarm = heapq.heappop(alarms)[2]
             callback, alarm.callback = alarm.callback, None
             if callback is not None:
                 callback()
-
-    def _close_sockets(self) -> None:
-        sockets, self._to_close = self._to_close, []
-        for sock in sockets:
-            sock.close()
+        self._due = alarms[0][0] if alarms else inf

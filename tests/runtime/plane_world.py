@@ -209,7 +209,8 @@ class World:
 
     def close(self) -> None:
         self.plane.close()
-        self.turn()
+        for _ in range(3):
+            self.turn()  # what was being dialled is closed when it comes
         for peer in self.peers:
             peer.close()
         self.reactor.shut()

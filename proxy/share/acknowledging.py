@@ -97,6 +97,8 @@ def decide(
 
 def _cut(window: Window, steps: Sequence[Step]) -> None:
     """Cut the runs where the steps begin and end: each run once, however many steps it has."""
+    if len(steps) == 1 and steps[0][0].first == steps[0][1] and steps[0][0].last == steps[0][2]:
+        return
     for run, of_run in groupby(steps, key=_run_of):
         offsets: set[int] = set()
         for _, first, last, _ in of_run:
@@ -134,23 +136,22 @@ def _plan(
     first, last, types = batch
     if last < window.start_offset:
         return None
-    encoded = _encoded(types)
-    if encoded.count(encoded[0]) == len(encoded):
-        encoded = encoded[:1]  # A uniform array says no more than one type.
-    if len(encoded) == 1 and encoded[0] != RENEW and (not steps or steps[-1][2] < first):
+    if len(types) > 1 and types.count(types[0]) == len(types):
+        types = types[:1]  # A uniform array says no more than one type.
+    if len(types) == 1 and types[0] != RENEW and (not steps or steps[-1][2] < first):
         # The usual batch: what one fetch acquired, whole.
         run = window.at(first)
         if run is not None and run.last == last and run.owner == member_id and run.pending is None:
-            steps.append((run, first, last, encoded[0]))
+            steps.append((run, first, last, types[0]))
             return None
     refusal = _check_bounds(window, first, last)
     if refusal is not None:
         return refusal
-    if len(encoded) == 1:
-        return _plan_type(window, member_id, (first, last, encoded[0]), renew_enabled, steps)
+    if len(types) == 1:
+        return _plan_type(window, member_id, (first, last, types[0]), renew_enabled, steps)
     # The array becomes runs of equal types before anything is looked up (performance.md 6.2).
-    for equal in _EQUAL_TYPES.finditer(encoded):
-        span = (first + equal.start(), first + equal.end() - 1, encoded[equal.start()])
+    for equal in _EQUAL_TYPES.finditer(bytes(types)):
+        span = (first + equal.start(), first + equal.end() - 1, types[equal.start()])
         refusal = _plan_type(window, member_id, span, renew_enabled, steps)
         if refusal is not None:
             return refusal

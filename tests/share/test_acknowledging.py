@@ -281,6 +281,17 @@ class TestTransitions:
         play.partition.revert(transition, play.now, play.settings)
         assert play.state[-1] == (5, 9, state) or play.state == [(0, 9, state)]
 
+    @pytest.mark.parametrize(("now", "state"), [(29.9, ACQUIRED), (30.0, AVAILABLE)])
+    def test_a_revert_looks_at_the_lock_itself(self, now: float, state: int) -> None:
+        """Also when nobody has looked for ended locks yet."""
+        play = Play((0, 9))
+        play.poll()
+        transition = play.decide((0, 9, ACCEPT))
+        assert isinstance(transition, Transition)
+        play.partition.revert(transition, now, play.settings)
+        assert play.state == [(0, 9, state)]
+        assert len(play.partition.index) == (state == ACQUIRED)
+
     def test_a_lock_that_ended_meanwhile_does_not_matter_on_apply(self) -> None:
         play = Play((0, 9))
         play.poll()

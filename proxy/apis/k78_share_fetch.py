@@ -16,7 +16,7 @@ from typing import Any
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_acknowledging import acknowledge
-from proxy.apis.share_fetching import Result, ShareFetching
+from proxy.apis.share_fetching import ShareFetching
 from proxy.apis.share_requests import (
     NO_HINT,
     end_session,
@@ -26,6 +26,7 @@ from proxy.apis.share_requests import (
     may_read_group,
     named,
 )
+from proxy.apis.share_survey import Result
 from proxy.apis.waiting import wait_until
 from proxy.errors import ErrorCode
 from proxy.share.group import member_id_mistake
@@ -91,7 +92,7 @@ async def _fetch(call: Call, services: Services, session: Session) -> ShareFetch
         return None
     fetching = ShareFetching(call, services, session)
     if request.max_records <= 0 or request.max_bytes <= 0 or (call.version >= 2 and request.is_renew_ack):
-        fetching.judge()
+        fetching.survey()
     elif len(session):
         await fetching.run()
     return fetching

@@ -9,7 +9,7 @@ connection for as long.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.apis.ports import Connection
 from proxy.apis.promise import Promise
@@ -94,38 +94,66 @@ def topics_to_ask(
     """
     names: set[str] = set()
     ids: set[bytes] = set()
-    now, options, view = services.timers.now(), services.options, services.topology
-    rights = rights_of(connection)
+    judged: dict[bytes, _Known] = {}
     for place in places:
-        topic = view.topic_by_id(place.topic_id)
-        if topic is None:
-            if not _just_absent(connection, services, place.topic_id):
+        known = judged.get(place.topic_id)
+        if known is None:
+            known = judged[place.topic_id] = _known(connection, services, place.topic_id)
+        if known.topic is None:
+            if known.is_due:
                 ids.add(place.topic_id)
             continue
-        known = rights.verdict(Right.READ_TOPIC, topic.name, now, options.rights_cache_s) is not None
-        doubtful = place in settled or not _leads(topic, place.partition, connection.node_id)
-        old = view.age(topic.name, now) > options.view_age_s
-        due = not known or view.is_stale(topic.name) or (doubtful and old)
-        if due and not _just_absent(connection, services, topic.name):
-            names.add(topic.name)
+        doubtful = place in settled or not _leads(known.topic, place.partition, connection.node_id)
+        if known.is_due or (known.is_old and doubtful):
+            names.add(known.topic.name)
     return names, ids
+
+
+class _Known(NamedTuple):
+    """What is known of a topic, on one connection."""
+
+    topic: Topic | None
+    is_due: bool
+    """To be asked for in any case."""
+    is_old: bool
+    """To be asked for if that matters."""
+
+
+def _known(connection: Connection, services: Services, topic_id: bytes) -> _Known:
+    now, options, view = services.timers.now(), services.options, services.topology
+    topic = view.topic_by_id(topic_id)
+    if topic is None:
+        return _Known(None, is_due=not _just_absent(connection, services, topic_id), is_old=True)
+    if _just_absent(connection, services, topic.name):
+        return _Known(topic, is_due=False, is_old=False)
+    is_due = verdict(connection, services, Right.READ_TOPIC, topic.name) is None or view.is_stale(topic.name)
+    return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.view_age_s)
 
 
 def judge(connection: Connection, services: Services, place: TopicIdPartition) -> ErrorCode:
     """Whether this connection may work on the partition at this node, as far as the view goes (share-groups.md 6.1)."""
-    topic = services.topology.topic_by_id(place.topic_id)
+    topic, code = judge_topic(connection, services, place.topic_id)
+    if topic is None or code != ErrorCode.NONE:
+        return code
+    return judge_partition(topic, place.partition, connection.node_id)
+
+
+def judge_topic(connection: Connection, services: Services, topic_id: bytes) -> tuple[Topic | None, ErrorCode]:
+    """The topic, and whether this connection may read it."""
+    topic = services.topology.topic_by_id(topic_id)
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID
+        return None, ErrorCode.UNKNOWN_TOPIC_ID
     allowed = verdict(connection, services, Right.READ_TOPIC, topic.name)
     if allowed is None:  # another connection sees the topic, this one's broker did not show it
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if not allowed:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if not 0 <= place.partition < topic.partitions:
+        return topic, ErrorCode.UNKNOWN_TOPIC_ID
+    return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
+    """Whether this node leads that partition of the topic."""
+    if not 0 <= partition < topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if not _leads(topic, place.partition, connection.node_id):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.NONE
+    return ErrorCode.NONE if _leads(topic, partition, node_id) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def verdict(connection: Connection, services: Services, right: Right, name: str) -> bool | None:

@@ -16,27 +16,28 @@ Locks are taken on batch headers; records pass as the bytes they came in.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
+from math import inf
 
 from proxy.apis.leadership import judge
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.apis.share_cache import Batch, CacheKey, Chunk
-from proxy.apis.share_requests import follow_leader, refresh
+from proxy.apis.share_requests import refresh
 from proxy.apis.share_starting import confirm_range, start
+from proxy.apis.share_survey import Ready, Result, Survey, survey
+from proxy.apis.share_taking import Taking, bytes_ready
 from proxy.apis.upstream_reads import VIEW_IS_OLD, Head, UpstreamRead
 from proxy.apis.waiting import first_until
 from proxy.errors import ErrorCode
-from proxy.share.coordinator import Share, ShareKey
-from proxy.share.partition import Read
+from proxy.share.coordinator import READ_BYTES_MIN, Share, ShareKey
 from proxy.share.sessions import Session
 from proxy.values import TopicIdPartition
 
 LOCK_WAIT_MIN_S = 0.02
 """A Fetch is not cut shorter than this for a lock that is about to end."""
+
+TOLD_MAX = 10_000
+"""Partitions remembered per connection whose leader it was told; past it all are forgotten."""
 
 RETRIES_MAX = 3
 """Times one ShareFetch tries a partition again after its broker knew better than the view, or its range was moved."""
@@ -66,48 +67,12 @@ _MOVED = frozenset(
 )
 """Told to clients as 6: look for the leader again."""
 
-_base_offset = attrgetter("base_offset")
-
-
-def _batch_end(batch: Batch) -> int:
-    return batch.position + batch.size
-
 
 def client_code(code: ErrorCode) -> ErrorCode:
     """The fetch error a client is told."""
     if code in _MOVED:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return code if code in _FETCH_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-@dataclass(slots=True)
-class Result:
-    """What one partition's entry says."""
-
-    error: ErrorCode = ErrorCode.NONE
-    records: memoryview | bytes = b""
-    acquired: Sequence[tuple[int, int, int]] = ()
-    """(first offset, last offset, delivery count)"""
-
-
-@dataclass(slots=True, eq=False)
-class _Ready:
-    """A partition whose next offset is in the cache."""
-
-    place: TopicIdPartition
-    share: Share
-    offset: int
-    chunk: Chunk
-
-
-@dataclass(slots=True)
-class _Survey:
-    """Where the partitions stand."""
-
-    ready: list[_Ready] = field(default_factory=list)
-    missing: list[tuple[TopicIdPartition, Share, int]] = field(default_factory=list)
-    """(partition, its state, the offset to read from)"""
-    unstarted: list[TopicIdPartition] = field(default_factory=list)
 
 
 class ShareFetching:
@@ -118,18 +83,14 @@ class ShareFetching:
         self._connection = call.connection
         self._services = services
         self._group_id = session.key.group_id
-        self._member_id = session.key.member_id
         self._order = session.rotated()
         self._keys = [ShareKey(self._group_id, *place) for place in self._order]
         self._min_bytes: int = request.min_bytes
-        self._max_bytes: int = min(request.max_bytes, services.limits.local_answer_bytes)
-        self._max_records: int = request.max_records
-        self._batch_size: int = request.batch_size
-        self._record_limit = call.version >= 2 and request.share_acquire_mode == 1
         self._deadline: float = services.timers.now() + max(request.max_wait_ms, 0) / 1000
         self._retries: dict[TopicIdPartition, int] = {}
         self._has_read = False
-        self._was_refused = False
+        self._taking = Taking(call, services, session.key)
+        self._tells = False
         self.results: dict[TopicIdPartition, Result] = {}
         """Partitions with records, with an error, or that were looked at and had nothing."""
         self.throttle_time_ms = 0
@@ -138,71 +99,38 @@ class ShareFetching:
         """Acquire what the request's limits allow, waiting for it at most the request's wait."""
         services = self._services
         while True:
-            self.judge()
-            survey = self._survey()
-            if survey.unstarted and await self._start(survey.unstarted):
+            found = self.survey()
+            if found.unstarted and await self._start(found.unstarted):
                 continue
             late = services.timers.now() >= self._deadline or self._must_tell()
-            enough = self._bytes_ready(survey) >= max(self._min_bytes, 0)
+            enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
             under_way = UpstreamRead.of(self._connection)
-            launched = self._read(survey, late, enough) if under_way is None else None
+            launched = self._read(found, late, enough) if under_way is None else None
             if launched is None:
-                before = self._heads(survey.ready)
-                if (enough or late) and self._has_room(survey.ready) and self._take(survey.ready):
-                    self._read_ahead(survey.ready)
+                before = self._heads(found.ready)
+                if (enough or late) and self._taking.take(found.ready, self.results):
+                    self._read_ahead(found.ready)
                     return
-                if self._heads(survey.ready) != before:
+                if self._heads(found.ready) != before:
                     continue  # all of it was of aborted transactions: what lies behind?
                 if late or self._only_errors():
                     return
-            await self._wait(launched or under_way, launched is not None and bool(survey.ready or late))
+            await self._wait(launched or under_way, launched is not None and bool(found.ready or late))
 
     # Looking
 
-    def judge(self) -> None:
-        """Find the partitions that are unknown, not allowed or not led here. Errors stay; what was fine may change."""
-        services = self._services
-        for place, key in zip(self._order, self._keys, strict=True):
-            if place in self.results and self.results[place].error != ErrorCode.NONE:
-                continue
-            follow_leader(services, key)
-            code = judge(self._connection, services, place)
-            if code != ErrorCode.NONE:
-                self.results[place] = Result(error=code)
+    def survey(self) -> Survey:
+        """Where the partitions stand; what cannot be fetched here is in `results` from now on."""
+        return survey(self._connection, self._services, self._keys, self.results)
 
-    def _survey(self) -> _Survey:
-        services, survey = self._services, _Survey()
-        settings = services.coordinator.settings(self._group_id)
-        now = services.timers.now()
-        for place, key in zip(self._order, self._keys, strict=True):
-            if place in self.results and self.results[place].error != ErrorCode.NONE:
-                continue
-            share = services.coordinator.share(key)
-            if share is None:
-                survey.unstarted.append(place)
-                continue
-            if not share.partition.can_acquire(settings):
-                continue
-            offset = share.partition.next_fetch_offset()
-            leader = services.topology.leader(*place)
-            epoch = leader.epoch if leader is not None else -1
-            chunk = services.reads.cache.find(CacheKey(*place, settings.read_committed), offset, epoch, now)
-            if chunk is not None:
-                survey.ready.append(_Ready(place, share, offset, chunk))
-            else:
-                survey.missing.append((place, share, offset))
-        return survey
-
-    def _bytes_ready(self, survey: _Survey) -> float:
+    def _bytes_ready(self, found: Survey) -> int:
         """Bytes in the cache that may be acquired; -1 when nothing is."""
-        if not survey.ready:
+        if not found.ready:
             return -1
-        if self._min_bytes <= 1:
-            return 1
-        return sum(item.chunk.bytes_from(item.chunk.index_of(item.offset)) for item in survey.ready)
+        return 1 if self._min_bytes <= 1 else bytes_ready(found.ready)
 
     @staticmethod
-    def _heads(ready: Iterable[_Ready]) -> list[int]:
+    def _heads(ready: Iterable[Ready]) -> list[int]:
         return [item.share.partition.next_fetch_offset() for item in ready]
 
     def _only_errors(self) -> bool:
@@ -210,8 +138,21 @@ class ShareFetching:
         return all(place in self.results and self.results[place].error != ErrorCode.NONE for place in self._order)
 
     def _must_tell(self) -> bool:
-        """The client should look for another leader now, not after its wait."""
-        return any(result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER for result in self.results.values())
+        """The client should look for another leader now, not after its wait; said so once per age of the view.
+
+        A client that asks on all the same, with nothing but its own metadata to go by, must not do it in a loop.
+        """
+        led_elsewhere = [p for p, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        if not led_elsewhere:
+            return False
+        told: dict[ShareKey, float] = self._connection.memory.setdefault("told-leaders", {})
+        now, age_s = self._services.timers.now(), self._services.options.view_age_s
+        news = [key for p in led_elsewhere if now - told.get(key := ShareKey(self._group_id, *p), -inf) > age_s]
+        if len(told) > TOLD_MAX:
+            told.clear()
+        told.update(dict.fromkeys(news, now))
+        self._tells = self._tells or bool(news)
+        return self._tells
 
     # Reading
 
@@ -225,16 +166,16 @@ class ShareFetching:
         await self._refused(errors)
         return True
 
-    def _read(self, survey: _Survey, late: bool, enough: bool) -> UpstreamRead | None:
+    def _read(self, found: Survey, late: bool, enough: bool) -> UpstreamRead | None:
         """Reserve what is missing and ask for it, if that is due."""
         services = self._services
         now = services.timers.now()
-        missing = survey.missing
+        missing = found.missing
         if enough:
             missing = [item for item in missing if now - item[1].read_at >= services.options.idle_read_s]
         if not missing or (late and self._has_read):
             return None
-        wait_s = 0.0 if survey.ready or late else self._wait_s(now)
+        wait_s = 0.0 if found.ready or late else self._wait_s(now)
         heads = self._reserve(missing, now, wait_s)
         if not heads:
             return None
@@ -247,7 +188,7 @@ class ShareFetching:
         lock_s = self._services.coordinator.next_lock_deadline() - now
         return min(wait_s, max(lock_s, LOCK_WAIT_MIN_S)) if lock_s > 0 else wait_s
 
-    def _read_ahead(self, ready: Iterable[_Ready]) -> None:
+    def _read_ahead(self, ready: Iterable[Ready]) -> None:
         """Ask for what comes behind a chunk that is nearly used up, while the client works on its answer.
 
         Only where more is known to be there, and where the chunk fed several requests and was used up in half of its
@@ -271,12 +212,12 @@ class ShareFetching:
         if heads:
             UpstreamRead(self._connection, services, heads, 0.0, 1)
 
-    def _reserve(self, missing: Iterable[tuple[TopicIdPartition, Share, int]], now: float, wait_s: float) -> list[Head]:
+    def _reserve(self, missing: Sequence[tuple[TopicIdPartition, Share, int]], now: float, wait_s: float) -> list[Head]:
         services = self._services
         read_committed = services.coordinator.settings(self._group_id).read_committed
         until = now + wait_s + services.options.reservation_grace_s
         heads: list[Head] = []
-        bytes_left = services.options.read_ahead_bytes
+        bytes_max = max(services.options.read_ahead_bytes // max(len(missing), 1), READ_BYTES_MIN)
         for place, share, offset in missing:
             topic = services.topology.topic_by_id(place.topic_id)
             if topic is None:
@@ -284,7 +225,7 @@ class ShareFetching:
             key = ShareKey(self._group_id, *place)
             reserved = services.reads.reserve(key, self._connection.id, offset, read_committed, until, now)
             if reserved is not None:
-                size = share.size_read(offset, now, services.options.cache_age_s, bytes_left)
+                size = share.size_read(offset, now, services.options.cache_age_s, bytes_max)
                 heads.append(Head(topic, place, topic.leaders[place.partition].epoch, reserved, size))
         return heads
 
@@ -340,78 +281,3 @@ class ShareFetching:
     def _may_retry(self, place: TopicIdPartition) -> bool:
         self._retries[place] = self._retries.get(place, 0) + 1
         return self._retries[place] <= RETRIES_MAX
-
-    # Acquiring
-
-    def _has_room(self, ready: Iterable[_Ready]) -> bool:
-        """May an answer with records be made now? Else the request waits and comes without (decision 27)."""
-        answers = self._services.answers
-        size = min(self._max_bytes, sum(item.chunk.bytes_from(item.chunk.index_of(item.offset)) for item in ready))
-        if answers.has_room(size):
-            return True
-        if not self._was_refused:
-            self._was_refused = True
-            answers.reserve(size)  # refused, and counted as such
-        return False
-
-    def _take(self, ready: Sequence[_Ready]) -> bool:
-        """Acquire in order, within MaxRecords and MaxBytes; True when there are records to answer."""
-        records_left, bytes_left = self._max_records, self._max_bytes
-        taken = False
-        for index, item in enumerate(ready):
-            if records_left <= 0 or bytes_left <= 0:
-                break
-            bytes_share = bytes_left // (len(ready) - index)
-            acquired = self._acquire(item, records_left, bytes_share, first=not taken)
-            result = self.results.setdefault(item.place, Result())
-            if acquired:
-                taken = True
-                records_left -= acquired
-                bytes_left -= len(result.records)
-        return taken
-
-    def _acquire(self, item: _Ready, max_records: int, max_bytes: int, *, first: bool) -> int:
-        """Acquire from one chunk; the offsets acquired. Nothing may be left of a chunk of aborted records: then on."""
-        services = self._services
-        settings = services.coordinator.settings(self._group_id)
-        partition, chunk = item.share.partition, item.chunk
-        offset = item.offset
-        begin, end = self._span(item, offset, max_records, max_bytes)
-        if begin == end and first:
-            end = begin + 1  # at least one batch, however large (Kafka's minOneMessage)
-        if begin == end:
-            return 0
-        read = Read(offset, chunk.batches[begin:end], chunk.aborted)
-        got = partition.acquire(
-            self._member_id, read, max_records, self._batch_size, self._record_limit, settings, services.timers.now()
-        )
-        self._drop_read(item)
-        if not got.acquired:
-            return 0
-        services.clock.not_later_than(got.lock_deadline)
-        records = chunk.slice(begin + got.first_batch, begin + got.last_batch)
-        self.results[item.place] = Result(records=records, acquired=got.ranges)
-        return got.acquired
-
-    def _span(self, item: _Ready, offset: int, max_records: int, max_bytes: int) -> tuple[int, int]:
-        """The batches to offer: as far as max_records could reach, and no more than max_bytes."""
-        chunk = item.chunk
-        begin = chunk.index_of(offset)
-        reach = max(offset, item.share.partition.end_offset + 1) + max_records
-        end = bisect_right(chunk.batches, reach, lo=begin, key=_base_offset)
-        if chunk.bytes_from(begin) <= max_bytes:
-            return begin, end
-        limit = chunk.batches[begin].position + max_bytes
-        return begin, bisect_right(chunk.batches, limit, lo=begin, hi=end, key=_batch_end)
-
-    def _drop_read(self, item: _Ready) -> None:
-        """Let go of what every group has behind it."""
-        coordinator = self._services.coordinator
-        lowest = item.share.partition.next_fetch_offset()
-        if lowest < item.chunk.next_offset:
-            return
-        read_committed = item.chunk.key.read_committed
-        for group_id, share in coordinator.groups_of(*item.place).items():
-            if coordinator.settings(group_id).read_committed == read_committed:
-                lowest = min(lowest, share.partition.next_fetch_offset())
-        self._services.reads.cache.drop_below(item.chunk.key, lowest)

@@ -21,7 +21,7 @@ from proxy.apis.share_cache import CacheKey, Chunk
 from proxy.apis.share_reads import Reservation
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode, ProxyError
-from proxy.share.coordinator import ShareKey
+from proxy.share.coordinator import NOTHING_READ, ShareKey
 from proxy.share.reading import aborted_ranges
 from proxy.values import ZERO_UUID, TopicIdPartition
 from proxy.wire import records, registry
@@ -167,7 +167,7 @@ class UpstreamRead:
         data = memoryview(partition.records if partition.records is not None else b"")
         batches, size = records.split_complete(data)
         if share is not None:
-            share.read_upto = batches[-1].last_offset + 1 if batches else head.reservation.offset
+            share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
         if not batches:
             return False
         _widen_old(batches, head.reservation.offset)

@@ -19,6 +19,9 @@ from proxy.share.sessions import Session, ShareSessions
 from proxy.share.settings import BrokerShareLimits, GroupSettings, effective
 from proxy.values import TopicIdPartition
 
+NOTHING_READ = -1
+"""In place of an offset."""
+
 READ_BYTES_FIRST = 1 << 18
 READ_BYTES_MIN = 1 << 16
 """Where reading ahead begins, and the least of it: a slow member must not have megabytes read for every record."""
@@ -41,14 +44,14 @@ class Share:
     """The leader whose clients hold its locks."""
     read_at: float = -inf
     """When an upstream Fetch of its head was last answered."""
-    read_upto: int = -1
+    read_upto: int = NOTHING_READ
     """The offset behind what that Fetch brought."""
     read_bytes: int = READ_BYTES_FIRST
     """Bytes to ask for next: twice as many where members use up what was read, half where they do not."""
 
     def size_read(self, offset: int, now: float, age_s: float, bytes_max: int) -> int:
         """Bytes to ask for in a read from this offset on; what is read ahead and not used in time is read again."""
-        if self.read_upto >= 0:
+        if self.read_upto != NOTHING_READ:
             if offset < self.read_upto:
                 self.read_bytes = max(self.read_bytes // 2, READ_BYTES_MIN)
             elif now - self.read_at < age_s:

@@ -1,0 +1,96 @@
+"""Where the partitions of a share session stand: to be read, in the cache, without state, or not for this node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from proxy.apis.leadership import judge_partition, judge_topic
+from proxy.apis.ports import Connection
+from proxy.apis.services import Services
+from proxy.apis.share_cache import CacheKey, Chunk
+from proxy.apis.share_requests import follow_leader
+from proxy.cluster.topology import Topic
+from proxy.errors import ErrorCode
+from proxy.share.coordinator import Share, ShareKey
+from proxy.values import TopicIdPartition
+
+
+@dataclass(slots=True)
+class Result:
+    """What one partition's entry says."""
+
+    error: ErrorCode = ErrorCode.NONE
+    records: memoryview | bytes = b""
+    acquired: Sequence[tuple[int, int, int]] = ()
+    """(first offset, last offset, delivery count)"""
+
+
+Results = dict[TopicIdPartition, Result]
+
+
+@dataclass(slots=True, eq=False)
+class Ready:
+    """A partition whose next offset is in the cache."""
+
+    place: TopicIdPartition
+    share: Share
+    offset: int
+    chunk: Chunk
+
+
+@dataclass(slots=True)
+class Survey:
+    """Where the partitions stand, each list in the order asked."""
+
+    ready: list[Ready] = field(default_factory=list)
+    missing: list[tuple[TopicIdPartition, Share, int]] = field(default_factory=list)
+    """(partition, its state, the offset to read from): not in the cache."""
+    unstarted: list[TopicIdPartition] = field(default_factory=list)
+    """Without state so far."""
+
+
+def survey(connection: Connection, services: Services, keys: Iterable[ShareKey], results: Results) -> Survey:
+    """Look at the partitions that have no error in `results` yet; what cannot be fetched here gets one.
+
+    A share partition whose locks were given at another node is released on the way (decision 19).
+    """
+    found = Survey()
+    judged: dict[bytes, tuple[Topic | None, ErrorCode]] = {}
+    for key in keys:
+        place = TopicIdPartition(key.topic_id, key.partition)
+        result = results.get(place)
+        if result is not None and result.error != ErrorCode.NONE:
+            continue
+        if key.topic_id not in judged:
+            judged[key.topic_id] = judge_topic(connection, services, key.topic_id)
+        topic, code = judged[key.topic_id]
+        if topic is not None and code == ErrorCode.NONE:
+            code = judge_partition(topic, key.partition, connection.node_id)
+        if topic is None or code != ErrorCode.NONE:
+            results[place] = Result(error=code)
+            follow_leader(services, key)
+        else:
+            _look(found, connection, services, key, topic.leaders[key.partition].epoch)
+    return found
+
+
+def _look(found: Survey, connection: Connection, services: Services, key: ShareKey, leader_epoch: int) -> None:
+    """At one partition that is led here."""
+    place = TopicIdPartition(key.topic_id, key.partition)
+    share = services.coordinator.share(key)
+    if share is None:
+        found.unstarted.append(place)
+        return
+    if share.node_id != connection.node_id:
+        follow_leader(services, key)
+    settings = services.coordinator.settings(key.group_id)
+    if not share.partition.can_acquire(settings):
+        return
+    offset = share.partition.next_fetch_offset()
+    cached = CacheKey(key.topic_id, key.partition, settings.read_committed)
+    chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
+    if chunk is not None:
+        found.ready.append(Ready(place, share, offset, chunk))
+    else:
+        found.missing.append((place, share, offset))

@@ -38,7 +38,7 @@ class ShareError(Exception):
     """A broker answered with an error; the text says which and to what."""
 
     def __init__(self, what: str, code: int, message: str | None = None) -> None:
-        name = ErrorCode(code).name if code in ErrorCode else "unknown"
+        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else "unknown"
         super().__init__(f"{what}: error {code} ({name}){f', {message}' if message else ''}")
         self.code = code
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import NEW, OLD, USERS, Running
+from tests.support.brokers import NEW, OLD, USERS, Running
 from tests.support.raw import GROUP_RESOURCE, Raw, until
 
 pytestmark = pytest.mark.broker

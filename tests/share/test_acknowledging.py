@@ -390,6 +390,12 @@ class TestRenew:
         assert play.state == [(0, 2, ACQUIRED), (3, 9, ACKNOWLEDGED)]
         assert len(play.partition.index) == 1
 
+    def test_what_follows_a_renewed_boundary_is_not_forgotten(self) -> None:
+        play = Play((0, 9))
+        play.poll()
+        assert play.ack((0, 2, RENEW), (2, 3, ACCEPT)) is None
+        assert play.state == [(0, 1, ACQUIRED), (2, 3, ACKNOWLEDGED), (4, 9, ACQUIRED)]
+
     @pytest.mark.parametrize("case", ["expired", "other member", "acknowledged", "in transition", "disabled"])
     def test_what_cannot_be_renewed_is_an_invalid_state(self, case: str) -> None:
         """10.2.46, 49."""

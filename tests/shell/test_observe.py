@@ -1,14 +1,18 @@
 """Log lines, their limits, and figures."""
 
+import ast
 import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy import observe
 from proxy.observe import DEBUG, ERROR, INFO, WARNING, LogNotes, Metrics, log_lines, redact
+
+PROXY = Path(observe.__file__).parent
 
 
 class Lines:
@@ -38,6 +42,24 @@ def test_every_event_is_counted_and_those_below_the_level_are_not_written() -> N
     notes(observe.SERVING, brokers=3)
     assert lines.lines == [(INFO, "serving", {"brokers": 3})]
     assert notes.counts == {"connection-closed": 1, "serving": 1}
+
+
+def events_of(path: Path) -> set[str]:
+    """Literal events that a file notes, or ends a connection with."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called, first = ast.unparse(node.func).split(".")[-1], node.args[0].value
+            if called in {"notes", "_notes", "end", "_tell"} and isinstance(first, str):
+                found.add(first)
+    return found
+
+
+def test_every_event_of_every_room_has_its_level() -> None:
+    """Somebody has thought about how much attention it deserves."""
+    said = set().union(*(events_of(path) for path in PROXY.rglob("*.py")))
+    assert len(said) > 15
+    assert said - set(observe.EVENT_LEVELS) == set()
 
 
 def test_an_event_nobody_listed_is_a_warning() -> None:

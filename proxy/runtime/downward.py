@@ -80,8 +80,13 @@ class Downward:
             self._connection.update()
 
     def failed(self, error: Exception) -> None:
-        """See faults.Owner."""
-        self._connection.failed(error)
+        """See faults.Owner. Trouble in the TLS handshake comes here too."""
+        if isinstance(error, RemoteProtocolError):
+            self._connection.end("upstream-protocol-error", reason=str(error))
+        elif isinstance(error, OSError):
+            self._connection.end("upstream-unreachable", reason=str(error))
+        else:
+            self._connection.failed(error)
 
     def connected(self, transport: Transport) -> None:
         """There is a broker to read."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from proxy.apis.ports import Call
 from proxy.apis.promise import Task
-from proxy.errors import LocalProtocolError
+from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.runtime import requests
 from proxy.wire import frames
 
@@ -55,16 +55,16 @@ class Serving:
         self._frame = frame
 
     def start(self) -> None:
-        """Everything before it is answered: run the handler.
-
-        Raises:
-            RemoteProtocolError: the bytes are no such request.
-        """
+        """Everything before it is answered: run the handler. A request that cannot be read ends the connection."""
         asked = self._asked
         assert asked is not None  # noqa: S101  # muted
         assert asked.route.handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
         self.stage = Stage.RUNNING
-        call = self._decode(asked)
+        try:
+            call = self._decode(asked)
+        except RemoteProtocolError as error:
+            self._connection.failed(error)
+            return
         services = self._connection.plane.services
         self._task = Task(asked.route.handler(call, services), self._done)
         self._task.start()

@@ -55,7 +55,7 @@ def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) ->
             return _invalid(f"batch {first}-{last} has no acknowledge types")
         if len(types) != 1 and len(types) != last - first + 1:
             return _invalid(f"batch {first}-{last} has {len(types)} acknowledge types")
-        if _encoded(types).translate(None, allowed):
+        if not (GAP <= types[0] < len(allowed)) or (len(types) > 1 and _encoded(types).translate(None, allowed)):
             return _invalid(f"batch {first}-{last} has an acknowledge type that is not allowed here")
         last_before = last
     return None

@@ -364,9 +364,9 @@ def _forgotten(places: Sequence[Place]) -> list[dict[str, Any]]:
     return [{"topic_id": topic.topic_id, "partitions": [index]} for topic, index in places]
 
 
-def warm_up(bootstrap: str) -> None:
+def warm_up(bootstrap: str, sasl: tuple[str, str] | None = None) -> None:
     """Let a native cluster make and load its topic of share state: groups that come earlier wait for long."""
-    world = World("native", bootstrap, f"warm-up-{time.monotonic_ns()}")
+    world = World("native", bootstrap, f"warm-up-{time.monotonic_ns()}", sasl)
     try:
         topic = world.topic()
         for attempt in range(20):

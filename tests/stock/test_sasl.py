@@ -1,0 +1,210 @@
+"""SASL_PLAINTEXT and an authorizer: rights are judged as by the broker, and clients survive a restart of the proxy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from tests.support.brokers import NEW, OLD, QUICK, USERS, Running
+from tests.support.raw import GROUP_RESOURCE, Raw, RawError, Topic, until
+from tests.support.worlds import ACCEPT, World, warm_up
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+ADMIN, ALICE, BOB = (("admin", "admin-secret"), ("alice", "alice-secret"), ("bob", "bob-secret"))
+TOPIC, GROUP, PREFIXED = 2, 3, 4
+ALLOW = 3
+READ, WRITE, DESCRIBE = 3, 4, 8
+QUIET = {"log_level": 2}
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def kafka(running: Running) -> Cluster:
+    kafka = running.cluster(OLD, sasl=USERS)
+    _allow_alice(kafka.bootstrap)
+    return kafka
+
+
+@pytest.fixture(scope="module")
+def front(running: Running, kafka: Cluster) -> Front:
+    identity = {"mechanism": "PLAIN", "username": ADMIN[0], "password": ADMIN[1]}
+    upstream = {"bootstrap": kafka.bootstrap, "sasl": identity}
+    return running.front(kafka.bootstrap, {"upstream": upstream, "share_groups": {"broker": QUICK}})
+
+
+@pytest.fixture(scope="module")
+def native(running: Running) -> Cluster:
+    native = running.cluster(NEW, sasl=USERS, properties=QUICK)
+    _allow_alice(native.bootstrap)
+    warm_up(native.bootstrap, ADMIN)
+    return native
+
+
+def _allow_alice(bootstrap: str) -> None:
+    """She may read and write topics, and read in groups, of alice-*, and see topics of shown-*."""
+    alice = "alice-"
+    rights = ((TOPIC, READ, alice), (TOPIC, WRITE, alice), (GROUP, READ, alice), (TOPIC, DESCRIBE, "shown-"))
+    creations = [
+        {
+            "resource_type": kind, "resource_name": name, "resource_pattern_type": PREFIXED,
+            "principal": "User:alice", "host": "*", "operation": operation, "permission_type": ALLOW,
+        }
+        for kind, operation, name in rights
+    ]  # fmt: skip
+    with Raw(bootstrap, sasl=ADMIN) as raw:
+        answer = raw.ask("CreateAcls", 3, creations=creations)
+        assert [each.error_code for each in answer.results] == [0] * len(rights)
+
+
+def test_rights_are_judged_alike(front: Front, native: Cluster) -> None:
+    """Whatever the share APIs allow or refuse on native Kafka, the proxy allows or refuses."""
+    assert _judgements("proxy", front.bootstrap) == _judgements("native", native.bootstrap)
+
+
+def _judgements(name: str, bootstrap: str) -> dict[str, Any]:
+    with ExitStack() as stack:
+        admin, alice, bob = (World(name, bootstrap, "alice-judged", user) for user in (ADMIN, ALICE, BOB))
+        for world in (admin, alice, bob):
+            stack.callback(world.close)
+        mine = admin.topic()
+        shown, hidden = admin.raw.create_topic("shown-topic"), admin.raw.create_topic("hidden")
+        for topic in (mine, shown, hidden):
+            admin.raw.produce(topic, 1)
+        for group in (admin.group(), "secret"):
+            admin.raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
+        return {
+            "alice": _of_member(alice, mine, shown, hidden), "alice's groups": _of_groups(alice),
+            "bob": _of_stranger(bob, mine),
+        }  # fmt: skip
+
+
+def _of_member(w: World, mine: Topic, shown: Topic, hidden: Topic) -> dict[str, Any]:
+    a = w.member(w.group(start=None), topics=[mine])
+    got = a.take(mine)
+    mixed = a.fetch(mine, shown, hidden, wait_ms=0)
+    settled = a.acknowledge((mine, 0, 0, 0, ACCEPT), (shown, 0, 0, 0, ACCEPT), (hidden, 0, 0, 0, ACCEPT))
+    # The proxy asks on the client's own connection, where the broker denies that a hidden topic id exists.
+    assert {mixed.code(hidden), settled.code(hidden)} <= {29, 100}
+    other = w.member("secret", "B")
+    return {
+        "records": got.acquired(mine),
+        "fetch": (mixed.error, mixed.code(mine), mixed.code(shown)),
+        "acknowledge": (settled.error, settled.code(mine), settled.code(shown)),
+        "join a group that is not mine": other.heartbeat(0, topics=[mine.name]).error_code,
+        "subscribe to what is hidden": w.member(a.group, "C").heartbeat(0, topics=[hidden.name]).error_code,
+        "subscribe to what is shown": w.member(a.group, "D").heartbeat(0, topics=[shown.name]).error_code,
+        "fetch in a group that is not mine": other.fetch(mine, wait_ms=0).error,
+        "acknowledge in a group that is not mine": other.acknowledge(epoch=1).error,
+    }
+
+
+def _of_groups(w: World) -> dict[str, Any]:
+    group = w.group(start=None)
+    described = w.raw.ask("ShareGroupDescribe", 1, group_ids=[group, "secret"]).groups
+    listed = w.raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).groups
+    return {
+        "describe": sorted((w.plain(each.group_id), each.error_code) for each in described),
+        "list": [w.plain(each.group_id) for each in listed],
+        "delete": w.raw.ask("DeleteGroups", 2, groups_names=[group]).results[0].error_code,
+        "configure": w.raw.try_configure(GROUP_RESOURCE, group, {"share.isolation.level": "read_committed"}).error_code,
+    }
+
+
+def _of_stranger(w: World, topic: Topic) -> dict[str, Any]:
+    member = w.member(w.group(start=None), "B")
+    return {
+        "join": member.heartbeat(0, topics=[topic.name]).error_code,
+        "metadata": w.raw.ask("Metadata", 12, topics=[{"name": topic.name}]).topics[0].error_code,
+        "list": w.raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).groups,
+        "describe": w.raw.ask("ShareGroupDescribe", 1, group_ids=[member.group]).groups[0].error_code,
+    }
+
+
+def test_unauthenticated_requests_are_refused(front: Front) -> None:
+    """Nothing is served before authentication: the connection ends, as the broker would end it."""
+    asking = [
+        ("ShareGroupHeartbeat", 1, {"group_id": "alice-g", "member_id": "m", "member_epoch": 0}),
+        ("ShareFetch", 2, {"group_id": "alice-g", "member_id": "m"}),
+        ("ShareGroupDescribe", 1, {"group_ids": ["alice-g"]}),
+        ("ListGroups", 4, {}),
+        ("Metadata", 12, {"topics": []}),
+    ]
+    for api, version, values in asking:
+        with Raw(front.bootstrap) as raw, pytest.raises(ConnectionError):
+            raw.ask(api, version, **values)
+
+
+def test_wrong_password(front: Front) -> None:
+    """The broker's own refusal reaches the client."""
+    with Raw(front.bootstrap, sasl=("alice", "wrong")) as raw, pytest.raises(RawError, match="error 58"):
+        raw.brokers()
+
+
+def _settings(front: Front, user: tuple[str, str], **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": front.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.username": user[0], "sasl.password": user[1], **QUIET, **more,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def topic(front: Front, fresh: Fresh) -> str:
+    name = f"alice-{fresh('topic')}"
+    with Raw(front.bootstrap, sasl=ADMIN) as raw:
+        raw.create_topic(name)
+        raw.configure_group(name, {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"})
+    return name
+
+
+def test_stock_client_is_refused(front: Front, topic: str) -> None:
+    """Who may not write gets the broker's error."""
+    errors: list[int] = []
+    producer = Producer(_settings(front, BOB))
+    producer.produce(topic, "value", on_delivery=lambda error, _: errors.append(error.code()))
+    assert producer.flush(30) == 0
+    assert errors == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_proxy_restarted_under_clients(front: Front, topic: str, end: str) -> None:
+    """Clients that hold connections to broker ports go on when the proxy comes back, and lose nothing."""
+    with ExitStack() as stack:
+        producer = Producer(_settings(front, ALICE, **{"enable.idempotence": True}))
+        consumer = Consumer(_settings(front, ALICE, **{"group.id": f"{topic}-c", "auto.offset.reset": "earliest"}))
+        stack.callback(consumer.close)
+        sharing = stack.enter_context(ShareConsumer(_settings(front, ALICE, **{"group.id": topic})))
+        consumer.subscribe([topic])
+        sharing.subscribe([topic])
+        seen: dict[str, set[str]] = {"consumer": set(), "share consumer": set()}
+
+        def read(wanted: set[str]) -> bool:
+            seen["consumer"] |= {m.value().decode() for m in consumer.consume(100, 0.1) if m.error() is None}
+            seen["share consumer"] |= {m.value().decode() for m in sharing.poll(0.1) if m.error() is None}
+            return all(wanted <= values for values in seen.values())
+
+        before, after = ({f"{when} {number}" for number in range(50)} for when in ("before", "after"))
+        _produce(producer, topic, before)
+        until(lambda: read(before), "records before the restart", 60)
+        getattr(front, end)()
+        _produce(producer, topic, after, flush=False)
+        time.sleep(1)
+        front.start()
+        assert producer.flush(60) == 0
+        until(lambda: read(before | after), "records after the restart", 60)
+
+
+def _produce(producer: Producer, topic: str, values: set[str], flush: bool = True) -> None:
+    errors: list[Any] = []
+    for value in sorted(values):
+        producer.produce(topic, value, on_delivery=lambda error, _: error and errors.append(error))
+    if flush:
+        assert producer.flush(30) == 0
+    assert errors == []

@@ -86,9 +86,6 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-group-offsets-altered": INFO,
     "share-group-offsets-deleted": INFO,
     "share-group-settings-changed": INFO,
-    "share-group-offsets-altered": INFO,
-    "share-group-offsets-deleted": INFO,
-    "log-end-not-known": WARNING,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
 }

@@ -14,12 +14,14 @@ The buffer may be longer than `end`: what stands behind is old and is never beli
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from proxy.errors import RemoteProtocolError
 from proxy.link.framing import REQUEST_HEAD, REQUEST_MIN, SIZE, wrong_size
 from proxy.link.produce import HEAD_MAX, AcksLayout, read_acks
+
+_head = REQUEST_HEAD.unpack_from
 
 
 class Expected(Protocol):
@@ -34,14 +36,20 @@ Pending = deque[tuple[int, Expected]]
 """Requests that wait for their answer, in the order in which the broker will give them."""
 
 
+Amend = Callable[[memoryview], Expected | None]
+"""Shown a whole request frame without size, whose bytes it may change in place; may say what else is expected."""
+
+
 class Passing(NamedTuple):
     """Which requests pass by their first four bytes (API key and version). One for all connections, never changed."""
 
     plain: Mapping[bytes, Expected]
     produce: Mapping[bytes, tuple[AcksLayout, Expected]]
+    amended: Mapping[bytes, tuple[Amend, Expected]]
+    """These pass here only if they have come whole; else the walk stops and they are gathered."""
 
 
-NOTHING_PASSES = Passing({}, {})
+NOTHING_PASSES = Passing({}, {}, {})
 
 
 class Head(NamedTuple):
@@ -57,7 +65,7 @@ class Head(NamedTuple):
 class Downstream:
     """Frame boundaries of one client."""
 
-    __slots__ = ("_frame_max", "_plain", "_produce", "left", "pending", "raw")
+    __slots__ = ("_amended", "_append", "_frame_max", "_plain", "_produce", "left", "pending", "raw")
 
     def __init__(self, pending: Pending, passing: Passing, frame_max: int) -> None:
         self.pending = pending
@@ -66,13 +74,14 @@ class Downstream:
         """Bytes of a frame that passes which are still to come."""
         self.raw = False
         """SASL tokens without Kafka headers may come (handshake v0)."""
-        self._plain = passing.plain
-        self._produce = passing.produce
+        self._append = pending.append
+        self.use(passing)
 
     def use(self, passing: Passing) -> None:
         """From the next frame on, go by this table."""
         self._plain = passing.plain
         self._produce = passing.produce
+        self._amended = passing.amended
 
     def receive(self, buffer: memoryview, start: int, end: int) -> int:
         """Walk buffer[start:end]; everything before the returned position passes on as it is.
@@ -86,15 +95,13 @@ class Downstream:
             return end
         plain = self._plain
         while at + 12 <= end:
-            size, name, correlation_id = REQUEST_HEAD.unpack_from(buffer, at)
+            size, name, correlation_id = _head(buffer, at)
             if not 8 <= size <= self._frame_max:
                 break
             expected = plain.get(name)
             if expected is not None:
-                self.pending.append((correlation_id, expected))
-            elif name not in self._produce or not self._produces(
-                name, correlation_id, buffer[at : min(end, at + size + 4)]
-            ):
+                self._append((correlation_id, expected))
+            elif not self._passes(name, correlation_id, buffer[at : min(end, at + size + 4)], size):
                 break
             at += size + 4
         if at >= end:
@@ -134,12 +141,20 @@ class Downstream:
             return end
         return behind
 
-    def _produces(self, name: bytes, correlation_id: int, frame: memoryview) -> bool:
-        """Queue the answer of a Produce request, if it will have one; False: too few bytes to know."""
-        layout, expected = self._produce[name]
-        acks = read_acks(layout, frame)
-        if acks is None:
+    def _passes(self, name: bytes, correlation_id: int, frame: memoryview, size: int) -> bool:
+        """Whether a frame that has to be looked into passes; `frame` is what has come of it, its size in front."""
+        produce = self._produce.get(name)
+        if produce is not None:
+            layout, expected = produce
+            acks = read_acks(layout, frame)
+            if acks is None:
+                return False
+            if acks:
+                self._append((correlation_id, expected))
+            return True
+        amended = self._amended.get(name)
+        if amended is None or len(frame) < size + SIZE.size:
             return False
-        if acks:
-            self.pending.append((correlation_id, expected))
+        amend, expected = amended
+        self._append((correlation_id, amend(frame[4:]) or expected))
         return True

@@ -13,6 +13,8 @@ from proxy.errors import RemoteProtocolError
 from proxy.link.downstream import Expected, Pending
 from proxy.link.framing import ANSWER_HEAD, ANSWER_MIN, SIZE, wrong_size
 
+_head = ANSWER_HEAD.unpack_from
+
 
 class Token:
     """Expected: the next frame is a raw SASL token, with no correlation id (handshake v0)."""
@@ -55,7 +57,7 @@ class Upstream:
             return end
         pending = self.pending
         while at + 8 <= end and pending:
-            size, correlation_id = ANSWER_HEAD.unpack_from(buffer, at)
+            size, correlation_id = _head(buffer, at)
             asked, expected = pending[0]
             if expected.rewrite is not None or correlation_id != asked or not 4 <= size <= self._frame_max:
                 break

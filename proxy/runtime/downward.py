@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.cluster.routes import Route
 from proxy.errors import AnswerUnusable, RemoteProtocolError
 from proxy.link.downstream import Pending
-from proxy.link.framing import Gathering
+from proxy.link.framing import ANSWER_HEAD, Gathering
 from proxy.link.upstream import TOKEN, Due, Upstream
 from proxy.runtime import answers
 from proxy.runtime.polling import READ, WRITE
@@ -14,6 +15,9 @@ from proxy.runtime.transports import Data, Transport
 
 if TYPE_CHECKING:
     from proxy.runtime.connection import Connection
+
+
+_head = ANSWER_HEAD.unpack_from
 
 
 class Downward:
@@ -24,6 +28,7 @@ class Downward:
         "_connection",
         "_kept",
         "_pending",
+        "_receive",
         "_recv",
         "_send",
         "bytes",
@@ -44,6 +49,7 @@ class Downward:
         self.flows = False
         """Nothing is in the way: the fast path may be taken."""
         self.frames = Upstream(pending, connection.plane.limits.frame_bytes)
+        self._receive = self.frames.receive
         self.gathering: Gathering | None = None
         """The answer that is being gathered."""
 
@@ -63,9 +69,10 @@ class Downward:
         if not count:
             self._connection.broker_left(None)
             return
-        upto = self.frames.receive(buffer, 0, count)
+        upto = self._receive(buffer, 0, count)
         if upto != count:
-            self._walk(0, upto, count)
+            if upto or not self._rewrites_one(count):
+                self._walk(0, upto, count)
             return
         self.bytes += count
         try:
@@ -81,7 +88,7 @@ class Downward:
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner. Trouble in the TLS handshake comes here too."""
-        if isinstance(error, RemoteProtocolError):
+        if isinstance(error, RemoteProtocolError | AnswerUnusable):
             self._connection.end("upstream-protocol-error", reason=str(error))
         elif isinstance(error, OSError):
             self._connection.end("upstream-unreachable", reason=str(error))
@@ -126,6 +133,30 @@ class Downward:
             return
         self._kept = b""
         self._walk(0, 0, len(kept) + count)
+
+    def _rewrites_one(self, count: int) -> bool:
+        """The commonest of what does not simply pass: one whole answer to be rewritten, alone in the buffer."""
+        pending, buffer = self._pending, self._buffer
+        if not pending or count < ANSWER_HEAD.size:
+            return False
+        size, correlation_id = _head(buffer, 0)
+        asked, expected = pending[0]
+        if type(expected) is not Route or expected.rewrite is None or correlation_id != asked or size + 4 != count:
+            return False
+        pending.popleft()
+        data = expected.rewrite(buffer[4:count], self._connection.context) or buffer[:count]
+        self.bytes += len(data)
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._connection.client_left(error)
+            return True
+        if sent != len(data):
+            self._connection.to_client(memoryview(data)[sent:])
+            self._connection.update()
+        return True
 
     def _walk(self, start: int, at: int, end: int) -> None:
         """Walk buffer[at:end]; what stands from `start` to `at` passes already. One write for all of it."""

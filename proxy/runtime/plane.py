@@ -15,7 +15,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.cluster.routes import Context, Kind, Route, Routes
 from proxy.link.budget import AnswerBudget
-from proxy.link.downstream import Passing
+from proxy.link.downstream import NOTHING_PASSES, Passing
 from proxy.link.produce import acks_layout
 from proxy.runtime.connection import Connection
 from proxy.runtime.dialling import Dial, Dialled
@@ -102,7 +102,7 @@ class Plane:
         self.keep_alive = keep_alive
         self.budget = budget or AnswerBudget(limits.local_answers_total_bytes)
         self.routes = Routes()
-        self.passing = Passing({}, {})
+        self.passing = NOTHING_PASSES
         self._ports: dict[int, Port] = {}
         self._connections: dict[int, Connection] = {}
         self._lingering: dict[Linger, int] = {}
@@ -296,11 +296,14 @@ def passing(routes: Routes) -> Passing:
     """Which requests pass without being looked at further."""
     plain: dict[bytes, Route] = {}
     produce = {}
+    amended = {}
     for name, route in routes.items():
-        if route.amend is not None:
+        if route.amend is not None and route.kind is Kind.ANSWER:
+            amended[name] = (route.amend, route)
+        elif route.amend is not None:
             continue
-        if route.kind in (Kind.FORWARD, Kind.ANSWER):
+        elif route.kind in (Kind.FORWARD, Kind.ANSWER):
             plain[name] = route
         elif route.kind is Kind.PRODUCE:
             produce[name] = (acks_layout(route.version), route)
-    return Passing(plain, produce)
+    return Passing(plain, produce, amended)

@@ -23,6 +23,7 @@ class Upward:
         "_in_flight_max",
         "_kept",
         "_pending",
+        "_receive",
         "_recv",
         "_resuming",
         "_send",
@@ -49,6 +50,7 @@ class Upward:
         self.flows = False
         """Nothing is in the way: the fast path may be taken."""
         self.frames = Downstream(pending, plane.passing, plane.limits.frame_bytes)
+        self._receive = self.frames.receive
         self.gathering: Gathering | None = None
         """The request that is being gathered."""
         self.handshaking = False
@@ -73,7 +75,7 @@ class Upward:
             self._connection.client_left(None)
             return
         self.quiet_s = 0
-        upto = self.frames.receive(buffer, 0, count)
+        upto = self._receive(buffer, 0, count)
         if upto != count:
             self._walk(0, upto, count)
             return

@@ -30,7 +30,15 @@ PRODUCE = Named("produce")
 PASSING = Passing(
     {struct.pack(">hh", 1, 11): FETCH},
     {struct.pack(">hh", 0, version): (acks_layout(version), PRODUCE) for version in (0, 3, 7, 9, 11)},
+    {struct.pack(">hh", 78, 1): (lambda frame: amend(frame), Named("whole"))},
 )
+
+
+def amend(frame: memoryview) -> Named | None:
+    """Writes nines over the body; a body that begins with x is expected as something else."""
+    found = Named("x") if frame[8:9] == b"x" else None
+    frame[8:] = b"9" * (len(frame) - 8)
+    return found
 
 
 def request(key: int, version: int, correlation_id: int, body: bytes = b"") -> bytes:
@@ -161,6 +169,15 @@ def test_what_is_no_kafka_is_named(first: bytes, word: str) -> None:
         Walk().receive(first)
 
 
+def test_a_request_to_be_amended_is_amended_in_place_if_it_has_come_whole_and_stops_the_walk_if_not() -> None:
+    whole, cut = Walk(), Walk()
+    whole.receive(request(78, 1, 1, b"abc") + request(78, 1, 2, b"xyz") + request(1, 11, 3))
+    assert whole.passed == request(78, 1, 1, b"999") + request(78, 1, 2, b"999") + request(1, 11, 3)
+    assert list(whole.pending) == [(1, Named("whole")), (2, Named("x")), (3, FETCH)]
+    cut.receive(request(78, 1, 1, b"abc")[:-1])
+    assert (cut.stopped, cut.passed) == ([struct.pack(">hh", 78, 1)], b"")
+
+
 def test_a_negative_size_is_told_from_a_long_one() -> None:
     with pytest.raises(RemoteProtocolError, match="negative"):
         Walk().receive(struct.pack(">i", -5))
@@ -182,7 +199,7 @@ def test_a_produce_request_with_an_endless_client_id_never_reads_past_its_frame(
 def test_another_table_counts_from_the_next_frame_on() -> None:
     walk = Walk()
     walk.receive(request(1, 11, 1))
-    walk.frames.use(Passing({}, {}))
+    walk.frames.use(Passing({}, {}, {}))
     walk.receive(request(1, 11, 2))
     assert walk.stopped == [struct.pack(">hh", 1, 11)]
     assert list(walk.pending) == [(1, FETCH)]

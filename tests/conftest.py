@@ -21,7 +21,12 @@ for entry in (str(CHECKOUT), str(CHECKOUT / "deploy")):
         sys.path.insert(0, entry)
 
 pytest.register_assert_rewrite(
-    "tests.oracle.items_fetch", "tests.oracle.items_groups", "tests.oracle.items_renew", "tests.support.worlds"
+    "tests.oracle.items_deliveries",
+    "tests.oracle.items_fetch",
+    "tests.oracle.items_groups",
+    "tests.oracle.items_renew",
+    "tests.stock.three_nodes",
+    "tests.support.worlds",
 )
 
 from localkafka.cluster import Cluster  # noqa: E402 - found through the path set above

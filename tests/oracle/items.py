@@ -16,10 +16,10 @@ ITEMS: dict[str, Script] = {}
 
 
 def item(number: int, part: str = "") -> Callable[[Script], Script]:
-    """Enter a script under its number, "09b" for a second part; its docstring says what must be true."""
+    """Enter a script under its number, "009b" for a second part; its docstring says what must be true."""
 
     def enter(script: Script) -> Script:
-        name = f"{number:02d}{part}"
+        name = f"{number:03d}{part}"
         assert name not in ITEMS, f"item {name} twice"
         assert script.__doc__, f"item {name} does not say what must be true"
         ITEMS[name] = script

@@ -1,0 +1,109 @@
+"""The way down: the broker's answers to the client."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from proxy.values import Limits
+from tests.runtime.plane_world import (
+    FETCH,
+    METADATA,
+    answer,
+    request,
+    world,
+)
+
+
+def test_large_frames_pass_as_they_come() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        body = random.Random(1).randbytes(3_000_000)
+        client.send(request(FETCH, 11, 1, body[:1000]))
+        broker.expect(request(FETCH, 11, 1, body[:1000]))
+        whole = answer(1, body)
+        broker.send(whole[:1_000_000])
+        client.receive(1_000_000)
+        broker.send(whole[1_000_000:])
+        assert client.receive(len(whole) - 1_000_000) == whole[1_000_000:]
+
+
+def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        client.send(request(METADATA, 9, 2))
+        broker.receive(12)
+        broker.send(answer(2, b"b" * 1_000_000) + answer(9))
+        client.expect(answer(2, b"B" * 1_000_000))
+
+
+def test_an_answer_too_large_to_be_gathered_ends_the_connection_with_a_reason() -> None:
+    with world(limits=Limits(collected_bytes=1000)) as w:
+        client, broker = w.pair()
+        client.send(request(METADATA, 9, 2))
+        broker.receive(12)
+        broker.send(answer(2, b"b" * 1001)[:100])
+        client.expect_end()
+        assert "limits.collected_bytes" in w.reason()
+
+
+@pytest.mark.parametrize("garbage", [answer(99), b"\x15\x03\x03\x00\x02\x02\x46\x00", struct.pack(">ii", -9, 1)])
+def test_a_broker_that_answers_nonsense_loses_its_client(garbage: bytes) -> None:
+    with world() as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1))
+        broker.receive(12)
+        broker.send(garbage)
+        client.expect_end()
+        broker.expect_end()
+        assert w.events() == ["upstream-protocol-error"]
+
+
+def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        broker.send(answer(1))
+        client.expect_end()
+        assert "nobody asked" in w.reason()
+
+
+def test_a_client_that_reads_nothing_stops_its_broker_and_no_other() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        other, other_broker = w.pair()
+        client.send(request(FETCH, 11, 1))
+        broker.receive(12)
+        whole = answer(1, bytes(20_000_000))
+        sent = stuck = 0
+        while stuck < 20:
+            try:
+                sent += broker.sock.send(memoryview(whole)[sent : sent + 1_000_000])
+                stuck = 0
+            except BlockingIOError:
+                stuck += 1
+                w.turn()
+        assert sent < len(whole)
+        assert w.plane.statistics().unsent_bytes <= 512 * 1024
+        other.send(request(FETCH, 11, 1))
+        other_broker.expect(request(FETCH, 11, 1))
+        assert client.receive(sent) == whole[:sent]
+
+
+def test_a_broker_that_closes_while_the_client_does_not_read_is_passed_on_whole() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1))
+        broker.receive(12)
+        whole = answer(1, random.Random(2).randbytes(20_000_000))
+        view, sent = memoryview(whole), 0
+        for _ in range(200):
+            try:
+                sent += broker.sock.send(view[sent:])
+            except BlockingIOError:
+                w.turn()
+        assert sent < len(whole)
+        broker.close()
+        assert client.receive(sent) == whole[:sent]
+        client.expect_end()

@@ -32,6 +32,10 @@ VERSIONS = (0, 0)
 
 UNINITIALIZED = -1
 
+NOT_EMPTY = "The group is not empty."
+"""What tools print of error 68."""
+GONE = (ErrorCode.GROUP_ID_NOT_FOUND, "The group was deleted meanwhile.")
+
 Codes = dict[tuple[str, int], ErrorCode]
 """(topic name, partition) -> what is answered."""
 
@@ -51,13 +55,13 @@ async def handle(call: Call, services: Services) -> bytes:
             return _refusal(call, held.code, held.message)
         group = held
     if group.members:
-        return _refusal(call, ErrorCode.NON_EMPTY_GROUP, f"Group {request.group_id} is not empty.")
+        return _refusal(call, ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY)
     known = {t.topic_name: topic_of(call.connection, services, t.topic_name, Right.READ_TOPIC) for t in topics}
     codes, changes = _judged(request.group_id, topics, known)
     if not await not_starting(services, list(changes)):
         return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if group.members or group.dead:  # somebody came while this waited
-        return _refusal(call, ErrorCode.NON_EMPTY_GROUP if group.members else ErrorCode.GROUP_ID_NOT_FOUND)
+        return _refusal(call, *((ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY) if group.members else GONE))
     group.offsets_altered()
     written = [(name, _change(services, key, offset)) for key, (name, offset) in changes.items()]
     for name, write in written:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from proxy.apis.exchange import reply
+from proxy.apis.k91_alter_share_group_offsets import NOT_EMPTY
 from proxy.apis.ports import Call
 from proxy.apis.rights import Right, ask_delete_group, tell_delete_group
 from proxy.apis.services import Services
@@ -46,7 +47,7 @@ async def handle(call: Call, services: Services) -> bytes:
     if group is None:
         return _refusal(call, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     if group.members:
-        return _refusal(call, ErrorCode.NON_EMPTY_GROUP, f"Group {request.group_id} is not empty.")
+        return _refusal(call, ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY)
     return await _delete(call, services, request.group_id, topics)
 
 

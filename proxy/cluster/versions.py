@@ -42,6 +42,9 @@ SHARE_APIS: Mapping[int, Range] = {
 }
 """The APIs of share groups as served here; upstream's own would speak of other groups."""
 
+LIST_CONFIG_RESOURCES, LIST_CONFIG_RESOURCES_SERVED = 74, 1
+"""v1 lists groups that have settings (KIP-1142), which are kept here; older brokers know only client metrics (v0)."""
+
 METADATA_WITH_TOPIC_IDS = 12
 """Share requests name topics by id, so serving them here needs an upstream that can be asked by id (KIP-516: ids are
 told from v10 on, taken from v12 on)."""
@@ -161,6 +164,8 @@ def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
     if hidden or key not in client_facing():
         return None
     lowest, highest = registry.versions(key)
+    if offer.serve_share and key == LIST_CONFIG_RESOURCES:
+        theirs = theirs[0], max(theirs[1], LIST_CONFIG_RESOURCES_SERVED)
     common = max(lowest, theirs[0]), min(highest, theirs[1], CAPS.get(key, highest))
     if common[0] > common[1]:
         return None

@@ -155,6 +155,14 @@ class GroupWorld:
         message = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
         return memoryview(frames.request(key, version, 7, "client", message))[4:]
 
+    def passes(self, key: int, version: int, **fields: Any) -> bool:
+        """Whether the handler looks at a request and lets it go to the broker."""
+        header, request = frames.decode_request(self.frame(key, version, **fields))
+        call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
+        task = Task(group_apis.served(self.services.coordinator)[key].handler(call, self.services), lambda _: None)
+        task.start()
+        return task.finished and task.error is None and task.value is None
+
     def call(self, key: int, version: int, **fields: Any) -> Any:
         """The decoded answer to a request that is served here."""
         assert self.serves(key, version, **fields)

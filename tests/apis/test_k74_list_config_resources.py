@@ -7,7 +7,7 @@ import pytest
 from proxy.wire import registry
 
 LIST = 74
-TOPIC, CLIENT_METRICS, GROUP = 2, 16, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 def upstream(*resources: tuple[int, str], error_code: int = 0):
@@ -21,19 +21,25 @@ def upstream(*resources: tuple[int, str], error_code: int = 0):
     return answer
 
 
+@pytest.fixture(autouse=True)
+def newer(world):
+    """A broker that knows resource types, unless the test says otherwise."""
+    world.services.versions.learn(1, {LIST: (0, 1)})
+
+
 @pytest.mark.parametrize("types", [[], [GROUP], [TOPIC, GROUP]])
 def test_groups_with_settings_here_are_listed_once(world, types):
-    """Behind what the broker lists; whether the groups exist does not matter."""
+    """In front of what the broker lists; whether the groups exist does not matter."""
     world.group("without settings")
     for group_id in ("b", "a", "both"):
         world.services.coordinator.store_settings(group_id, {"share.isolation.level": "read_committed"})
     world.broker.answers[LIST] = upstream((TOPIC, "t"), (GROUP, "both"))
     answer = world.call(LIST, 1, resource_types=types)
     assert [(entry.resource_type, entry.resource_name) for entry in answer.config_resources] == [
-        (TOPIC, "t"),
-        (GROUP, "both"),
         (GROUP, "a"),
         (GROUP, "b"),
+        (TOPIC, "t"),
+        (GROUP, "both"),
     ]
 
 
@@ -48,4 +54,55 @@ def test_a_refusal_is_passed_on(world):
 def test_other_requests_are_forwarded(world):
     """Version 0 is about client metrics, and types may leave groups out."""
     assert not world.serves(LIST, 0)
-    assert not world.serves(LIST, 1, resource_types=[TOPIC, CLIENT_METRICS])
+    assert world.passes(LIST, 1, resource_types=[TOPIC, CLIENT_METRICS])
+
+
+@pytest.fixture
+def older(world):
+    """A broker that lists client metrics and nothing else."""
+    world.services.versions.learn(1, {LIST: (0, 0)})
+    world.services.coordinator.store_settings("a", {"share.isolation.level": "read_committed"})
+    world.broker.answers[LIST] = upstream((CLIENT_METRICS, "m"))
+    world.broker.answers[3] = metadata
+    return world
+
+
+def metadata(version, request):
+    message = registry.message("MetadataResponse")
+    brokers = [message.MetadataResponseBroker(node_id=node, host="h", port=1) for node in (1, 2)]
+    names = [] if request.topics is not None else ["t", "__proxy_share_state"]
+    topics = [message.MetadataResponseTopic(name=name, partitions=[]) for name in names]
+    return message(brokers=brokers, topics=topics)
+
+
+@pytest.mark.parametrize(
+    ("types", "listed"),
+    [
+        ([GROUP], [(GROUP, "a")]),
+        ([CLIENT_METRICS], [(CLIENT_METRICS, "m")]),
+        ([BROKER], [(BROKER, "1"), (BROKER, "2")]),
+        (
+            [],
+            [
+                (GROUP, "a"),
+                (CLIENT_METRICS, "m"),
+                (BROKER_LOGGER, "1"),
+                (BROKER_LOGGER, "2"),
+                (BROKER, "1"),
+                (BROKER, "2"),
+                (TOPIC, "t"),
+            ],
+        ),
+    ],
+)
+def test_an_older_broker_is_asked_for_the_parts(older, types, listed):
+    answer = older.call(LIST, 1, resource_types=types)
+    assert [(entry.resource_type, entry.resource_name) for entry in answer.config_resources] == listed
+    assert len(older.broker.requests(LIST)) == 1, "it judges the right"
+
+
+def test_an_older_broker_s_refusal_and_unknown_types(older):
+    assert older.call(LIST, 1, resource_types=[GROUP, 77]).error_code == 35
+    older.broker.answers[LIST] = upstream(error_code=31)
+    answer = older.call(LIST, 1, resource_types=[GROUP])
+    assert (answer.error_code, answer.config_resources) == (31, [])

@@ -58,7 +58,7 @@ def test_without_state_there_is_nothing_and_no_error(world):
     """[123] A partition nobody has fetched from, one beyond the topic, an unknown topic, an unknown group."""
     topic = world.cluster.create("t", leaders=(1, 1))
     answered = describe(world, {"t": [1, 7], "absent": [0]})
-    assert told(answered) == {key: (-1, 0, -1, 0) for key in (("t", 1), ("t", 7), ("absent", 0))}
+    assert told(answered) == dict.fromkeys([("t", 1), ("t", 7), ("absent", 0)], (-1, 0, -1, 0))
     assert [each.topic_id for each in answered.topics] == [topic.topic_id, ZERO_UUID]
     assert told(describe(world, group_id="nobody")) == {}
     assert describe(world, group_id="nobody").error_code == 0

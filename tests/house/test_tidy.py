@@ -30,16 +30,6 @@ WITHOUT_TEST: dict[str, str] = {
 }
 """Sources without a test file of their own, each with its reason."""
 
-TESTED_TOGETHER: dict[str, str] = {
-    "proxy/runtime/answers.py": "tests/runtime/test_sasl_passing.py",
-    "proxy/runtime/downward.py": "tests/runtime/test_connection.py",
-    "proxy/runtime/questions.py": "tests/runtime/test_sasl_passing.py",
-    "proxy/runtime/requests.py": "tests/runtime/test_connection.py",
-    "proxy/runtime/side.py": "tests/runtime/test_connection.py",
-    "proxy/runtime/upward.py": "tests/runtime/test_connection.py",
-}
-"""Parts of one machine that means nothing in pieces, and where it is tested whole."""
-
 BROAD_CATCHES: dict[str, str] = {
     "proxy/runtime/faults.py": "the one place that catches broadly",
     "proxy/runtime/reactor.py": "the loop runs on until Trio has ended, whatever its own code raised",
@@ -108,10 +98,8 @@ def _tests_for(path: Path) -> set[Path]:
 def test_every_source_has_its_test_file() -> None:
     """A source without one is named with its reason, and no reason outlives its file."""
     missing = {name_of(path) for path in SOURCES if path.name != "__init__.py" and not _tests_for(path)}
-    excused = {*WITHOUT_TEST, *TESTED_TOGETHER}
-    assert missing - excused == set()
-    assert excused - missing == set()
-    assert [test for test in TESTED_TOGETHER.values() if not (CHECKOUT / test).is_file()] == []
+    assert missing - set(WITHOUT_TEST) == set()
+    assert set(WITHOUT_TEST) - missing == set()
 
 
 def test_every_test_checks_something() -> None:

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
-from proxy.apis.ports import Call
+from proxy.apis.ports import Call, StateKey
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
 from proxy.apis.share_holding import GroupRefused, hold_group
+from proxy.apis.share_state import group_value
 from proxy.errors import ErrorCode
 from proxy.share.group import (
     JOIN_EPOCH,
@@ -105,6 +106,10 @@ def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatRe
     settings = services.coordinator.settings(group.group_id)
     reply = group.heartbeat(beat, topics, settings, services.coordinator.limits, services.timers.now())
     services.clock.not_later_than(group.next_deadline())
+    if group.epoch != group.stored_epoch:
+        group.stored_epoch = group.epoch
+        # Not waited for: the epoch of a group is told to people; its members join anew when it was lost.
+        services.writes.put([(StateKey("group", group.group_id), group_value(group.epoch))])
     return reply
 
 

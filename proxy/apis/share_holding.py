@@ -7,12 +7,12 @@ from typing import NamedTuple
 from proxy.apis.ports import Connection, JournalRefused, StateKey
 from proxy.apis.services import Services
 from proxy.apis.share_ids import taken_by
+from proxy.apis.share_state import group_value
 from proxy.apis.share_writes import client_code
 from proxy.errors import ErrorCode
 from proxy.share.group import ShareGroup
 
-GROUP_VALUE_VERSION = (0).to_bytes(2, "big")
-"""What is stored of a group is, so far, that it exists: a value of version 0 without content."""
+FIRST_EPOCH = 1
 
 
 class GroupRefused(NamedTuple):
@@ -29,7 +29,7 @@ async def hold_group(connection: Connection, services: Services, group_id: str) 
         services.notes("share-group-id-taken", group_id=group_id, holder=holder)
         return GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group: it is {holder}.")
     try:
-        await services.writes.put([(StateKey("group", group_id), GROUP_VALUE_VERSION)])
+        await services.writes.put([(StateKey("group", group_id), group_value(FIRST_EPOCH))])
     except JournalRefused as refusal:
         return GroupRefused(client_code(refusal.code), str(refusal))
     return services.coordinator.add_group(group_id)

@@ -107,11 +107,7 @@ class _Question:
 
 def shares_of(services: Services, group_id: str, topic_id: bytes | None = None) -> list[ShareKey]:
     """The share partitions of a group that have state, of all topics or of one, sorted."""
-    return sorted(
-        key
-        for key, _ in services.coordinator.shares()
-        if key.group_id == group_id and (topic_id is None or key.topic_id == topic_id)
-    )
+    return sorted(key for key in services.coordinator.keys_of(group_id) if topic_id is None or key.topic_id == topic_id)
 
 
 async def not_starting(services: Services, keys: Sequence[ShareKey]) -> bool:

@@ -2,18 +2,21 @@
 
 Theory of operation. A change is decided by a share partition (its units are *in transition*), written here as a
 snapshot of the whole share partition, and applied when the journal has confirmed it; only then is anybody told. One
-append is in flight at a time: its snapshots are made when it starts, of the confirmed state plus the changes it
-carries; what comes meanwhile waits for the next. A definite refusal reverts the changes. All of this happens here and
-not in the handler that asked, so it happens whether or not the asking client is still there.
+append is in flight at a time for each partition of the state topic: its snapshots are made when it starts, of the
+confirmed state plus the changes it carries; what comes meanwhile waits for the next. A definite refusal reverts the
+changes. All of this happens here and not in the handler that asked, so it happens whether or not the asking client is
+still there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from proxy.apis.ports import Journal, JournalRefused, Notes, StateKey
 from proxy.apis.promise import Promise, settled
+from proxy.apis.share_state import state_partition
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import Change, ShareCoordinator, ShareKey
 from proxy.share.partition import SharePartition
@@ -62,8 +65,16 @@ class _Order:
         return {key for key, _ in self.changes}.union(created, self.removed)
 
 
+@dataclass(slots=True)
+class _Lane:
+    """What is to be written to one partition of the state topic."""
+
+    waiting: list[_Order] = field(default_factory=list)
+    in_flight: bool = False
+
+
 class ShareWrites:
-    """Writes changes of share state, in order, one append at a time."""
+    """Writes changes of share state, in order, one append at a time for each partition of the state topic."""
 
     def __init__(
         self,
@@ -79,9 +90,8 @@ class ShareWrites:
         self._now = now
         self._settled_at = settled_at
         """Called for each share partition whose change was applied or reverted: records may be available."""
-        self._waiting: list[_Order] = []
+        self._lanes: dict[int, _Lane] = {}
         self._changes_waiting = 0
-        self._in_flight = False
 
     def write(self, changes: Sequence[Change], *, final: bool = False) -> Promise[Outcome]:
         """Write decided changes, each share partition at most once; never fails, see Outcome.
@@ -90,51 +100,60 @@ class ShareWrites:
         """
         if not changes:
             return settled({})
+        by_lane: dict[int, list[Change]] = {}
+        for change in changes:
+            by_lane.setdefault(state_partition(change[0].group_id), []).append(change)
+        return _joined([self._write(lane, part, final) for lane, part in by_lane.items()])
+
+    def _write(self, lane: int, changes: Sequence[Change], final: bool) -> Promise[Outcome]:
         order = _Order(changes, final=final)
         if self._changes_waiting + len(changes) > WAITING_MAX:
             self._settle([order], ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return order.done
-        self._enqueue(order)
+        else:
+            self._enqueue(lane, order)
         return order.done
 
     def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
         """Write the first snapshot of a share partition and load it, in place of one that is loaded."""
         order = _Order((), created=(key, partition, node_id))
-        self._enqueue(order)
+        self._enqueue(state_partition(key.group_id), order)
         return order.done
 
     def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
-        """Delete the state of share partitions; they are unloaded once that is durable."""
+        """Delete the state of share partitions of one group; they are unloaded once that is durable."""
         order = _Order((), removed=tuple(keys))
-        self._enqueue(order)
+        if not keys:
+            return settled({})
+        self._enqueue(state_partition(keys[0].group_id), order)
         return order.done
 
     def put(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
-        """Write what is no share partition: groups, settings, deletions. Fails with JournalRefused."""
+        """Write what is no share partition: a group, its settings, deletions. Fails with JournalRefused."""
         return self._journal.append(records)
 
-    def _enqueue(self, order: _Order) -> None:
-        self._waiting.append(order)
+    def _enqueue(self, number: int, order: _Order) -> None:
+        lane = self._lanes.setdefault(number, _Lane())
+        lane.waiting.append(order)
         self._changes_waiting += len(order.changes)
-        self._start()
+        self._start(lane)
 
-    def _start(self) -> None:
-        while self._waiting and not self._in_flight:
-            orders = self._take()
-            self._in_flight = True
+    def _start(self, lane: _Lane) -> None:
+        while lane.waiting and not lane.in_flight:
+            orders = self._take(lane)
+            lane.in_flight = True
             append = self._journal.append(self._records(orders))
-            append.on_settled(lambda orders=orders, append=append: self._finish(orders, append))  # type: ignore[misc]
+            append.on_settled(partial(self._finish, lane, orders, append))
 
-    def _take(self) -> list[_Order]:
+    def _take(self, lane: _Lane) -> list[_Order]:
         """The orders for the next append: a share partition's second change waits for the one after."""
         taken, kept = list[_Order](), list[_Order]()
         keys: set[ShareKey] = set()
-        for order in self._waiting:
+        for order in lane.waiting:
             wanted = order.keys
             (taken if wanted.isdisjoint(keys) else kept).append(order)
             keys |= wanted
-        self._waiting = kept
-        self._changes_waiting = sum(len(order.changes) for order in kept)
+        lane.waiting = kept
+        self._changes_waiting -= sum(len(order.changes) for order in taken)
         return taken
 
     def _records(self, orders: Sequence[_Order]) -> list[tuple[StateKey, bytes | None]]:
@@ -150,16 +169,16 @@ class ShareWrites:
                     records.append((_state_key(key), share.partition.snapshot(transition).encode()))
         return records
 
-    def _finish(self, orders: Sequence[_Order], append: Promise[None]) -> None:
+    def _finish(self, lane: _Lane, orders: Sequence[_Order], append: Promise[None]) -> None:
         code = ErrorCode.NONE
         try:
             append.result()
         except JournalRefused as refusal:
             code = client_code(refusal.code)
             self._notes("share-state-refused", code=refusal.code.name, reason=str(refusal))
-        self._in_flight = False
+        lane.in_flight = False
         self._settle(orders, code)
-        self._start()
+        self._start(lane)
 
     def _settle(self, orders: Sequence[_Order], code: ErrorCode) -> None:
         """Apply or revert all of it first: a waiter that goes on sees one state."""
@@ -192,6 +211,21 @@ class ShareWrites:
                 share.partition.revert(transition, self._now(), self._coordinator.settings(key.group_id))
             outcome[key] = code
         return outcome
+
+
+def _joined(parts: Sequence[Promise[Outcome]]) -> Promise[Outcome]:
+    """All outcomes in one, once the last of them is there."""
+    if len(parts) == 1:
+        return parts[0]
+    whole: Promise[Outcome] = Promise()
+
+    def settle() -> None:
+        if all(part.done for part in parts):
+            whole.set({key: code for part in parts for key, code in part.result().items()})
+
+    for part in parts:
+        part.on_settled(settle)
+    return whole
 
 
 def _state_key(key: ShareKey) -> StateKey:

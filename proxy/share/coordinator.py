@@ -2,22 +2,25 @@
 
 Theory of operation. Handlers look things up here, let the machines decide, take the decisions through the journal and
 apply them. A share partition's locks belong to sessions at one node, its leader; when the leader moves they are
-released once, and a session that ends at the old node touches nothing at the new one (decision 19).
+released once, and a session that ends at the old node touches nothing at the new one (decision 19). A share partition
+that nobody uses rests as the bytes that were stored of it, and is made from them when somebody asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
+from proxy.share.facts import ShareSnapshot
 from proxy.share.group import ShareGroup
 from proxy.share.locks import LockIndex
 from proxy.share.partition import SharePartition, Transition
 from proxy.share.sessions import Session, ShareSessions
 from proxy.share.settings import BrokerShareLimits, GroupSettings, effective
-from proxy.values import TopicIdPartition
+from proxy.values import UNKNOWN_NODE, TopicIdPartition
 
 NOTHING_READ = -1
 """In place of an offset."""
@@ -46,6 +49,8 @@ class Share:
     """When an upstream Fetch of its head was last answered."""
     read_upto: int = NOTHING_READ
     """The offset behind what that Fetch brought."""
+    used: bool = True
+    """Whether somebody has asked for it since the last look for idle ones."""
     read_bytes: int = READ_BYTES_FIRST
     """Bytes to ask for next: twice as many where members use up what was read, half where they do not."""
 
@@ -76,6 +81,7 @@ class ShareCoordinator:
         self._default = effective({}, limits)
         self._locks = LockIndex()
         self._shares: dict[ShareKey, Share] = {}
+        self._resting: dict[ShareKey, bytes] = {}
         self._groups_of: dict[TopicIdPartition, dict[str, Share]] = {}
 
     # Groups and their settings
@@ -99,7 +105,7 @@ class ShareCoordinator:
         if group is not None:
             group.dead = True
         self.sessions.end_group(group_id)
-        keys = tuple(key for key in self._shares if key.group_id == group_id)
+        keys = self.keys_of(group_id)
         for key in keys:
             self.remove_share(key)
         return keys
@@ -128,12 +134,53 @@ class ShareCoordinator:
     # Share partitions
 
     def share(self, key: ShareKey) -> Share | None:
-        """A loaded share partition."""
-        return self._shares.get(key)
+        """A share partition; loaded now if it rests."""
+        share = self._shares.get(key)
+        if share is None:
+            return self._load(key) if key in self._resting else None
+        share.used = True
+        return share
 
     def shares(self) -> Iterator[tuple[ShareKey, Share]]:
         """All loaded share partitions."""
         return iter(self._shares.items())
+
+    def keys_of(self, group_id: str) -> tuple[ShareKey, ...]:
+        """The share partitions of a group, resting ones as well."""
+        return tuple(key for key in chain(self._shares, self._resting) if key.group_id == group_id)
+
+    @property
+    def resting(self) -> int:
+        """How many share partitions rest."""
+        return len(self._resting)
+
+    def rest(self, key: ShareKey, value: bytes) -> None:
+        """Hold a share partition as what was stored of it (an encoded `ShareSnapshot`)."""
+        self._resting[key] = value
+
+    def clear(self) -> None:
+        """Hold nothing any more: the state is somebody else's, or is to be read anew."""
+        for group in self._groups.values():
+            group.dead = True
+        for held in (self._groups, self._stored, self._settings, self._shares, self._resting, self._groups_of):
+            held.clear()
+        self.sessions = ShareSessions(self.limits.group_share_max_share_sessions)
+        self._locks = LockIndex()
+
+    def _load(self, key: ShareKey) -> Share:
+        snapshot = ShareSnapshot.decode(self._resting[key])
+        partition = SharePartition.from_snapshot(snapshot, locks=self._locks, key=key)
+        return self.add_share(key, partition, UNKNOWN_NODE)
+
+    def rest_idle(self) -> None:
+        """Put to rest what nobody asked for since the last call, unless a member holds something of it."""
+        for key, share in list(self._shares.items()):
+            if share.used or share.partition.is_held():
+                share.used = False
+            else:
+                value = share.partition.snapshot().encode()
+                self.remove_share(key)
+                self._resting[key] = value
 
     def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
         """The share partitions of one topic partition, by group id."""
@@ -145,13 +192,15 @@ class ShareCoordinator:
 
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         """Load a share partition, in place of one that is loaded."""
+        self._resting.pop(key, None)
         share = Share(partition, node_id)
         self._shares[key] = share
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
         return share
 
     def remove_share(self, key: ShareKey) -> None:
-        """Unload a share partition; harmless when it is not loaded."""
+        """Forget a share partition; harmless when it is not held."""
+        self._resting.pop(key, None)
         if self._shares.pop(key, None) is None:
             return
         place = TopicIdPartition(key.topic_id, key.partition)
@@ -161,7 +210,7 @@ class ShareCoordinator:
 
     def move_leader(self, key: ShareKey, node_id: int) -> Change | None:
         """The view names this leader: if it is another than before, all locks are released, once."""
-        share = self._shares.get(key)
+        share = self.share(key)
         if share is None or share.node_id == node_id:
             return None
         share.node_id = node_id

@@ -47,9 +47,7 @@ class ShareSnapshot:
     @classmethod
     def decode(cls, value: bytes) -> ShareSnapshot:
         """Read a stored value. Raises RemoteProtocolError, also for a version that is not known here."""
-        version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
-        if version != VERSION or len(value) < _VERSION_BYTES:
-            raise RemoteProtocolError(f"share state of version {version} is not known here")
+        cls.check_version(value)
         stored = registry.codec(SCHEMA, VERSION).decode(value, _VERSION_BYTES)
         return cls(
             stored.start_offset,
@@ -57,3 +55,10 @@ class ShareSnapshot:
             stored.delivery_complete_count,
             tuple((b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in stored.state_batches),
         )
+
+    @staticmethod
+    def check_version(value: bytes) -> None:
+        """Whether a stored value can be read here, without reading it. Raises RemoteProtocolError."""
+        version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
+        if version != VERSION or len(value) < _VERSION_BYTES:
+            raise RemoteProtocolError(f"share state of version {version} is not known here")

@@ -156,6 +156,8 @@ class ShareGroup:
         self.group_id = group_id
         self.epoch = 1
         self.assignment_epoch = 0
+        self.stored_epoch = 0
+        """The group epoch that was last given to the journal."""
         self.members: dict[str, Member] = {}
         self.dead = False
         """Deleted; no further call is made."""

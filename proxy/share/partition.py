@@ -272,6 +272,10 @@ class SharePartition(Window):
             start_offset = self.end_offset + 1
         return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
 
+    def is_held(self) -> bool:
+        """Whether any offset is held by a member, or on its way into the store."""
+        return any(run.state == ACQUIRED for run in self.runs)
+
     def locks(self) -> list[Lock]:
         """Every lock, by offset."""
         return [

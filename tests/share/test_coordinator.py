@@ -143,3 +143,48 @@ def test_reads_grow_while_they_are_used_up_and_shrink_when_not():
     for _ in range(10):
         share.size_read(5, 3.0, 2.0, 1 << 22)
     assert share.read_bytes == READ_BYTES_MIN
+
+
+def test_idle_share_partition_rests_and_comes_back():
+    """Nobody asked for it between two looks: its snapshot stays, nothing else; a held one stays loaded."""
+    made = ShareCoordinator(BrokerShareLimits())
+    idle, held = ShareKey("g", b"t" * 16, 0), ShareKey("g", b"t" * 16, 1)
+    for key in (idle, held):
+        made.add_share(key, made.new_partition(key, 5, 3), 1)
+    read = Read(5, [Batch(5, 6)])
+    made.share(held).partition.acquire("m", read, 10, 10, False, made.settings("g"), 0.0)
+    made.rest_idle()
+    assert made.resting == 0
+    made.rest_idle()
+    made.rest_idle()
+    assert made.resting == 1
+    assert set(made.keys_of("g")) == {idle, held}
+    assert made.share(held).partition.locks()
+    back = made.share(idle)
+    assert (back.partition.start_offset, back.partition.state_epoch) == (5, 3)
+    assert made.resting == 0
+    made.rest(idle, back.partition.snapshot().encode())
+    assert made.share(idle) is back, "a loaded one is the truth"
+
+
+def test_leader_of_a_loaded_share_partition_is_followed():
+    """Locks are given at the leader's node; one that was just loaded has none yet."""
+    made = ShareCoordinator(BrokerShareLimits())
+    key = ShareKey("g", b"t" * 16, 0)
+    made.rest(key, made.new_partition(key, 5).snapshot().encode())
+    assert made.move_leader(key, 4) is None
+    assert made.share(key).node_id == 4
+
+
+def test_nothing_is_held_when_the_state_is_somebody_elses():
+    made = ShareCoordinator(BrokerShareLimits())
+    key = ShareKey("g", b"t" * 16, 0)
+    group = made.add_group("g")
+    made.store_settings("g", {"share.delivery.count.limit": "7"})
+    made.add_share(key, made.new_partition(key, 5), 1)
+    made.rest(ShareKey("g", b"u" * 16, 0), b"")
+    made.clear()
+    assert group.dead
+    assert (dict(made.groups), made.keys_of("g"), made.resting, list(made.shares())) == ({}, (), 0, [])
+    assert made.settings("g") == made.settings("other")
+    assert made.next_deadline() == float("inf")

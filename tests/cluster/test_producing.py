@@ -1,0 +1,324 @@
+"""One writer of a state partition: what may be repeated, refused, and written under which sequence (decision 21)."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from proxy.cluster import producing
+from proxy.cluster.producing import Append, Identify, Lost, Refused, Stage, StateProducer, Stored, TakenOver
+from proxy.errors import ErrorCode, LocalProtocolError
+from proxy.wire.records import Record, decode_records, iter_batches
+
+OK = ErrorCode.NONE
+CUT, UNSENT = "cut", "unsent"
+
+
+def takeover(pid, epoch):
+    return Record(b"takeover-%d-%d" % (pid, epoch), b"owner")
+
+
+def made(**options) -> StateProducer:
+    return StateProducer(takeover, Record(b"alive"), **options)
+
+
+def ready(now=0.0, **options) -> StateProducer:
+    """One that owns its partition as (7, 3)."""
+    producer = made(**options)
+    assert producer.next_request(now) == Identify(-1, -1)
+    assert producer.identified(OK, 7, 3, now) == []
+    assert batch_of(producer.next_request(now)).keys == [b"takeover-7-3"]
+    assert producer.appended(OK, 40, now) == [TakenOver(40, 7, 3)]
+    assert producer.stage is Stage.READY
+    return producer
+
+
+class Batch:
+    def __init__(self, data):
+        (self.header,) = iter_batches(data)
+        self.keys = [record.key for record in decode_records(data)]
+        self.sequence = self.header.base_sequence
+        self.epoch = self.header.producer_epoch
+
+
+def batch_of(request) -> Batch:
+    assert isinstance(request, Append)
+    return Batch(request.batch)
+
+
+def add(producer, *tokens, now=0.0):
+    for token in tokens:
+        assert producer.add([Record(token.encode(), b"v")], token, now)
+
+
+def report(producer, outcome, now, offset=50):
+    if outcome is CUT:
+        return producer.unanswered(now)
+    if outcome is UNSENT:
+        return producer.unsent(now)
+    return producer.appended(outcome, offset, now)
+
+
+def test_takeover_record_is_the_first_append_of_its_epoch():
+    """cluster-primitives.md B1: sequence 0, and nothing else with it."""
+    producer = made()
+    add(producer, "early")
+    producer.next_request(0.0)
+    producer.identified(OK, 7, 3, 0.0)
+    first = batch_of(producer.next_request(0.0))
+    assert (first.keys, first.sequence, first.epoch) == ([b"takeover-7-3"], 0, 3)
+    producer.appended(OK, 40, 0.0)
+    second = batch_of(producer.next_request(0.0))
+    assert (second.keys, second.sequence) == ([b"early"], 1)
+
+
+def test_everything_that_waits_goes_into_the_next_append():
+    """One produce per round trip, however many callers."""
+    producer = ready()
+    add(producer, "a")
+    assert batch_of(producer.next_request(1.0)).keys == [b"a"]
+    add(producer, "b", "c", "d")
+    assert producer.next_request(1.0) is None
+    assert producer.appended(OK, 41, 1.0) == [Stored("a")]
+    following = batch_of(producer.next_request(1.0))
+    assert (following.keys, following.sequence) == ([b"b", b"c", b"d"], 2)
+    assert producer.appended(OK, 42, 1.0) == [Stored("b"), Stored("c"), Stored("d")]
+    assert producer.next_request(1.0) is None
+
+
+def test_an_append_has_a_size():
+    producer = ready()
+    for token in range(4):
+        producer.add([Record(b"k", bytes(producing.BATCH_BYTES_MAX // 3))], token, 0.0)
+    sizes = []
+    for _ in range(3):
+        request = producer.next_request(0.0)
+        if request is not None:
+            sizes.append(len(producer.appended(OK, 1, 0.0)))
+    assert sizes == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        CUT,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    ],
+)
+def test_unknown_outcome_repeats_the_same_bytes(outcome):
+    """It may be in the log: neither refused nor replaced, whatever the later attempts say, until it is accepted."""
+    producer = ready()
+    add(producer, "a")
+    first = producer.next_request(0.0)
+    assert report(producer, outcome, 0.0) == []
+    add(producer, "b")
+    now = 0.0
+    for later in (ErrorCode.NOT_LEADER_OR_FOLLOWER, UNSENT, ErrorCode.MESSAGE_TOO_LARGE, CUT, outcome):
+        now += 100.0
+        assert producer.next_request(now) == first
+        assert report(producer, later, now) == []
+    now += 100.0
+    assert producer.next_request(now) == first
+    assert producer.appended(OK, 41, now) == [Stored("a")]
+    assert batch_of(producer.next_request(now)).sequence == 2
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_definite_refusal_gives_the_sequence_back(code):
+    """Nothing was ever appended: the next content may have the number."""
+    producer = ready()
+    add(producer, "a", "b")
+    producer.next_request(0.0)
+    assert producer.appended(code, -1, 0.0) == [Refused("a", code), Refused("b", code)]
+    add(producer, "c")
+    following = batch_of(producer.next_request(0.0))
+    assert (following.keys, following.sequence, following.epoch) == ([b"c"], 1, 3)
+
+
+@pytest.mark.parametrize("outcome", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, UNSENT])
+def test_what_passes_is_tried_for_a_while_and_then_refused(outcome):
+    producer = ready()
+    add(producer, "a")
+    first = producer.next_request(0.0)
+    assert report(producer, outcome, 0.0) == []
+    assert producer.next_request(0.0) is None
+    assert producer.next_deadline() == pytest.approx(producing.RETRY_MIN_S)
+    assert producer.next_request(1.0) == first
+    assert report(producer, outcome, 1.0) == []
+    assert producer.next_request(producing.REFUSE_AFTER_S) == first
+    ((token, code),) = report(producer, outcome, producing.REFUSE_AFTER_S)
+    assert token == "a"
+    assert code == (ErrorCode.COORDINATOR_NOT_AVAILABLE if outcome is UNSENT else outcome)
+
+
+def test_forgotten_by_the_broker_takes_over_again_with_the_same_content():
+    """45: InitProducerId with our own identity tells whether we were replaced; then a new epoch begins."""
+    producer = ready()
+    add(producer, "a", "b")
+    producer.next_request(0.0)
+    producer.unanswered(0.0)
+    producer.next_request(1.0)
+    assert producer.appended(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 1.0) == []
+    add(producer, "c", now=1.0)
+    assert producer.next_request(2.0) == Identify(7, 3)
+    producer.identified(OK, 7, 4, 2.0)
+    assert batch_of(producer.next_request(2.0)).keys == [b"takeover-7-4"]
+    assert producer.appended(OK, 60, 2.0) == [TakenOver(60, 7, 4)]
+    again = batch_of(producer.next_request(2.0))
+    assert (again.keys, again.sequence, again.epoch) == ([b"a", b"b", b"c"], 1, 4)
+    assert producer.appended(ErrorCode.MESSAGE_TOO_LARGE, -1, 2.0) == [], "an earlier attempt may have stored it"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
+def test_replaced_is_lost_for_good(code):
+    producer = ready()
+    add(producer, "a")
+    producer.next_request(0.0)
+    add(producer, "b")
+    assert producer.appended(code, -1, 0.0) == [Lost(code)]
+    assert producer.next_request(1e9) is None
+    assert producer.tokens() == ["a", "b"]
+    assert not producer.add([Record(b"k")], "c", 0.0)
+
+
+def test_replaced_while_identifying_is_lost():
+    producer = ready()
+    add(producer, "a")
+    producer.next_request(0.0)
+    producer.appended(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 0.0)
+    producer.next_request(0.0)
+    assert producer.identified(ErrorCode.PRODUCER_FENCED, -1, -1, 0.0) == [Lost(ErrorCode.PRODUCER_FENCED)]
+
+
+def test_identity_that_is_not_given_yet_is_asked_for_again():
+    """51 while an old transaction ends, 14-16 while the coordinator moves, no answer: repeating changes nothing."""
+    producer, now = made(), 0.0
+    for code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR, CUT, UNSENT):
+        assert producer.next_request(now) == Identify(-1, -1)
+        if code is CUT:
+            producer.unanswered(now)
+        elif code is UNSENT:
+            producer.unsent(now)
+        else:
+            assert producer.identified(code, -1, -1, now) == []
+        assert producer.next_request(now) is None
+        now += 10.0
+    assert producer.next_request(now) == Identify(-1, -1)
+
+
+def test_silent_partition_is_appended_to_in_time():
+    """A broker forgets a silent producer, and the fence with it; the takeover record itself is never written twice."""
+    producer = ready(keep_alive_s=100.0)
+    assert producer.next_deadline() == 100.0
+    assert producer.next_request(99.0) is None
+    alive = batch_of(producer.next_request(100.0))
+    assert (alive.keys, alive.sequence) == ([b"alive"], 1)
+    assert producer.appended(OK, 41, 100.0) == []
+    assert producer.next_deadline() == 200.0
+
+
+def test_identity_is_renewed_in_time():
+    """A transactional id is forgotten when nobody asks for it; appends do not count."""
+    producer = ready(identity_s=50.0)
+    add(producer, "a", now=50.0)
+    assert producer.next_request(50.0) == Identify(7, 3)
+    producer.identified(OK, 7, 4, 50.0)
+    assert batch_of(producer.next_request(50.0)).keys == [b"takeover-7-4"]
+    assert producer.appended(OK, 41, 50.0) == [TakenOver(41, 7, 4)]
+    assert batch_of(producer.next_request(50.0)).keys == [b"a"]
+    producer.appended(OK, 42, 50.0)
+    assert producer.next_deadline() == 100.0
+
+
+def test_what_waits_behind_something_unknown_is_refused_in_the_end():
+    producer = ready()
+    add(producer, "a")
+    producer.next_request(0.0)
+    add(producer, "b", now=1.0)
+    producer.unanswered(1.0)
+    assert producer.overdue(producing.WAIT_MAX_S) == []
+    assert producer.overdue(producing.WAIT_MAX_S + 1.0) == [Refused("b", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert producer.tokens() == ["a"]
+
+
+def test_waiting_has_a_limit():
+    producer = made()
+    size = producing.WAITING_BYTES_MAX // 2
+    assert producer.add([Record(b"k", bytes(size))], 1, 0.0)
+    assert not producer.add([Record(b"k", bytes(size))], 2, 0.0)
+
+
+def test_sequences_begin_again_behind_the_highest():
+    producer = ready()
+    producer._sequence = producing.SEQUENCES - 1
+    add(producer, "a")
+    assert batch_of(producer.next_request(0.0)).sequence == producing.SEQUENCES - 1
+    producer.appended(OK, 1, 0.0)
+    add(producer, "b")
+    assert batch_of(producer.next_request(0.0)).sequence == 0
+
+
+def test_answer_to_nothing_is_a_mistake_of_ours():
+    with pytest.raises(LocalProtocolError):
+        ready().appended(OK, 1, 0.0)
+
+
+class Broker:
+    """A partition leader: one log, sequences of one producer, and a network that loses what it likes."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.log: list[bytes] = []
+        self.written: dict[tuple[int, int], bytes] = {}
+        self.epoch, self.next = -1, 0
+
+    def append(self, data):
+        """The code, or None when the answer is lost; what it does to the log is decided apart from that."""
+        header = next(iter_batches(data))
+        chance = self.random.random()
+        if chance < 0.15:
+            return None
+        if chance < 0.3:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        place = (header.producer_epoch, header.base_sequence)
+        if place not in self.written:
+            if header.producer_epoch > self.epoch:
+                self.epoch, self.next = header.producer_epoch, 0
+            if header.base_sequence != self.next or self.random.random() < 0.05:
+                self.next = -1  # forgotten
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            self.written[place] = data
+            self.log.append(data)
+            self.next = header.base_sequence + header.records_count
+        assert self.written[place] == data, "a sequence number was used for other content"
+        return None if chance < 0.5 else OK
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_the_network_loses(seed):
+    """What was confirmed is in the log, what was refused is not, and no sequence ever stands for two contents."""
+    broker, producer, numbers = Broker(seed), made(), itertools.count()
+    stored, refused, now, epoch = set(), set(), 0.0, 0
+    for _ in range(400):
+        now += 1.5
+        if broker.random.random() < 0.6:
+            add(producer, f"r{next(numbers)}", now=now)
+        request = producer.next_request(now)
+        if isinstance(request, Identify):
+            epoch += 1
+            producer.identified(OK, 7, epoch, now)
+        elif isinstance(request, Append):
+            code = broker.append(request.batch)
+            outcomes = producer.unanswered(now) if code is None else producer.appended(code, 0, now)
+            stored |= {o.token for o in outcomes if isinstance(o, Stored)}
+            refused |= {o.token for o in outcomes if isinstance(o, Refused)}
+    there = {record.key.decode() for data in broker.log for record in decode_records(data)}
+    assert stored <= there
+    assert not refused & there
+    assert stored

@@ -23,6 +23,10 @@ from proxy.wire import registry
 METADATA, METADATA_VERSION = 3, 12
 """v12 is the lowest that takes topic ids, and every supported broker has it."""
 
+RIGHTS_GRACE_S = 5.0
+"""A right is asked for when it is as old as `ShareOptions.rights_cache_s`, and believed for so much longer: it must not
+grow too old between the question and its use, and a ShareFetch that waits looks again every half of this."""
+
 ABSENT_MAX = 1000
 """Absent topics remembered per connection; past it all are forgotten."""
 
@@ -143,7 +147,7 @@ def judge_topic(connection: Connection, services: Services, topic_id: bytes) -> 
     topic = services.topology.topic_by_id(topic_id)
     if topic is None:
         return None, ErrorCode.UNKNOWN_TOPIC_ID
-    allowed = verdict(connection, services, Right.READ_TOPIC, topic.name)
+    allowed = verdict(connection, services, Right.READ_TOPIC, topic.name, RIGHTS_GRACE_S)
     if allowed is None:  # another connection sees the topic, this one's broker did not show it
         return topic, ErrorCode.UNKNOWN_TOPIC_ID
     return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -156,9 +160,9 @@ def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
     return ErrorCode.NONE if _leads(topic, partition, node_id) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def verdict(connection: Connection, services: Services, right: Right, name: str) -> bool | None:
-    """Allowed, refused, or not known."""
-    return rights_of(connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s)
+def verdict(connection: Connection, services: Services, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
+    """Allowed, refused, or not known (for so long, and `grace_s` more)."""
+    return rights_of(connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s + grace_s)
 
 
 def _just_absent(connection: Connection, services: Services, topic: str | bytes) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from proxy.apis.leadership import judge
+from proxy.apis.leadership import RIGHTS_GRACE_S, judge
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_requests import refresh
@@ -87,6 +87,8 @@ class ShareFetching:
         self._keys = [ShareKey(self._group_id, *place) for place in self._order]
         self._min_bytes: int = request.min_bytes
         self._deadline: float = services.timers.now() + max(request.max_wait_ms, 0) / 1000
+        self._confirmed_at: float = services.timers.now()
+        """When the topics' rights and leaders were last asked for, where they were old."""
         self._retries: dict[TopicIdPartition, int] = {}
         self._has_read = False
         self._taking = Taking(call, services, session.key)
@@ -99,6 +101,9 @@ class ShareFetching:
         """Acquire what the request's limits allow, waiting for it at most the request's wait."""
         services = self._services
         while True:
+            if services.timers.now() - self._confirmed_at >= RIGHTS_GRACE_S / 2:
+                await refresh(self._connection, services, self._order)
+                self._confirmed_at = services.timers.now()
             found = self.survey()
             if found.unstarted and await self._start(found.unstarted):
                 continue

@@ -25,6 +25,7 @@ REPOSITORY_VARIABLE = "KAFKA_JARS_REPOSITORY"
 
 ATTEMPTS = 4
 """Tries per jar, with a growing pause between them."""
+PAUSE_S = 0.5
 PARALLEL = 4
 TIMEOUT_S = (15.0, 30.0)
 """Time-outs of one request: to connect, and between two pieces of the answer."""
@@ -88,7 +89,7 @@ def _fetch_one(coordinate: str, digest: str, progress: Progress, task: TaskID) -
             _download(coordinate, digest, progress, task)
         except (JarError, OSError, RequestException) as error:  # requests' own errors are OSErrors
             problem = getattr(error, "msg", "") or str(error)
-            time.sleep(0.5 * 2**attempt if attempt + 1 < ATTEMPTS else 0)
+            time.sleep(PAUSE_S * 2**attempt if attempt + 1 < ATTEMPTS else 0)
         else:
             return
     raise JarError(f"cannot fetch {coordinate} after {ATTEMPTS} attempts: {problem}")

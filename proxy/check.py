@@ -22,8 +22,8 @@ from proxy.composition import decide_share, own_settings, planned_routes
 from proxy.config import Config
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.hostports import PORT_MAX
-from proxy.runtime import client
-from proxy.runtime.client import BrokerVersions, OwnClient, OwnSettings
+from proxy.runtime.client import OwnClient
+from proxy.runtime.own_connection import BrokerVersions, OwnSettings, connection, mechanisms
 from proxy.runtime.watch import Sight
 from proxy.values import Address
 from proxy.wire import registry
@@ -99,8 +99,8 @@ async def inspect(config: Config, settings: OwnSettings) -> Found:
 async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:
     bare = own.bare_settings()
     try:
-        async with client.connection(address, bare) as opened:
-            found.mechanisms = await client.mechanisms(opened) or found.mechanisms
+        async with connection(address, bare) as opened:
+            found.mechanisms = await mechanisms(opened) or found.mechanisms
     except (UpstreamLost, RemoteProtocolError) as error:
         return str(error)
     return ""
@@ -142,7 +142,7 @@ async def _ask_share_groups(own: OwnClient, found: Found) -> None:
         if told is None or told.ranges.get(LIST_GROUPS, (0, 0))[1] < 5:
             continue
         try:
-            async with client.connection(address, own.settings) as opened:
+            async with connection(address, own.settings) as opened:
                 answer = await opened.ask(LIST_GROUPS, question)
         except ProxyError:
             continue  # it is told among the silent ones
@@ -156,7 +156,7 @@ async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
     question = registry.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
     for address in found.brokers.values():
         try:
-            async with client.connection(address, own.settings) as opened:
+            async with connection(address, own.settings) as opened:
                 answer = await opened.ask(DESCRIBE_CLUSTER, question)
         except ProxyError:
             continue

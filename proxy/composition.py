@@ -20,8 +20,8 @@ from proxy.cluster.routes import Routes
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import API_VERSIONS, EffectiveVersions, Offer, native_share
 from proxy.config import Config
-from proxy.runtime.client import Identity, OwnSettings
 from proxy.runtime.dialling import Dialler
+from proxy.runtime.own_connection import Identity, OwnSettings
 from proxy.runtime.own_questions import OwnQuestions
 from proxy.runtime.plane import Plane, Question
 from proxy.runtime.reactor import Reactor

@@ -12,7 +12,7 @@ import trio
 
 from proxy.apis.promise import Promise
 from proxy.errors import ProxyError, UpstreamLost
-from proxy.runtime.client import OwnSettings, connection
+from proxy.runtime.own_connection import OwnSettings, connection
 from proxy.values import Address
 
 QUESTIONS_MAX = 32

@@ -16,7 +16,8 @@ import trio
 
 from proxy.apis.ports import Notes
 from proxy.errors import ProxyError, RemoteProtocolError, UpstreamLost
-from proxy.runtime.client import AuthenticationFailed, AuthenticationNeeded, BrokerVersions, OwnClient
+from proxy.runtime.client import AuthenticationNeeded, OwnClient
+from proxy.runtime.own_connection import AuthenticationFailed, BrokerVersions
 from proxy.values import Address
 
 RETRY_S = 1.0

@@ -1,19 +1,16 @@
 """The proxy's own questions: versions, authentication, Metadata, and servers that are not what they should be."""
 
-import ssl
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import pytest
 import trio
-import trustme
 
-from proxy.errors import RemoteProtocolError, UpstreamLost
+from proxy.errors import UpstreamLost
 from proxy.runtime import client
-from proxy.runtime.client import METADATA, Identity, OwnClient, OwnSettings
-from proxy.values import Address, Limits
-from proxy.wire import registry
-from tests.support.small_broker import RANGES, Broker, Net
+from proxy.runtime.client import OwnClient
+from proxy.runtime.own_connection import AuthenticationFailed, Identity, OwnSettings
+from proxy.values import Address
+from tests.support.small_broker import Broker, Net
 
 A, B = Address("a", 1), Address("b", 2)
 IDENTITY = Identity(mechanism="PLAIN", username="proxy", password=lambda: "s3cret")
@@ -116,7 +113,7 @@ async def test_a_wrong_password_is_told_as_such(mechanism: str, autojump_clock: 
     """AuthenticationFailed, without the password in the text."""
 
     async def test(own: OwnClient, net: Net) -> None:
-        with pytest.raises(client.AuthenticationFailed) as caught:
+        with pytest.raises(AuthenticationFailed) as caught:
             await own.metadata()
         assert "wr0ng" not in str(caught.value)
 
@@ -128,7 +125,7 @@ async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clo
     """What to change is in the text."""
 
     async def test(own: OwnClient, net: Net) -> None:
-        with pytest.raises(client.AuthenticationFailed, match="does not take PLAIN; it offers SCRAM-SHA-512"):
+        with pytest.raises(AuthenticationFailed, match="does not take PLAIN; it offers SCRAM-SHA-512"):
             await own.metadata()
 
     await with_client({A: Broker(mechanism="SCRAM-SHA-512")}, test, IDENTITY)
@@ -193,61 +190,3 @@ async def test_what_is_no_kafka_is_a_clear_error(
             await own.metadata()
 
     await with_client({A: broker}, test)
-
-
-async def test_a_version_nobody_shares_is_a_clear_error(autojump_clock: trio.testing.MockClock) -> None:
-    """A broker from the far future or past."""
-    async with trio.open_nursery() as nursery:
-        net = Net(nursery, {A: Broker(ranges={**RANGES, 3: (90, 91)})})
-        async with client.connection(A, OwnSettings(connect=net)) as opened:
-            with pytest.raises(RemoteProtocolError, match="no version of Metadata"):
-                await opened.ask(METADATA, registry.message("MetadataRequest")(topics=[]))
-        nursery.cancel_scope.cancel()
-
-
-async def test_mechanisms_are_listed_without_an_identity(autojump_clock: trio.testing.MockClock) -> None:
-    """What `check` shows; an open listener has none."""
-    async with trio.open_nursery() as nursery:
-        net = Net(nursery, {A: Broker(mechanism="SCRAM-SHA-256"), B: Broker()})
-        async with client.connection(A, OwnSettings(connect=net)) as opened:
-            assert await client.mechanisms(opened) == ("SCRAM-SHA-256",)
-        async with client.connection(B, OwnSettings(connect=net)) as opened:
-            assert await client.mechanisms(opened) == ()
-        nursery.cancel_scope.cancel()
-
-
-async def test_tls_is_verified_by_the_name_that_is_dialled(autojump_clock: trio.testing.MockClock) -> None:
-    """A certificate for another name is refused, and the text says so."""
-    authority = trustme.CA()
-    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("b").configure_cert(server_side)
-    client_side = ssl.create_default_context()
-    authority.configure_trust(client_side)
-
-    async def dial(nursery: trio.Nursery, host: str, port: int) -> trio.abc.Stream:
-        ours, theirs = trio.testing.memory_stream_pair()
-        nursery.start_soon(serve, trio.SSLStream(theirs, server_side, server_side=True, https_compatible=True))
-        return ours
-
-    async def serve(stream: trio.abc.Stream) -> None:
-        try:
-            await Broker().serve(stream)
-        except trio.BrokenResourceError:
-            await trio.aclose_forcefully(stream)
-
-    async with trio.open_nursery() as nursery:
-        settings = OwnSettings(connect=partial(dial, nursery), tls=client_side)
-        async with client.connection(B, settings) as opened:
-            assert opened.versions.ranges == RANGES
-        with pytest.raises(UpstreamLost, match="certificate is not accepted"):
-            await client.open_connection(A, settings)
-        nursery.cancel_scope.cancel()
-
-
-async def test_an_answer_above_the_limit_is_refused(autojump_clock: trio.testing.MockClock) -> None:
-    """A size is checked before anything is kept."""
-    async with trio.open_nursery() as nursery:
-        net = Net(nursery, {A: Broker()})
-        with pytest.raises(RemoteProtocolError, match="frame of"):
-            await client.open_connection(A, OwnSettings(connect=net, limits=Limits(collected_bytes=16)))
-        nursery.cancel_scope.cancel()

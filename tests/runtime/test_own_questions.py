@@ -7,7 +7,8 @@ import trio
 
 from proxy.errors import UpstreamLost
 from proxy.runtime import own_questions
-from proxy.runtime.client import METADATA, OwnSettings
+from proxy.runtime.client import METADATA
+from proxy.runtime.own_connection import OwnSettings
 from proxy.runtime.own_questions import OwnQuestions
 from proxy.values import Address
 from proxy.wire import registry

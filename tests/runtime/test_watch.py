@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from proxy.runtime import watch
-from proxy.runtime.client import Identity, OwnClient, OwnSettings
+from proxy.runtime.client import OwnClient
+from proxy.runtime.own_connection import Identity, OwnSettings
 from proxy.runtime.watch import ClusterWatch, Sight
 from proxy.values import Address
 from tests.support.small_broker import Broker, Net

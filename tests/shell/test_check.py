@@ -12,7 +12,7 @@ from rich.console import Console
 from proxy import check
 from proxy.check import Found, inspect, judge, show
 from proxy.config import Config
-from proxy.runtime.client import Identity, OwnSettings
+from proxy.runtime.own_connection import Identity, OwnSettings
 from proxy.values import Address
 from tests.support.small_broker import RANGES, Broker, Net
 

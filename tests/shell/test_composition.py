@@ -19,7 +19,7 @@ from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import EffectiveVersions, Offer
 from proxy.composition import Parts, decide_share, keep_alive_question, own_settings
 from proxy.config import Config
-from proxy.runtime.client import BrokerVersions
+from proxy.runtime.own_connection import BrokerVersions
 from proxy.runtime.watch import Sight
 from proxy.values import UNKNOWN_NODE, Address, Limits
 from proxy.wire import registry

@@ -17,7 +17,8 @@ import trio
 from localkafka.addresses import HOST, free_ports
 
 from proxy.errors import UpstreamLost
-from proxy.runtime.client import METADATA, OwnConnection, OwnSettings, connection, open_connection
+from proxy.runtime.client import METADATA
+from proxy.runtime.own_connection import OwnConnection, OwnSettings, connection, open_connection
 from proxy.values import Address
 from proxy.wire import registry
 from tests.support.small_broker import RANGES, Broker

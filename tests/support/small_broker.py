@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from proxy.errors import ErrorCode
-from proxy.runtime.client import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from proxy.runtime.own_connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.values import Address
 from proxy.wire import frames, registry
 

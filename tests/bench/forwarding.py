@@ -1,0 +1,213 @@
+"""What forwarding costs: CPU of the proxy as a multiple of a minimal relay in C, in front of a real broker.
+
+    tests/bench/run [--rounds 5] [--case latency-poll ...]
+
+Builds the load generator (kload.c) and the relay (relay.c), starts a broker, the relay and the proxy, and prints a
+table with what must be reached and what is aimed at. The exit status is 1 when something that must be is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "deploy"))
+
+from localkafka.addresses import free_ports  # noqa: E402  # found through the path set above
+from localkafka.children import Child  # noqa: E402
+from localkafka.cluster import Cluster  # noqa: E402
+from localkafka.front import Front  # noqa: E402
+
+from tests.bench.measuring import Case, LoadError, Way, forget, load, measure, middle, pinned, rss_mib, spread  # noqa: E402
+
+RELEASE = "4.3.0"
+FILL_BYTES = 1_200_000_000
+"""What is stored to be fetched: a case reads 1 GiB of it."""
+TRIES = 10
+CONNECTIONS = 1000
+OPEN_FILES = 3 * CONNECTIONS + 1000
+
+MUST_BROKER, AIM_BROKER = 1.15, 1.05
+"""CPU of the broker on small requests, as a multiple of what it is behind the C relay."""
+MUST_IDLE_MIB, AIM_IDLE_MIB = 64.0, 48.0
+MUST_CONNECTION_KIB = 8.0
+
+
+def case(name: str, arguments: str, unit: str, must: float, aim: float) -> Case:
+    """A case by the words kload takes."""
+    return Case(name, tuple(arguments.split()), unit, must, aim)
+
+
+CASES = (
+    case("latency-poll", "-k poll -n 5000", "request", 1.9, 1.5),
+    case("latency-produce", "-k produce -b 100 -n 5000", "request", 1.9, 1.5),
+    case("latency-metadata", "-k metadata -n 5000", "request", 2.2, 1.7),
+    case("latency", "-k apiversions -n 5000", "request", 2.2, 1.7),
+    case("pipelined", "-k poll -d 100 -n 50000", "request", 1.6, 1.4),
+    case("connections", f"-k poll -c {CONNECTIONS} -w 1 -n 10000", "request", 1.8, 1.4),
+    case("connections-all", f"-k poll -c {CONNECTIONS} -n 40000", "request", 1.6, 1.4),
+    case("produce-raw", "-k produce -c 2 -d 5 -p 2 -b 1024 -r 63 -g 268435456", "GiB", 2.1, 1.7),
+    case("fetch-raw", "-k fetch -c 2 -d 1 -p 2 -t data -b 1048576 -g 1073741824", "GiB", 1.25, 1.1),
+)
+
+
+def build(folder: Path, name: str) -> Path:
+    """Compile one of the C programs beside this file."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise SystemExit("error: a C compiler is needed (cc or gcc)")
+    program = folder / name
+    subprocess.run([compiler, "-O2", "-o", program, HERE / f"{name}.c"], check=True)
+    return program
+
+
+def wait_for(port: int) -> None:
+    """Return when somebody listens there."""
+    for _ in range(TRIES):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.2)
+    raise SystemExit(f"error: nobody listens on port {port}")
+
+
+def store(bootstrap: str, port: int, kload: Path) -> None:
+    """Make the topics and store what is fetched later."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    small = {"retention.bytes": str(64 << 20), "segment.bytes": str(32 << 20)}
+    topics = [NewTopic("bench", 2, 1, config=small), NewTopic("data", 2, 1, config={"retention.ms": "-1"})]
+    for made in admin.create_topics(topics).values():
+        made.result(30)
+    arguments = f"-k produce -c 2 -d 5 -p 2 -t data -b 1024 -r 63 -g {FILL_BYTES}".split()
+    for attempt in range(TRIES):
+        try:
+            load(kload, port, arguments)
+        except LoadError:  # the leaders of new topics are not in office yet
+            if attempt == TRIES - 1:
+                raise
+            time.sleep(0.5)
+        else:
+            return
+
+
+class Bench:
+    """One broker, two ways to it."""
+
+    def __init__(
+        self, folder: Path, cluster: Cluster, front: Front, relay: Child, relay_port: int, kload: Path
+    ) -> None:
+        assert front.child is not None
+        broker = cluster.nodes[0].child
+        assert broker is not None
+        self.kload = kload
+        self.folder = folder
+        self.broker_pid = broker.pid
+        node_port = front.first_port + cluster.nodes[0].node_id
+        self.ways = {"relay": Way("relay", relay_port, relay.pid), "proxy": Way("proxy", node_port, front.child.pid)}
+        self.idle_mib = rss_mib(front.child.pid)
+        self.short_of: list[str] = []
+        self.connection_kib: float | None = None
+        """Resident memory of one more connection, once it was measured."""
+
+    def run(self, cases: Sequence[Case], rounds: int, core: int, console: Console) -> None:
+        """Measure, and print as it comes."""
+        table = Table(
+            "case", "relay", "proxy", "x", "must", "aim", "broker x", title="CPU: us/request or s/GiB, median (range)"
+        )
+        with pinned([self.broker_pid, *(way.pid for way in self.ways.values())], core):
+            for each in cases:
+                console.print(f"{each.name} ...")
+                forget(self.ways)
+                measure(self.kload, each, list(self.ways.values()), self.broker_pid, rounds)
+                self._row(table, each)
+        console.print(table)
+        for way in self.ways.values():
+            for failure in way.failures:
+                self.short_of.append(f"{way.name}: {failure}")
+
+    def _row(self, table: Table, each: Case) -> None:
+        relay, proxy = self.ways["relay"], self.ways["proxy"]
+        times = middle(proxy.cpu) / middle(relay.cpu)
+        broker = middle(proxy.broker_cpu) / middle(relay.broker_cpu)
+        table.add_row(
+            each.name, spread(relay.cpu), spread(proxy.cpu), _judged(times, each.must, each.aim),
+            f"{each.must}", f"{each.aim}", _judged(broker, MUST_BROKER, AIM_BROKER) if each.unit == "request" else "",
+        )  # fmt: skip
+        if not times <= each.must:
+            self.short_of.append(f"{each.name}: {times:.2f} x, must be at most {each.must}")
+        if each.unit == "request" and not broker <= MUST_BROKER:
+            self.short_of.append(f"{each.name}: broker {broker:.2f} x, must be at most {MUST_BROKER}")
+        if each.name == "connections":
+            self._memory(middle(proxy.rss_mib))
+
+    def _memory(self, busy_mib: float) -> None:
+        each_kib = (busy_mib - self.idle_mib) * 1024 / CONNECTIONS
+        if not each_kib <= MUST_CONNECTION_KIB:
+            self.short_of.append(f"memory: {each_kib:.1f} KiB a connection, must be at most {MUST_CONNECTION_KIB:g}")
+        self.connection_kib = each_kib
+
+    def report(self, console: Console) -> int:
+        """What is resident, what fell short; the exit status."""
+        idle = _judged(self.idle_mib, MUST_IDLE_MIB, AIM_IDLE_MIB)
+        console.print(f"resident: idle {idle} MiB (must {MUST_IDLE_MIB:g}, aim {AIM_IDLE_MIB:g})", end="")
+        if self.connection_kib is not None:
+            console.print(f", {self.connection_kib:.1f} KiB a connection (must {MUST_CONNECTION_KIB:g})", end="")
+        console.print()
+        if not self.idle_mib <= MUST_IDLE_MIB:
+            self.short_of.append(f"memory: {self.idle_mib:.0f} MiB idle, must be at most {MUST_IDLE_MIB:g}")
+        for line in self.short_of:
+            console.print(f"[red]short of[/red] {line}")
+        return 1 if self.short_of else 0
+
+
+def _judged(value: float, must: float, aim: float) -> str:
+    colour = "green" if value <= aim else "yellow" if value <= must else "red"
+    return f"[{colour}]{value:.2f}[/{colour}]"
+
+
+def main() -> int:
+    """Everything; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds of each case")
+    parser.add_argument("--case", action="append", choices=[each.name for each in CASES], help="only these")
+    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)), help="the core everything runs on")
+    options = parser.parse_args()
+    cases = [each for each in CASES if not options.case or each.name in options.case]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(OPEN_FILES, hard)), hard))
+    console = Console(width=max(Console().width, 120))
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        kload, relay = build(folder, "kload"), build(folder, "relay")
+        console.print(f"starting Kafka {RELEASE} and storing {FILL_BYTES / 1e9:.1f} GB ...")
+        with Cluster(RELEASE, folder / "kafka", properties={"log.segment.bytes": str(1 << 30)}) as cluster:
+            port = cluster.nodes[0].port
+            store(cluster.bootstrap, port, kload)
+            with Front(cluster.bootstrap, folder / "proxy") as front:
+                (relay_port,) = free_ports(1)
+                child = Child([str(relay), str(relay_port), str(port)], folder / "relay.log")
+                try:
+                    wait_for(relay_port)
+                    bench = Bench(folder, cluster, front, child, relay_port, kload)
+                    bench.run(cases, options.rounds, options.core, console)
+                finally:
+                    child.kill()
+    return bench.report(console)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -208,3 +208,19 @@ def _produce(producer: Producer, topic: str, values: set[str], flush: bool = Tru
     if flush:
         assert producer.flush(30) == 0
     assert errors == []
+
+
+def test_proxy_without_an_identity(running: Running, kafka: Cluster, topic: str) -> None:
+    """Without a user of its own the proxy is told where the brokers are, and clients are served as before."""
+    nodes = {node.node_id: node.address for node in kafka.nodes}
+    front = running.front(kafka.bootstrap, {"upstream": {"bootstrap": kafka.bootstrap, "nodes": nodes}})
+    with Raw(front.bootstrap, sasl=ALICE) as raw:
+        assert {node_id: found.port for node_id, found in raw.brokers().items()} == {1: front.first_port + 1}
+    _produce(Producer(_settings(front, ALICE)), topic, {"one"})
+    with ExitStack() as stack:
+        sharing = stack.enter_context(ShareConsumer(_settings(front, ALICE, **{"group.id": topic})))
+        sharing.subscribe([topic])
+        with Raw(front.bootstrap, sasl=ADMIN) as raw:
+            raw.configure_group(topic, {"share.auto.offset.reset": "earliest"})
+        got: list[str] = []
+        until(lambda: got.extend(m.value().decode() for m in sharing.poll(0.5)) or got == ["one"], "the record", 30)

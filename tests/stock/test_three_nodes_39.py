@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from localkafka.addresses import free_ports
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from tests.stock import three_nodes
 from tests.support.brokers import OLD, Running
+from tests.support.raw import Raw
 from tests.support.worlds import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
@@ -47,3 +49,17 @@ def test_05_records_come_from_their_leaders(w: World, fresh: Fresh) -> None:
 def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) -> None:
     """No acknowledged record is lost, and no client dials a broker."""
     three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"))
+
+
+def test_listeners_follow_the_brokers(running: Running, kafka: Cluster) -> None:
+    """A broker that leaves and comes back loses its listener and gets it back."""
+    settings = {"upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1}, "vanished_broker_grace_s": 2}
+    three_nodes.listeners_follow_the_brokers(kafka, running.front(kafka.bootstrap, settings))
+
+
+def test_first_bootstrap_servers_are_dead(running: Running, kafka: Cluster) -> None:
+    """One that refuses and one that never answers do not keep clients from the third."""
+    (refused,) = free_ports(1)
+    upstream = f"127.0.0.1:{refused},192.0.2.1:9092,{kafka.nodes[0].address}"
+    with Raw(running.front(upstream).bootstrap) as raw:
+        assert sorted(raw.brokers()) == [1, 2, 3]

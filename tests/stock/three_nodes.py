@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
+from localkafka.addresses import HOST
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
@@ -159,3 +161,25 @@ def _coordinator(front: Front, group: str) -> int:
     """The node that a group's coordinator is."""
     with Raw(front.bootstrap) as raw:
         return raw.coordinator(group).port - front.first_port
+
+
+def listeners_follow_the_brokers(kafka: Cluster, front: Front) -> None:
+    """The listener of a broker that left closes after a grace time, and opens again when it is back."""
+    node = kafka.node(3)
+    port = front.first_port + node.node_id
+    node.stop()
+    until(lambda: not _listens(port), "the listener to close", 30)
+    with Raw(front.bootstrap) as raw:
+        assert sorted(raw.brokers()) == [1, 2]
+        node.start()
+        kafka.wait_ready()
+        until(lambda: raw.brokers().get(3, ("", 0))[1] == port, "the broker to be named again", 30)
+    assert _listens(port)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), 5).close()
+    except ConnectionRefusedError:
+        return False
+    return True

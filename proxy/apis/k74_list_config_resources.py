@@ -71,7 +71,7 @@ async def _list(call: Call, wanted: Iterable[int]) -> Any:
     cluster = None
     if kinds & {BROKER, BROKER_LOGGER, TOPIC}:
         request = registry.message("MetadataRequest")
-        topics = None if TOPIC in kinds else []
+        topics: list[Any] | None = None if TOPIC in kinds else []
         question = request(topics=topics, allow_auto_topic_creation=False)
         cluster = ask(call.connection, METADATA, METADATA_VERSION, question)
     answer = told(KEY, 0, await metrics)

@@ -81,7 +81,7 @@ class Taking:
             end = begin + 1  # however large it is (Kafka's minOneMessage)
         if begin == end:
             return None
-        settings = services.coordinator.settings(self._session.group_id)
+        settings, now = services.coordinator.settings(self._session.group_id), services.timers.now()
         got = item.share.partition.acquire(
             self._session.member_id,
             Read(item.offset, chunk.batches[begin:end], chunk.aborted),
@@ -89,8 +89,9 @@ class Taking:
             self._batch_size,
             self._record_limit,
             settings,
-            services.timers.now(),
+            now,
         )
+        item.share.note_oldest(now)
         self._drop_read(item)
         if not got.acquired:
             return None

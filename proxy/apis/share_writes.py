@@ -209,6 +209,7 @@ class ShareWrites:
                 share.partition.apply(transition)
             else:
                 share.partition.revert(transition, self._now(), self._coordinator.settings(key.group_id))
+            share.note_oldest(self._now())
             outcome[key] = code
         return outcome
 

@@ -337,6 +337,7 @@ class Acquirer:
         run.state = ACQUIRED
         run.count += 1
         run.owner = self.member_id
+        run.acquired_at = self.now
         self.index.add(run, self.settings.lock_duration_s, self.now)
 
     # Offsets that nobody will get.

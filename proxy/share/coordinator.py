@@ -54,6 +54,17 @@ class Share:
     read_bytes: int = READ_BYTES_FIRST
     """Bytes to ask for next: twice as many where members use up what was read, half where they do not."""
 
+    oldest: int = NOTHING_READ
+    """The oldest offset in flight: the start offset waits for it."""
+    oldest_since: float = -inf
+
+    def note_oldest(self, now: float) -> None:
+        """Something was acquired or settled: remember since when the oldest offset in flight is the oldest."""
+        partition = self.partition
+        oldest = partition.start_offset if partition.end_offset >= partition.start_offset else NOTHING_READ
+        if oldest != self.oldest:
+            self.oldest, self.oldest_since = oldest, now
+
     def size_read(self, offset: int, now: float, age_s: float, bytes_max: int) -> int:
         """Bytes to ask for in a read from this offset on; what is read ahead and not used in time is read again."""
         if self.read_upto != NOTHING_READ:

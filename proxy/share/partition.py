@@ -69,6 +69,8 @@ class Lock:
     delivery_count: int
     deadline: float
     renewals: int
+    acquired_at: float
+    """When this delivery began."""
 
 
 class SharePartition(Window):
@@ -279,7 +281,7 @@ class SharePartition(Window):
     def locks(self) -> list[Lock]:
         """Every lock, by offset."""
         return [
-            Lock(run.first, run.last, run.owner or "", run.count, deadline(run), run.renewals)
+            Lock(run.first, run.last, run.owner or "", run.count, deadline(run), run.renewals, run.acquired_at)
             for run in self.runs
             if run.state == ACQUIRED
         ]

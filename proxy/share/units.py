@@ -40,7 +40,7 @@ class Unit:
 class Run(locks.Lockable):
     """Offsets first..last in one state."""
 
-    __slots__ = ("count", "first", "last", "owner", "pending", "renewals", "state", "target", "unit")
+    __slots__ = ("acquired_at", "count", "first", "last", "owner", "pending", "renewals", "state", "target", "unit")
 
     def __init__(self, partition: object, first: int, last: int, state: int, count: int) -> None:
         self.partition = partition
@@ -57,6 +57,8 @@ class Run(locks.Lockable):
         self.target = state
         """What it becomes when `pending` is applied."""
         self.renewals = 0
+        self.acquired_at = 0.0
+        """When the present delivery began; only while ACQUIRED."""
 
     def __repr__(self) -> str:
         waiting = f"->{self.target}" if self.pending is not None else ""
@@ -149,6 +151,7 @@ class Window:
         for first, after in pairwise(bounds):
             part = Run(whole.partition, first, after - 1, whole.state, whole.count)
             part.owner, part.unit, part.renewals = whole.owner, unit, whole.renewals
+            part.acquired_at = whole.acquired_at
             parts.append(part)
         locks.split(whole, parts)
         self.runs[index : index + 1] = parts

@@ -38,7 +38,9 @@ Listen = Annotated[
 Advertise = Annotated[
     str | None, typer.Option(metavar="HOST", help="The host clients are told to dial, if not that of --listen.")
 ]
-Admin = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Serve /livez, /readyz and /metrics here.")]
+Admin = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Serve /livez, /readyz, /metrics and /groups here.")
+]
 ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in YAML.")]
 LogFormat = Annotated[str | None, typer.Option(metavar="console|json", help="How log lines look.")]
 Set = Annotated[
@@ -132,6 +134,38 @@ def decode(
         decoding.show(_captured(file), decoding.api_version(response_to), asked)
     except ConfigError as error:
         _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+@app.command()
+def groups(
+    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="One group, with its members and locks.")] = None,
+    admin: Annotated[
+        str, typer.Option(metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy.")
+    ] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every second, until interrupted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what the admin listener tells.")] = False,
+    release: Annotated[
+        str | None, typer.Option(metavar="MEMBER", help="Take everything back that this member of GROUP holds.")
+    ] = None,
+) -> None:
+    """Show who holds which records of the share groups of a running proxy."""
+    from proxy import groups as showing
+    from proxy.hostports import parse_address
+
+    if not admin:
+        _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
+    if release is not None and group is None:
+        _fail("--release needs the GROUP as well", MISUSED)
+    try:
+        address = parse_address(admin)
+        if release is not None and group is not None:
+            print(showing.release(address, group, release))
+        else:
+            showing.show(address, group, as_json=as_json, watch=watch)
+    except ValueError as error:
+        _fail(f"--admin {admin}: {error}", MISUSED)
     except ProxyError as error:
         _fail(str(error), FAILED)
 

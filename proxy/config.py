@@ -118,6 +118,8 @@ class ShareGroups(Section):
 
     serve: Literal["auto", "local", "upstream"] = "auto"
     """auto: on the brokers if every one of them can serve them, else here."""
+    state: Literal["topic", "memory"] = "topic"
+    """topic: in a compacted topic of the cluster, where it survives this proxy; memory: gone when the proxy ends."""
     broker: dict[str, Any] = Field(default_factory=dict)
     """The brokers' `group.share.*` settings, under Kafka's names."""
 
@@ -131,7 +133,9 @@ class Cluster(Section):
     """How several proxies share the work."""
 
     mode: Literal["single"] = "single"
-    """Each proxy for itself: share state is in its memory, a second proxy does not know it."""
+    """One proxy serves share groups; a second one finds that out and refuses them until the first is gone."""
+    session_timeout_s: Annotated[float, Field(ge=1, le=300, allow_inf_nan=False)] = 6.0
+    """How long a proxy that vanished keeps the others waiting; brokers allow 6 s or more by default."""
 
 
 class Config(Section):
@@ -146,7 +150,9 @@ class Config(Section):
     """The broker with node id N is served on this port + N; unset: the port of `listen` + 1."""
     client_tls: ClientTls = ClientTls()
     admin: HostPort | None = None
-    """Where /livez, /readyz and /metrics are served; unset: nowhere."""
+    """Where /livez, /readyz, /metrics and /groups are served; unset: nowhere."""
+    admin_changes: Literal["local", "any", "never"] = "local"
+    """Who may release a member's locks through the admin listener: this machine, whoever reaches it, nobody."""
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     unknown_apis: Literal["hide", "pass"] = "hide"

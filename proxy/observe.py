@@ -86,6 +86,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-group-offsets-altered": INFO,
     "share-group-offsets-deleted": INFO,
     "share-group-settings-changed": INFO,
+    "share-locks-released": INFO,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
 }

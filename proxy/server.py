@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 import trio
 
 from proxy import contexts, figures, observe
+from proxy.apis.services import Services
 from proxy.composition import Parts, compose, own_settings
 from proxy.config import Config
 from proxy.runtime import admin, listeners
+from proxy.runtime.admin_groups import GroupPages
 from proxy.runtime.client import OwnClient
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.watch import ClusterWatch
@@ -129,13 +131,17 @@ class Server:
         address = self._config.admin
         if address is None:
             return
-        probes = admin.Probes(alive=self._alive, ready=self._ready, metrics=self._metrics.render)
+        groups = GroupPages(self._services, self._config.admin_changes)
+        probes = admin.Probes(alive=self._alive, ready=self._ready, metrics=self._metrics.render, groups=groups)
         try:
             opened = await admin.open_admin(address)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {address} (admin): {error.strerror or error}") from None
         nursery.start_soon(admin.serve_admin, opened, probes, self._notes)
         self._notes(observe.ADMIN_LISTENING, address=str(address))
+
+    def _services(self) -> Services | None:
+        return None if self._parts is None else self._parts.services
 
     def _alive(self) -> Mapping[str, object]:
         return {"alive": True}

@@ -7,6 +7,7 @@ is long is cut, and says how much was left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from proxy.apis.promise import Promise
@@ -175,7 +176,7 @@ def _lock(services: Services, key: ShareKey, lock: Lock, now: float) -> View:
         "member": lock.member_id,
         "delivery_count": lock.delivery_count,
         "held_s": round(now - lock.acquired_at, 3),
-        "ends_in_s": round(lock.deadline - now, 3),
+        "ends_in_s": None if lock.deadline == -inf else round(lock.deadline - now, 3),
         "renewals": lock.renewals,
     }
 

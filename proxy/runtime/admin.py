@@ -1,6 +1,6 @@
-"""The admin listener: /livez, /readyz, /metrics over HTTP/1.1 (h11 speaks it), for probes and scrapers.
+"""The admin listener: /livez, /readyz, /metrics and /groups over HTTP/1.1 (h11 speaks it).
 
-Small on purpose: GET and HEAD only, no bodies in, one answer per connection, each bounded in bytes and time.
+Small on purpose: GET, HEAD and POST, no bodies in, one answer per connection, each bounded in bytes and time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import h11
 import trio
 
 from proxy.apis.ports import Notes
+from proxy.runtime.admin_groups import Asked, GroupPages
 from proxy.values import Address
 
 REQUEST_BYTES_MAX = 16 << 10
@@ -37,6 +38,7 @@ class Probes:
     ready: Callable[[], tuple[bool, Mapping[str, object]]]
     """Whether clients can be served, and what to say about it."""
     metrics: Callable[[], bytes]
+    groups: GroupPages | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ async def _answer_one(stream: trio.abc.Stream, probes: Probes) -> None:
             await _linger(stream)
         raise
     if request is not None:
-        answer = _answer(request, probes)
+        answer = await _answer(request, probes, _peer(stream))
         await stream.send_all(_bytes(http, answer, head=request.method == b"HEAD"))
         await _linger(stream)
 
@@ -114,10 +116,31 @@ async def _linger(stream: trio.abc.Stream) -> None:
         left -= len(chunk)
 
 
-def _answer(request: h11.Request, probes: Probes) -> _Answer:
+def _peer(stream: trio.abc.Stream) -> str:
+    """The address of who asks; empty where there is none."""
+    if not isinstance(stream, trio.SocketStream):
+        return ""
+    try:
+        return str(stream.socket.getpeername()[0])
+    except OSError:
+        return ""
+
+
+async def _answer(request: h11.Request, probes: Probes, peer: str) -> _Answer:
+    path = request.target.partition(b"?")[0]
+    if probes.groups is not None and request.method in (b"GET", b"HEAD", b"POST"):
+        from_page = any(name == b"origin" for name, _ in request.headers)
+        words = path.decode("ascii", "replace")
+        asked = Asked(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
+        found = await probes.groups.answer(asked)
+        if found is not None:
+            return _Answer(found[0], _json(found[1]))
+    return _probed(request, path, probes)
+
+
+def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Answer:
     if request.method not in (b"GET", b"HEAD"):
         return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
-    path = request.target.partition(b"?")[0]
     if path == b"/livez":
         return _Answer(HTTPStatus.OK, _json(probes.alive()))
     if path == b"/readyz":
@@ -125,7 +148,7 @@ def _answer(request: h11.Request, probes: Probes) -> _Answer:
         return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
     if path == b"/metrics":
         return _Answer(HTTPStatus.OK, probes.metrics(), METRICS)
-    return _Answer(HTTPStatus.NOT_FOUND, _json({"reason": "there are /livez, /readyz and /metrics"}))
+    return _Answer(HTTPStatus.NOT_FOUND, _json({"reason": "there are /livez, /readyz, /metrics and /groups"}))
 
 
 def _bytes(http: h11.Connection, answer: _Answer, *, head: bool) -> bytes:

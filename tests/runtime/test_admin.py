@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from proxy.runtime import admin
+from proxy.runtime.admin_groups import GroupPages
 
 
 class Heard:
@@ -31,11 +32,16 @@ class Heard:
 
 @asynccontextmanager
 async def running(
-    ready: bool = True, metrics: Callable[[], bytes] = lambda: b"ksp_up 1\n"
+    ready: bool = True,
+    metrics: Callable[[], bytes] = lambda: b"ksp_up 1\n",
+    groups: GroupPages | None = None,
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
     probes = admin.Probes(
-        alive=lambda: {"version": "1"}, ready=lambda: (ready, {"ready": ready, "reasons": []}), metrics=metrics
+        alive=lambda: {"version": "1"},
+        ready=lambda: (ready, {"ready": ready, "reasons": []}),
+        metrics=metrics,
+        groups=groups,
     )
     heard = Heard()
     listeners = [trio.SocketListener(await _bound())]

@@ -1,5 +1,8 @@
 """Upstream connections: names are resolved off the loop, every address of every target is tried in turn.
 
+One that does not answer soon is not waited for: the next is tried beside it, and the first connection is taken (as
+RFC 8305 does for the addresses of one name). So a server that swallows packets costs a moment, not its time-out.
+
 Trio tasks: dialling is rare, takes several steps, and must never hold the loop.
 """
 
@@ -7,12 +10,16 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import trio
 
 from proxy.values import Address
+
+STAGGER_S = 0.5
+"""How long an address is waited for before the next is tried beside it."""
 
 
 class Dialled(NamedTuple):
@@ -47,18 +54,22 @@ class Dialler:
     async def _dial(self, targets: tuple[Address, ...], done: Done, scope: trio.CancelScope) -> None:
         result: Dialled | OSError = OSError("no upstream address is known")
         with scope:
-            for target in self._in_turn(targets):
-                try:
-                    result = Dialled(await connect(target, self._timeout_s), target)
-                except OSError as error:
-                    result = error
-                else:
-                    self._remember(targets, target)
-                    break
+            result = await self._dial_any(self._in_turn(targets))
+        if isinstance(result, Dialled) and not scope.cancel_called:
+            self._remember(targets, result.address)
         if not scope.cancel_called:
             done(result)
         elif isinstance(result, Dialled):
             result.sock.close()
+
+    async def _dial_any(self, targets: Sequence[Address]) -> Dialled | OSError:
+        if not targets:
+            return OSError("no upstream address is known")
+        try:
+            index, sock = await first_connected([partial(connect, target, self._timeout_s) for target in targets])
+        except OSError as error:
+            return error
+        return Dialled(sock, targets[index])
 
     def _in_turn(self, targets: tuple[Address, ...]) -> list[Address]:
         good = self._last_good.get(targets)
@@ -81,19 +92,59 @@ async def connect(target: Address, timeout_s: float) -> socket.socket:
     Raises:
         OSError: none does, each within `timeout_s` seconds; the text says which target and why.
     """
-    reasons = []
     with trio.move_on_after(timeout_s):
         try:
             found = await trio.socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise OSError(f"{target}: {error.strerror or error}") from error
-        for family, kind, protocol, _, address in found:
-            try:
-                return await _connect_one(family, kind, protocol, address, timeout_s)
-            except OSError as error:
-                reasons.append(os.strerror(error.errno) if error.errno else str(error))
-        raise OSError(f"{target}: {'; '.join(dict.fromkeys(reasons))}")
+        attempts = [
+            partial(_connect_one, family, kind, protocol, address, timeout_s)
+            for family, kind, protocol, _, address in found
+        ]
+        try:
+            return (await first_connected(attempts))[1]
+        except OSError as error:
+            raise OSError(f"{target}: {error}") from error
     raise OSError(f"{target}: no answer within {timeout_s:g} s")
+
+
+async def first_connected(attempts: Sequence[Callable[[], Awaitable[socket.socket]]]) -> tuple[int, socket.socket]:
+    """Begin the attempts one after the other, each when the one before failed or after STAGGER_S.
+
+    Returns:
+        which of them connected first, and its socket; the others are given up.
+
+    Raises:
+        OSError: none did; the text has all reasons.
+    """
+    connected: list[tuple[int, socket.socket]] = []
+    won: list[tuple[int, socket.socket]] = []
+    reasons: dict[str, None] = {}
+
+    async def run(index: int, failed: trio.Event) -> None:
+        try:
+            sock = await attempts[index]()
+        except OSError as error:
+            reasons[os.strerror(error.errno) if error.errno else str(error)] = None
+            failed.set()
+            return
+        connected.append((index, sock))
+        nursery.cancel_scope.cancel()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for index in range(len(attempts)):
+                failed = trio.Event()
+                nursery.start_soon(run, index, failed)
+                with trio.move_on_after(STAGGER_S):
+                    await failed.wait()
+        won = connected[:1]
+    finally:  # also when cancelled from outside, with a connection already made
+        for _, sock in connected[len(won) :]:
+            sock.close()
+    if not won:
+        raise OSError("; ".join(reasons))
+    return won[0]
 
 
 async def _connect_one(family: int, kind: int, protocol: int, address: object, timeout_s: float) -> socket.socket:

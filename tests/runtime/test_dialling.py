@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import trio
 
+from proxy.runtime import dialling
 from proxy.runtime.dialling import Dialled, Dialler, connect
 from proxy.values import Address
 
@@ -116,3 +117,68 @@ async def test_a_name_with_several_addresses_is_tried_until_one_answers(
     sock = await connect(Address("two.test", 9092), 5.0)
     assert sock.getpeername() == tuple(good)
     sock.close()
+
+
+@pytest.fixture
+def blackhole(monkeypatch: pytest.MonkeyPatch) -> Address:
+    """An address whose packets go nowhere; others are not waited for long before the next is tried."""
+    address = Address("127.0.0.1", 9)
+    real = trio._socket._SocketType.connect
+
+    async def connect_unless_black(self: object, to: object) -> None:
+        if to == tuple(address):
+            await trio.sleep_forever()
+        await real(self, to)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trio._socket._SocketType, "connect", connect_unless_black)
+    monkeypatch.setattr(dialling, "STAGGER_S", 0.02)
+    return address
+
+
+async def test_a_target_that_never_answers_holds_nobody_up(
+    nursery: trio.Nursery, blackhole: Address, listening: Callable[[], Address]
+) -> None:
+    """The first bootstrap server is blackholed: clients must not wait for its time-out."""
+    good = listening()
+    with trio.fail_after(5):
+        result = await dial(Dialler(nursery, 60.0), [blackhole, good])
+    assert isinstance(result, Dialled)
+    assert result.address == good
+    result.sock.close()
+
+
+async def test_an_address_that_never_answers_does_not_hide_the_others_of_its_name(
+    monkeypatch: pytest.MonkeyPatch, blackhole: Address, listening: Callable[[], Address]
+) -> None:
+    good = listening()
+
+    async def two(*_args: object, **_options: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", tuple(address)) for address in (blackhole, good)]
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", two)
+    with trio.fail_after(5):
+        sock = await connect(Address("two.test", 9092), 60.0)
+    assert sock.getpeername() == tuple(good)
+    sock.close()
+
+
+async def test_all_reasons_are_told_when_none_answers(
+    nursery: trio.Nursery, blackhole: Address, refusing: Address
+) -> None:
+    result = await dial(Dialler(nursery, 0.1), [blackhole, refusing])
+    assert isinstance(result, OSError)
+    assert f"{refusing}: Connection refused" in str(result)
+    assert f"{blackhole}: no answer within 0.1 s" in str(result)
+
+
+async def test_only_one_connection_is_kept_when_several_are_made_at_once(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, listening: Callable[[], Address]
+) -> None:
+    """The others are closed: an unclosed socket is an error here."""
+    monkeypatch.setattr(dialling, "STAGGER_S", 0.0)
+    targets = [listening() for _ in range(5)]
+    for _ in range(10):
+        result = await dial(Dialler(nursery, 5.0), targets)
+        assert isinstance(result, Dialled)
+        assert result.sock.getpeername() == tuple(result.address)
+        result.sock.close()

@@ -13,6 +13,7 @@ The buffer may be longer than `end`: what stands behind is old and is never beli
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -22,6 +23,7 @@ from proxy.link.framing import REQUEST_HEAD, REQUEST_MIN, SIZE, wrong_size
 from proxy.link.produce import HEAD_MAX, AcksLayout, read_acks
 
 _head = REQUEST_HEAD.unpack_from
+_int16 = struct.Struct(">h").unpack_from
 
 
 class Expected(Protocol):
@@ -36,20 +38,59 @@ Pending = deque[tuple[int, Expected]]
 """Requests that wait for their answer, in the order in which the broker will give them."""
 
 
-Amend = Callable[[memoryview], Expected | None]
-"""Shown a whole request frame without size, whose bytes it may change in place; may say what else is expected."""
+class Silent:
+    """Said of a request that will have no answer."""
+
+    __slots__ = ()
+    rewrite = None
+
+
+SILENT = Silent()
+
+Look = Callable[[memoryview, int, int, int], Expected | None]
+"""(buffer, where the frame begins, where what has come of it ends, where it will end) -> what is expected as its answer
+(SILENT: nothing); None: more bytes are needed, or it has to be gathered. May change bytes of the frame in place."""
 
 
 class Passing(NamedTuple):
     """Which requests pass by their first four bytes (API key and version). One for all connections, never changed."""
 
     plain: Mapping[bytes, Expected]
-    produce: Mapping[bytes, tuple[AcksLayout, Expected]]
-    amended: Mapping[bytes, tuple[Amend, Expected]]
-    """These pass here only if they have come whole; else the walk stops and they are gathered."""
+    looked: Mapping[bytes, Look]
+    """These are looked into first."""
+    produce: frozenset[bytes]
+    """Those of `looked` that pass as soon as the bytes reach their acks: they are never gathered."""
 
 
-NOTHING_PASSES = Passing({}, {}, {})
+NOTHING_PASSES = Passing({}, {}, frozenset())
+
+
+def look_for_acks(layout: AcksLayout, expected: Expected) -> Look:
+    """Produce: without acks there is no answer. What producers without transactions send is read at once."""
+    usual = layout.strings == 1
+    absent = 0 if layout.flexible else 0xFF  # twice: no tags and no transactional id, or only the latter
+
+    def look(buffer: memoryview, at: int, end: int, _frame_end: int) -> Expected | None:
+        if usual and at + 18 <= end:
+            client_id = _int16(buffer, at + 12)[0]
+            behind = at + 14 + client_id if client_id > 0 else at + 14
+            if client_id >= -1 and behind + 4 <= end and buffer[behind] == absent and buffer[behind + 1] == absent:
+                return expected if _int16(buffer, behind + 2)[0] else SILENT
+        acks = read_acks(layout, buffer, at, end)
+        return expected if acks else None if acks is None else SILENT
+
+    return look
+
+
+def look_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expected) -> Look:
+    """A request that has come whole is shown to `amend`, without its size; it may say what else is expected."""
+
+    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
+        if end < frame_end:
+            return None
+        return amend(buffer[at + 4 : end]) or expected
+
+    return look
 
 
 class Head(NamedTuple):
@@ -65,7 +106,7 @@ class Head(NamedTuple):
 class Downstream:
     """Frame boundaries of one client."""
 
-    __slots__ = ("_amended", "_append", "_frame_max", "_plain", "_produce", "left", "pending", "raw")
+    __slots__ = ("_frame_max", "_looked", "_plain", "_produce", "left", "pending", "raw")
 
     def __init__(self, pending: Pending, passing: Passing, frame_max: int) -> None:
         self.pending = pending
@@ -74,14 +115,13 @@ class Downstream:
         """Bytes of a frame that passes which are still to come."""
         self.raw = False
         """SASL tokens without Kafka headers may come (handshake v0)."""
-        self._append = pending.append
         self.use(passing)
 
     def use(self, passing: Passing) -> None:
         """From the next frame on, go by this table."""
         self._plain = passing.plain
+        self._looked = passing.looked
         self._produce = passing.produce
-        self._amended = passing.amended
 
     def receive(self, buffer: memoryview, start: int, end: int) -> int:
         """Walk buffer[start:end]; everything before the returned position passes on as it is.
@@ -100,9 +140,14 @@ class Downstream:
                 break
             expected = plain.get(name)
             if expected is not None:
-                self._append((correlation_id, expected))
-            elif not self._passes(name, correlation_id, buffer[at : min(end, at + size + 4)], size):
-                break
+                self.pending.append((correlation_id, expected))
+            else:
+                look = self._looked.get(name)
+                behind = at + size + 4
+                if look is None or (expected := look(buffer, at, min(behind, end), behind)) is None:
+                    break
+                if expected is not SILENT:
+                    self.pending.append((correlation_id, expected))
             at += size + 4
         if at >= end:
             self.left = at - end
@@ -140,21 +185,3 @@ class Downstream:
             self.left = behind - end
             return end
         return behind
-
-    def _passes(self, name: bytes, correlation_id: int, frame: memoryview, size: int) -> bool:
-        """Whether a frame that has to be looked into passes; `frame` is what has come of it, its size in front."""
-        produce = self._produce.get(name)
-        if produce is not None:
-            layout, expected = produce
-            acks = read_acks(layout, frame)
-            if acks is None:
-                return False
-            if acks:
-                self._append((correlation_id, expected))
-            return True
-        amended = self._amended.get(name)
-        if amended is None or len(frame) < size + SIZE.size:
-            return False
-        amend, expected = amended
-        self._append((correlation_id, amend(frame[4:]) or expected))
-        return True

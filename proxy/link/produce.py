@@ -49,20 +49,25 @@ def acks_layout(version: int) -> AcksLayout:
     raise LocalProtocolError(f"ProduceRequest v{version} has no Acks")
 
 
-def read_acks(layout: AcksLayout, frame: memoryview) -> int | None:
-    """`Acks` of a Produce request; None when the bytes do not reach it yet.
+def read_acks(layout: AcksLayout, buffer: memoryview, at: int, end: int) -> int | None:
+    """`Acks` of the Produce request whose size stands at `at`; None when what has come does not reach it yet.
 
     Args:
-        frame: what has come of it, from its size on, and nothing behind it.
+        layout: of its version.
+        buffer: may hold anything behind `end`.
+        at: where it begins.
+        end: where what has come of it ends, at most its own end.
 
     Raises:
         RemoteProtocolError: it cannot stand within HEAD_MAX, or a length is impossible.
     """
+    frame = buffer[at:end]
+    acks: int
     try:
-        at = _skip_to_acks(layout, frame)
-        if at > HEAD_MAX:
+        behind = _skip_to_acks(layout, frame)
+        if behind > HEAD_MAX:
             raise RemoteProtocolError("Produce request whose acks stand too far behind")
-        acks: int = _INT16(frame, at)[0]
+        acks = _INT16(frame, behind)[0]
     except (IndexError, struct.error):
         return None
     return acks

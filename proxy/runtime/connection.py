@@ -227,8 +227,8 @@ class Connection:
         if version == 0:
             self.up.handshaking = False
             if not error_code:
-                self.up.frames.raw = True
-                self.up.frames.use(NOTHING_PASSES)
+                self.up.raw = True
+                self.up.use(NOTHING_PASSES)
             self.up.resume_soon()
 
     def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int) -> None:

@@ -20,27 +20,24 @@ if TYPE_CHECKING:
 _head = ANSWER_HEAD.unpack_from
 
 
-class Downward:
+class Downward(Upstream):
     """Reads the broker, walks its answers, writes to the client. See `connection` for how it all hangs together."""
 
     __slots__ = (
         "_buffer",
         "_connection",
         "_kept",
-        "_pending",
-        "_receive",
         "_recv",
         "_send",
         "bytes",
         "flows",
-        "frames",
         "gathering",
     )
 
     def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
+        super().__init__(pending, connection.plane.limits.frame_bytes)
         self._connection = connection
         self._buffer = connection.plane.reactor.buffer
-        self._pending = pending
         self._send = transport.send
         self._recv = transport.recv_into  # the broker's, once there is one; until then nothing is read
         self._kept = b""
@@ -48,8 +45,6 @@ class Downward:
         """Passed on so far."""
         self.flows = False
         """Nothing is in the way: the fast path may be taken."""
-        self.frames = Upstream(pending, connection.plane.limits.frame_bytes)
-        self._receive = self.frames.receive
         self.gathering: Gathering | None = None
         """The answer that is being gathered."""
 
@@ -69,7 +64,7 @@ class Downward:
         if not count:
             self._connection.broker_left(None)
             return
-        upto = self._receive(buffer, 0, count)
+        upto = self.receive(buffer, 0, count)
         if upto != count:
             if upto or not self._rewrites_one(count):
                 self._walk(0, upto, count)
@@ -108,7 +103,7 @@ class Downward:
     def owes_client(self) -> bool:
         """Whether an answer to the client is only half here."""
         gathering = self.gathering
-        return self.frames.left > 0 or (gathering is not None and not isinstance(gathering.subject, answers.OwnAnswer))
+        return self.left > 0 or (gathering is not None and not isinstance(gathering.subject, answers.OwnAnswer))
 
     def _event(self, mask: int) -> None:
         connection = self._connection
@@ -136,7 +131,7 @@ class Downward:
 
     def _rewrites_one(self, count: int) -> bool:
         """The commonest of what does not simply pass: one whole answer to be rewritten, alone in the buffer."""
-        pending, buffer = self._pending, self._buffer
+        pending, buffer = self.pending, self._buffer
         if not pending or count < ANSWER_HEAD.size:
             return False
         size, correlation_id = _head(buffer, 0)
@@ -183,9 +178,9 @@ class Downward:
             if self.gathering is not None:
                 at = self._gather(self.gathering, pieces, at, end)
                 continue
-            upto = self.frames.receive(self._buffer, at, end)
+            upto = self.receive(self._buffer, at, end)
             if upto == at:
-                due = self.frames.peek(self._buffer, at, end)
+                due = self.peek(self._buffer, at, end)
                 if due is None:
                     break
                 at = self._take(due, pieces, at, end)
@@ -198,13 +193,13 @@ class Downward:
         """An answer that does not simply pass."""
         behind = at + due.size + 4
         if due.expected is TOKEN:
-            upto = self.frames.admit(due.size, at, end)
+            upto = self.admit(due.size, at, end)
             pieces.append(self._buffer[at:upto])
             return upto
         limit = self._connection.plane.limits.collected_bytes
         if due.size > limit:
             raise RemoteProtocolError(f"an answer of {due.size} bytes is larger than limits.collected_bytes ({limit})")
-        self._pending.popleft()
+        self.pending.popleft()
         if behind > end:
             self.gathering = Gathering(due.size, due.expected)
             return at

@@ -15,7 +15,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.cluster.routes import Context, Kind, Route, Routes
 from proxy.link.budget import AnswerBudget
-from proxy.link.downstream import NOTHING_PASSES, Passing
+from proxy.link.downstream import NOTHING_PASSES, Look, Passing, look_for_acks, look_to_amend
 from proxy.link.produce import acks_layout
 from proxy.runtime.connection import Connection
 from proxy.runtime.dialling import Dial, Dialled
@@ -198,8 +198,8 @@ class Plane:
         self.routes = routes
         self.passing = passing(routes)
         for connection in self._connections.values():
-            if not connection.up.frames.raw:
-                connection.up.frames.use(self.passing)
+            if not connection.up.raw:
+                connection.up.use(self.passing)
 
     # for connections
 
@@ -295,15 +295,15 @@ class Plane:
 def passing(routes: Routes) -> Passing:
     """Which requests pass without being looked at further."""
     plain: dict[bytes, Route] = {}
-    produce = {}
-    amended = {}
+    looked: dict[bytes, Look] = {}
+    produce = set()
     for name, route in routes.items():
-        if route.amend is not None and route.kind is Kind.ANSWER:
-            amended[name] = (route.amend, route)
-        elif route.amend is not None:
-            continue
+        if route.kind is Kind.PRODUCE and route.amend is None:
+            looked[name] = look_for_acks(acks_layout(route.version), route)
+            produce.add(name)
         elif route.kind in (Kind.FORWARD, Kind.ANSWER):
-            plain[name] = route
-        elif route.kind is Kind.PRODUCE:
-            produce[name] = (acks_layout(route.version), route)
-    return Passing(plain, produce, amended)
+            if route.amend is None:
+                plain[name] = route
+            else:
+                looked[name] = look_to_amend(route.amend, route)
+    return Passing(plain, looked, frozenset(produce))

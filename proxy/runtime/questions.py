@@ -50,7 +50,7 @@ class Questions:
     def send(self) -> None:
         """Send what is held, at a frame boundary."""
         up = self._connection.up
-        if up.frames.left or up.handshaking:
+        if up.left or up.handshaking:
             return
         held, self._held = self._held, []
         for correlation_id, expected, frame in held:

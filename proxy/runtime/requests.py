@@ -37,10 +37,10 @@ def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int 
     Raises:
         RemoteProtocolError: it is no request, or one that is refused.
     """
-    head = connection.up.frames.peek(buffer, at, end)
+    head = connection.up.peek(buffer, at, end)
     if head is None:
         return None
-    if connection.up.frames.raw and not _ends_tokens(connection, head):
+    if connection.up.raw and not _ends_tokens(connection, head):
         return _pass(connection, buffer, at, end, head, TOKEN)
     route = connection.plane.routes[head.name]
     if route.kind is Kind.REFUSE:
@@ -74,7 +74,7 @@ def pass_whole(connection: Connection, asked: Asked, frame: memoryview) -> None:
 
 
 def _wants_no_answer(route: Route, frame: memoryview) -> bool:
-    acks = read_acks(acks_layout(route.version), frame)
+    acks = read_acks(acks_layout(route.version), frame, 0, len(frame))
     if acks is None:
         raise RemoteProtocolError("Produce request without acks")
     return acks == 0
@@ -88,8 +88,8 @@ def _ends_tokens(connection: Connection, head: Head) -> bool:
     """
     if head.name not in connection.plane.routes:
         return False
-    connection.up.frames.raw = False
-    connection.up.frames.use(connection.plane.passing)
+    connection.up.raw = False
+    connection.up.use(connection.plane.passing)
     pending = connection.pending
     while pending and pending[-1][1] is TOKEN:
         pending.pop()
@@ -98,7 +98,7 @@ def _ends_tokens(connection: Connection, head: Head) -> bool:
 
 def _pass(connection: Connection, buffer: memoryview, at: int, end: int, head: Head, expected: Expected) -> int:
     connection.pending.append((head.correlation_id, expected))
-    upto = connection.up.frames.admit(head.size, at, end)
+    upto = connection.up.admit(head.size, at, end)
     connection.up.write(buffer[at:upto])
     return upto
 

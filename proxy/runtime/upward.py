@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.runtime.connection import Connection
 
 
-class Upward:
+class Upward(Downstream):
     """Reads the client, walks its requests, writes to the broker. See `connection` for how it all hangs together."""
 
     __slots__ = (
@@ -22,14 +22,11 @@ class Upward:
         "_connection",
         "_in_flight_max",
         "_kept",
-        "_pending",
-        "_receive",
         "_recv",
         "_resuming",
         "_send",
         "bytes",
         "flows",
-        "frames",
         "gathering",
         "handshaking",
         "quiet_s",
@@ -37,10 +34,10 @@ class Upward:
 
     def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
         plane = connection.plane
+        super().__init__(pending, plane.passing, plane.limits.frame_bytes)
         self._connection = connection
         self._buffer = plane.reactor.buffer
         self._in_flight_max = plane.limits.in_flight_requests
-        self._pending = pending
         self._recv = transport.recv_into
         self._send = transport.send  # the broker's, once there is one; until then nothing flows
         self._kept = b""
@@ -49,8 +46,6 @@ class Upward:
         """Passed on so far."""
         self.flows = False
         """Nothing is in the way: the fast path may be taken."""
-        self.frames = Downstream(pending, plane.passing, plane.limits.frame_bytes)
-        self._receive = self.frames.receive
         self.gathering: Gathering | None = None
         """The request that is being gathered."""
         self.handshaking = False
@@ -75,7 +70,7 @@ class Upward:
             self._connection.client_left(None)
             return
         self.quiet_s = 0
-        upto = self._receive(buffer, 0, count)
+        upto = self.receive(buffer, 0, count)
         if upto != count:
             self._walk(0, upto, count)
             return
@@ -90,7 +85,7 @@ class Upward:
         if sent != count:
             self._connection.to_broker(buffer[sent:count])
             self._connection.update()
-        elif len(self._pending) > self._in_flight_max:
+        elif len(self.pending) > self._in_flight_max:
             self._connection.update()
 
     def failed(self, error: Exception) -> None:
@@ -114,12 +109,12 @@ class Upward:
     @property
     def is_full(self) -> bool:
         """Whether too many requests wait for their answer."""
-        return len(self._pending) > self._in_flight_max
+        return len(self.pending) > self._in_flight_max
 
     @property
     def at_boundary(self) -> bool:
         """Whether no part of a request has come."""
-        return not (self.frames.left or self.gathering is not None or self._kept)
+        return not (self.left or self.gathering is not None or self._kept)
 
     @property
     def is_straight(self) -> bool:
@@ -189,7 +184,7 @@ class Upward:
             upto = self.gathering.add(self._buffer, at, end)
             self._look_if_whole()
             return upto
-        upto = self.frames.receive(self._buffer, at, end)
+        upto = self.receive(self._buffer, at, end)
         if upto > at:
             self.write(self._buffer[at:upto])
             return upto

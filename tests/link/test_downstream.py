@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from proxy.errors import RemoteProtocolError
-from proxy.link.downstream import Downstream, Passing, Pending
+from proxy.link.downstream import NOTHING_PASSES, Downstream, Passing, Pending, look_for_acks, look_to_amend
 from proxy.link.produce import acks_layout
 
 FRAME_MAX = 100_000
@@ -27,11 +27,11 @@ class Named:
 
 FETCH = Named("fetch")
 PRODUCE = Named("produce")
-PASSING = Passing(
-    {struct.pack(">hh", 1, 11): FETCH},
-    {struct.pack(">hh", 0, version): (acks_layout(version), PRODUCE) for version in (0, 3, 7, 9, 11)},
-    {struct.pack(">hh", 78, 1): (lambda frame: amend(frame), Named("whole"))},
-)
+PRODUCED = {
+    struct.pack(">hh", 0, version): look_for_acks(acks_layout(version), PRODUCE) for version in (0, 3, 7, 9, 11)
+}
+WHOLE = {struct.pack(">hh", 78, 1): look_to_amend(lambda frame: amend(frame), Named("whole"))}
+PASSING = Passing({struct.pack(">hh", 1, 11): FETCH}, PRODUCED | WHOLE, frozenset(PRODUCED))
 
 
 def amend(frame: memoryview) -> Named | None:
@@ -199,7 +199,7 @@ def test_a_produce_request_with_an_endless_client_id_never_reads_past_its_frame(
 def test_another_table_counts_from_the_next_frame_on() -> None:
     walk = Walk()
     walk.receive(request(1, 11, 1))
-    walk.frames.use(Passing({}, {}, {}))
+    walk.frames.use(NOTHING_PASSES)
     walk.receive(request(1, 11, 2))
     assert walk.stopped == [struct.pack(">hh", 1, 11)]
     assert list(walk.pending) == [(1, FETCH)]

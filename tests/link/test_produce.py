@@ -16,6 +16,15 @@ def frame(version: int, acks: int, client_id: str | None, transactional_id: str 
     return frames.request(0, version, 77, client_id, message)
 
 
+def acks_of(layout: AcksLayout, data: bytes) -> int | None:
+    """What is found where the frame stands in the middle of a buffer with something else around it."""
+    for around in (b"\x00", b"\xff"):
+        buffer = memoryview(around * 5 + data + around * 40)
+        found = read_acks(layout, buffer, 5, 5 + len(data))
+    assert read_acks(layout, memoryview(data), 0, len(data)) == found
+    return found
+
+
 @pytest.mark.parametrize("version", range(registry.versions(0)[0], registry.versions(0)[1] + 1))
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("client_id", [None, "", "x" * 300])
@@ -25,36 +34,34 @@ def test_acks_are_found_as_the_codec_wrote_them(
 ) -> None:
     """In every version, behind any client id and transactional id."""
     data = frame(version, acks, client_id, transactional_id)
-    assert read_acks(acks_layout(version), memoryview(data)) == acks
+    assert acks_of(acks_layout(version), data) == acks
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 13])
 def test_too_few_bytes_are_no_answer_yet(version: int) -> None:
     data = frame(version, 1, "client", "transaction")
-    found = [read_acks(acks_layout(version), memoryview(data[:end])) for end in range(12, len(data))]
+    found = [acks_of(acks_layout(version), data[:end]) for end in range(12, len(data))]
     first = found.index(1)
     assert found == [None] * first + [1] * (len(found) - first)
 
 
 def test_a_negative_length_is_the_peers_fault() -> None:
     with pytest.raises(RemoteProtocolError):
-        read_acks(AcksLayout(flexible=False, strings=1), memoryview(bytes(12) + b"\xff\xfe" + bytes(20)))
+        acks_of(AcksLayout(flexible=False, strings=1), bytes(12) + b"\xff\xfe" + bytes(20))
 
 
 def test_a_varint_without_end_is_the_peers_fault() -> None:
     with pytest.raises(RemoteProtocolError):
-        read_acks(AcksLayout(flexible=True, strings=1), memoryview(bytes(12) + b"\xff\xff" + b"\xff" * 20))
+        acks_of(AcksLayout(flexible=True, strings=1), bytes(12) + b"\xff\xff" + b"\xff" * 20)
 
 
 def test_acks_beyond_the_limit_are_the_peers_fault() -> None:
     """A tagged field in the header may be of any length; nobody keeps megabytes to find two bytes."""
     long_tag = b"\x01\x00" + b"\xff\xff\x7f" + bytes(HEAD_MAX)
     with pytest.raises(RemoteProtocolError, match="too far"):
-        read_acks(AcksLayout(flexible=True, strings=0), memoryview(bytes(12) + b"\xff\xff" + long_tag))
+        acks_of(AcksLayout(flexible=True, strings=0), bytes(12) + b"\xff\xff" + long_tag)
 
 
 def test_a_million_tagged_fields_are_not_counted() -> None:
     with pytest.raises(RemoteProtocolError, match="tagged"):
-        read_acks(
-            AcksLayout(flexible=True, strings=0), memoryview(bytes(12) + b"\xff\xff" + b"\xff\xff\xff\x0f" + bytes(9))
-        )
+        acks_of(AcksLayout(flexible=True, strings=0), bytes(12) + b"\xff\xff" + b"\xff\xff\xff\x0f" + bytes(9))

@@ -27,6 +27,7 @@ from proxy.runtime.plane import Plane, Question
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.watch import Sight
 from proxy.share.coordinator import ShareCoordinator
+from proxy.share.renewal import RenewalBound
 from proxy.values import UNKNOWN_NODE, Address
 from proxy.wire import registry
 
@@ -181,6 +182,15 @@ def keep_alive_question(connection: Connection) -> Question:
     return HEARTBEAT, HEARTBEAT_VERSION, registry.request(HEARTBEAT, HEARTBEAT_VERSION).encode(request)
 
 
+def share_options(config: Config) -> ShareOptions:
+    """How share requests are served, by the settings."""
+    bounds = tuple(
+        RenewalBound(groups=limit.groups, renewals=limit.renewals, held_s=limit.held_s)
+        for limit in config.share_groups.renewal_limits
+    )
+    return ShareOptions(rights_cache_s=config.rights_cache_s, renewal_bounds=bounds)
+
+
 def planned_routes(config: Config, local: bool) -> Routes:
     """The routes that a proxy with these settings would have: to be shown, not used."""
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
@@ -212,7 +222,7 @@ def compose(
     services = apis_services.build(
         limits=limits,
         share_limits=config.share_groups.limits,
-        options=ShareOptions(rights_cache_s=config.rights_cache_s),
+        options=share_options(config),
         timers=reactor,
         notes=notes,
         book=book,

@@ -113,6 +113,17 @@ class ClientTls(Section):
         return self.cert_file is not None
 
 
+class RenewalLimit(Section):
+    """How long members of some groups may keep records by renewing their locks."""
+
+    groups: str = "*"
+    """A group id, or a pattern with * and ?."""
+    renewals: int | None = Field(None, ge=1, le=1_000_000)
+    """So many renewals of one delivery are granted."""
+    held_s: Seconds | None = None
+    """No renewal is granted once a record was held for so long."""
+
+
 class ShareGroups(Section):
     """Where share groups live, and the bounds of those that live here."""
 
@@ -122,6 +133,8 @@ class ShareGroups(Section):
     """topic: in a compacted topic of the cluster, where it survives this proxy; memory: gone when the proxy ends."""
     broker: dict[str, Any] = Field(default_factory=dict)
     """The brokers' `group.share.*` settings, under Kafka's names."""
+    renewal_limits: tuple[RenewalLimit, ...] = ()
+    """Of these the first that names a group bounds its renewals (refused with 121 then); none: unbounded, as Kafka."""
 
     @cached_property
     def limits(self) -> BrokerShareLimits:

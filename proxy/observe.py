@@ -87,6 +87,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-group-offsets-deleted": INFO,
     "share-group-settings-changed": INFO,
     "share-locks-released": INFO,
+    "share-renewal-refused": WARNING,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
 }

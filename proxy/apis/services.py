@@ -14,6 +14,7 @@ from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import EffectiveVersions
 from proxy.link.budget import AnswerBudget
 from proxy.share.coordinator import ShareCoordinator, ShareKey
+from proxy.share.renewal import RenewalBound
 from proxy.share.settings import BrokerShareLimits
 from proxy.values import Limits
 
@@ -36,6 +37,12 @@ class ShareOptions:
     """A share partition that has nothing in the cache is read this often while others of its session have something."""
     cache_age_s: float = 2.0
     """Cached batches older than this are read again, so that deleted records and topics do not live on here."""
+    renewal_bounds: tuple[RenewalBound, ...] = ()
+    """Of these the first that holds for a group bounds its renewals; none, and they are unbounded, as in Kafka."""
+
+    def renewal_bound(self, group_id: str) -> RenewalBound | None:
+        """What bounds the renewals of a group."""
+        return next((bound for bound in self.renewal_bounds if bound.holds_for(group_id)), None)
 
 
 @dataclass(slots=True, kw_only=True)

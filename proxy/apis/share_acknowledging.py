@@ -57,11 +57,22 @@ def _decide(
     share = services.coordinator.share(key)
     if share is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nothing was ever acquired from it here
-    settings = services.coordinator.settings(session.group_id)
-    decided = share.partition.decide_acknowledge(
-        session.member_id, acks, renew_allowed, settings, services.timers.now()
-    )
+    settings, now = services.coordinator.settings(session.group_id), services.timers.now()
+    bound = services.options.renewal_bound(session.group_id) if renew_allowed else None
+    decided = share.partition.decide_acknowledge(session.member_id, acks, renew_allowed, settings, now, bound)
     if isinstance(decided, Refusal):
+        if decided.by_bound:
+            where = f"{place.topic_id.hex()}-{place.partition}"
+            topic = services.topology.topic_by_id(place.topic_id)
+            if topic is not None:
+                where = f"{topic.name}-{place.partition}"
+            services.notes(
+                "share-renewal-refused",
+                group=session.group_id,
+                member=session.member_id,
+                partition=where,
+                reason=decided.message,
+            )
         return decided.error
     if decided.changes:
         changes.append((key, decided))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from proxy.errors import ErrorCode
 from proxy.share import locks
 from proxy.share.acquiring import PartitionSettings
+from proxy.share.renewal import RenewalBound
 from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Transition, Window
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -35,6 +36,8 @@ class Refusal(NamedTuple):
 
     error: ErrorCode
     message: str
+    by_bound: bool = False
+    """A renewal that the group's own bound forbids (`renewal`), and Kafka would grant."""
 
 
 Step = tuple[Run, int, int, int]
@@ -68,6 +71,7 @@ def decide(
     batches: Sequence[AcknowledgementBatch],
     settings: PartitionSettings,
     now: float,
+    bound: RenewalBound | None = None,
 ) -> Transition | Refusal:
     """Judge batches of good shape against the window (6.2) and mark what is to change."""
     steps: list[Step] = []
@@ -76,6 +80,8 @@ def decide(
         refusal = _plan(window, member_id, batch, settings.renew_enabled, steps)
         if refusal is not None:
             break
+    if bound is not None:
+        steps, refusal = _bounded(steps, refusal, bound, now)
     if refusal is not None:
         steps = [step for step in steps if step[3] == RENEW]
     _cut(window, steps)
@@ -93,6 +99,17 @@ def decide(
     if refusal is not None:
         return refusal
     return mark(marked)
+
+
+def _bounded(
+    steps: list[Step], refusal: Refusal | None, bound: RenewalBound, now: float
+) -> tuple[list[Step], Refusal | None]:
+    """Stop in front of the first renewal that the bound forbids."""
+    for index, (run, _, _, acknowledge_type) in enumerate(steps):
+        words = bound.struck_by(run, now) if acknowledge_type == RENEW else None
+        if words is not None:
+            return steps[:index], Refusal(ErrorCode.INVALID_RECORD_STATE, words, by_bound=True)
+    return steps, refusal
 
 
 def _cut(window: Window, steps: Sequence[Step]) -> None:

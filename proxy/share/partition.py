@@ -23,6 +23,7 @@ from proxy.share.acknowledging import AcknowledgementBatch, Refusal, check_shape
 from proxy.share.acquiring import NOTHING, Acquirer, Acquisition, LogBatch, PartitionSettings, Read
 from proxy.share.facts import ShareSnapshot
 from proxy.share.locks import Lockable, LockIndex, deadline
+from proxy.share.renewal import RenewalBound
 from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Transition, Window
 
 __all__ = [
@@ -138,6 +139,7 @@ class SharePartition(Window):
         renew_allowed: bool,
         settings: PartitionSettings,
         now: float,
+        bound: RenewalBound | None = None,
     ) -> Transition | Refusal:
         """Judge (first, last, types) batches by 6.1, then 6.2. `renew_allowed`: version >= 2 and IsRenewAck.
 
@@ -147,7 +149,7 @@ class SharePartition(Window):
         refusal = check_shape(batches, renew_allowed)
         if refusal is not None:
             return refusal
-        return acknowledging.decide(self, self.index, member_id, batches, settings, now)
+        return acknowledging.decide(self, self.index, member_id, batches, settings, now, bound)
 
     def decide_release(self, member_id: str, settings: PartitionSettings) -> Transition | None:
         """The member's session ended (3.6); None when it held nothing."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.errors import ErrorCode
+from proxy.share.renewal import RenewalBound
 from tests.support.ports import SlowJournal, World, acquired, entries
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
@@ -214,3 +217,20 @@ def test_renew_of_one_partition_and_nonsense_for_another(world):
     acks = {(topic.topic_id, 0): [(0, 0, [RENEW])], (topic.topic_id, 1): [(0, 0, [9])]}
     answer = member.acknowledge(acks, renew=True)
     assert (code(answer, topic, 0), code(answer, topic, 1)) == (0, ErrorCode.INVALID_REQUEST)
+
+
+def test_a_bound_on_renewals_names_the_member(world, topic):
+    """121 once the group's bound is reached; other groups renew as they like; nothing is bounded by default."""
+    bound = RenewalBound(groups="g*", renewals=1)
+    world.services.options = replace(world.services.options, renewal_bounds=(bound, RenewalBound(renewals=100)))
+    member = held(world, topic)
+    renew = {(topic.topic_id, 0): [(0, 9, [RENEW])]}
+    assert code(member.acknowledge(renew, renew=True), topic) == 0
+    assert code(member.acknowledge(renew, renew=True), topic) == ErrorCode.INVALID_RECORD_STATE
+    (said,) = [context for event, context in world.notes if event == "share-renewal-refused"]
+    assert (said["group"], said["member"], said["partition"]) == ("g", "m1", "t-0")
+    world.configure("other", **EARLIEST)
+    other = world.member(group_id="other", member_id="m2")
+    assert acquired(other.fetch(topic)) == [(0, 9, 1)]
+    for _ in range(5):
+        assert code(other.acknowledge(renew, renew=True), topic) == 0

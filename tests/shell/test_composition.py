@@ -17,10 +17,11 @@ from proxy.cluster.addresses import AddressBook
 from proxy.cluster.routes import Kind, header
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import EffectiveVersions, Offer
-from proxy.composition import Parts, decide_share, keep_alive_question, own_settings
+from proxy.composition import Parts, decide_share, keep_alive_question, own_settings, share_options
 from proxy.config import Config
 from proxy.runtime.own_connection import BrokerVersions
 from proxy.runtime.watch import Sight
+from proxy.share.renewal import RenewalBound
 from proxy.values import UNKNOWN_NODE, Address, Limits
 from proxy.wire import registry
 
@@ -263,3 +264,12 @@ def test_the_proxy_s_own_connections_follow_the_settings() -> None:
     assert (made.server_name, made.limits.dial_timeout_s) == ("n", 3)
     assert (made.identity.username, made.identity.password()) == ("u", "p")
     assert own_settings(config(), None).identity is None
+
+
+def test_renewal_limits_reach_the_share_requests() -> None:
+    """The first that names a group holds; without any renewals are unbounded."""
+    written = {"renewal_limits": [{"groups": "jobs-*", "renewals": 3}, {"held_s": 600}]}
+    options = share_options(Config.model_validate({"share_groups": written}))
+    assert options.renewal_bound("jobs-1") == RenewalBound(groups="jobs-*", renewals=3)
+    assert options.renewal_bound("other") == RenewalBound(held_s=600)
+    assert share_options(Config()).renewal_bound("any") is None

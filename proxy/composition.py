@@ -15,16 +15,22 @@ from proxy.apis.memory_journal import MemoryJournal
 from proxy.apis.ports import Connection, Notes
 from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.apis.services import Services, ShareOptions
+from proxy.apis.share_state import TOPIC
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.routes import Routes
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import API_VERSIONS, EffectiveVersions, Offer, native_share
 from proxy.config import Config
+from proxy.errors import ErrorCode
+from proxy.runtime.client import OwnClient
 from proxy.runtime.dialling import Dialler
+from proxy.runtime.journal import TopicJournal
 from proxy.runtime.own_connection import Identity, OwnSettings
 from proxy.runtime.own_questions import OwnQuestions
+from proxy.runtime.owners import Membership
 from proxy.runtime.plane import Plane, Question
 from proxy.runtime.reactor import Reactor
+from proxy.runtime.share_home import ShareHome
 from proxy.runtime.watch import Sight
 from proxy.share.coordinator import ShareCoordinator
 from proxy.share.renewal import RenewalBound
@@ -62,6 +68,8 @@ class Parts:
     plane: Plane
     share_reason: str
     """Why share groups are served where they are."""
+    home: ShareHome | None = None
+    """What keeps share state in a topic; None where it is in memory, or not here."""
     _listening: set[int] = field(default_factory=set)
     """Brokers with a listener here."""
     _refused: dict[int, str] = field(default_factory=dict)
@@ -127,7 +135,8 @@ class Parts:
         brokers = {str(node_id): str(book.ours_of(node_id)) for node_id in sorted(book.nodes)}
         left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(book.unbound)}
         where = "proxy" if self.services.serve_share else "brokers"
-        return {"brokers": brokers, "left_out": left_out, "share_groups": where, "state": "in memory"}
+        state = "in memory" if self.home is None else f"in topic {TOPIC}"
+        return {"brokers": brokers, "left_out": left_out, "share_groups": where, "state": state}
 
     def _no_port(self, node_id: int) -> None:
         if self.services.book.address_for(node_id) is None:
@@ -212,6 +221,7 @@ def compose(
     """Build every part; nothing listens yet."""
     local, reason = decide_share(config, sight)
     limits = config.named_limits
+    journal = TopicJournal(reactor, notes, advertised(config)) if keeps_state(config, local) else None
     holder: list[Parts] = []
     book = AddressBook(
         config.first_broker_port,
@@ -228,7 +238,7 @@ def compose(
         book=book,
         topology=ClusterView(),
         versions=EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")),
-        journal=MemoryJournal(),
+        journal=journal or MemoryJournal(),
         serve_share=local,
     )
     services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
@@ -246,5 +256,34 @@ def compose(
         keep_alive=keep_alive_question,
         budget=services.answers,
     )
-    holder.append(Parts(config, notes, services, plane, reason))
+    home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
+    holder.append(Parts(config, notes, services, plane, reason, home))
     return holder[0]
+
+
+def advertised(config: Config) -> str:
+    """The address clients bootstrap from: what tells one proxy from another."""
+    return str(Address(config.advertised_host, config.bound.port))
+
+
+def keeps_state(config: Config, local: bool) -> bool:
+    """Whether share state is kept in a topic of the cluster."""
+    return local and config.share_groups.state == "topic"
+
+
+def _home(
+    config: Config,
+    services: Services,
+    journal: TopicJournal,
+    reactor: Reactor,
+    upstream_tls: ssl.SSLContext | None,
+    notes: Notes,
+) -> ShareHome:
+    settings = own_settings(config, upstream_tls)
+
+    def client() -> OwnClient:
+        return OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
+
+    owner = Membership(client(), notes, advertised(config), config.cluster.session_timeout_s)
+    services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
+    return ShareHome(services, journal, owner, client, settings, reactor, notes)

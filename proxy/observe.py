@@ -90,6 +90,21 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-renewal-refused": WARNING,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
+    # Share state in a topic.
+    "share-groups-off": ERROR,
+    "share-state-loaded": INFO,
+    "share-state-lost": ERROR,
+    "share-state-ignored": WARNING,
+    "share-state-unreadable": ERROR,
+    "share-state-old-owner": WARNING,
+    "state-topic-created": INFO,
+    "state-append-failed": WARNING,
+    "state-identity-refused": WARNING,
+    "state-link-failed": WARNING,
+    "state-link-lost": INFO,
+    "state-view-failed": WARNING,
+    "another-proxy": WARNING,
+    "proxy-group-trouble": INFO,
 }
 """Event -> level; an event that is not listed is a WARNING, for somebody has something to tell."""
 

@@ -106,6 +106,8 @@ class Server:
         gc.freeze()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
         nursery.start_soon(self._watch.follow, parts.seen)
+        if parts.home is not None:
+            nursery.start_soon(parts.home.run)
         await self._stop.wait()
         await self._drain(parts)
 
@@ -158,6 +160,8 @@ class Server:
             reasons.append(watch.trouble)
         if parts is None and watch.reachable:
             reasons.append("waiting for every broker to tell its versions")
+        if parts is not None and parts.home is not None and parts.home.why_not:
+            reasons.append(parts.home.why_not)
         body: dict[str, object] = {"ready": not reasons, "reasons": reasons}
         if watch.reachable and watch.trouble and not watch.refused:
             body["missing"] = [watch.trouble]

@@ -12,6 +12,7 @@ from proxy.apis import (
     k91_alter_share_group_offsets,
     k92_delete_share_group_offsets,
 )
+from proxy.apis.share_gated import gated
 from proxy.apis.table import Served
 from proxy.share.coordinator import ShareCoordinator
 
@@ -28,4 +29,4 @@ _SHARE = (
 
 def served(coordinator: ShareCoordinator) -> dict[int, Served]:
     """API key -> handler, and which requests it gets."""
-    return group_apis.served(coordinator) | {api.KEY: Served(api.handle) for api in _SHARE}
+    return group_apis.served(coordinator) | {api.KEY: Served(gated(api.KEY, api.handle)) for api in _SHARE}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
 from proxy.apis.share_cache import BatchCache, CacheKey
 from proxy.apis.share_clock import ShareClock
+from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_reads import Head, ShareReads
 from proxy.apis.share_writes import ShareWrites
 from proxy.cluster.addresses import AddressBook
@@ -65,6 +66,8 @@ class Services:
     """All answers made here that the kernel has not taken yet; the plane counts them."""
     clock: ShareClock
     """Rings when members, locks or cached batches end."""
+    gate: ShareGate = field(default_factory=ShareGate)
+    """Whether share groups may be served at this moment."""
     serve_share: bool
     """True: share groups are served here; False: keys 76-79 are forwarded. Decided at start (decision 17)."""
     options: ShareOptions = field(default_factory=ShareOptions)

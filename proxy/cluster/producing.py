@@ -3,8 +3,8 @@
 Theory of operation. A pure machine; the caller sends what `next_request` gives and reports what became of it.
 
     IDENTIFYING ─ InitProducerId answered ─▶ TAKING_OVER ─ the takeover record is in the log ─▶ READY
-         ▲                                                                                       │
-         └──── 45 (the broker forgot us), or the identity is to be renewed ───────────────────────┘
+      ▲   └─ a producer id nobody had before ─▶ CHECKING ─ the caller proceeds ─▶ TAKING_OVER    │
+      └─────── 45 (the broker forgot us), or the identity is to be renewed ──────────────────────┘
     any ─ 47 or 90: somebody else took over ─▶ LOST, for good
 
 - One append at a time; whatever waits when it starts goes with it.
@@ -15,6 +15,8 @@ Theory of operation. A pure machine; the caller sends what `next_request` gives 
   whether we were replaced (90); if not, a new takeover record begins a new epoch and the same content follows it.
 - A broker forgets a producer that is silent, and with it the fence: something is appended every `keep_alive_s`, and the
   identity renewed every `identity_s`.
+- A new producer id (epoch 0) fences nobody who has another: before the takeover record is written the caller looks into
+  the log, and if an owner with another id was there, waits until that one has stopped by its own clock.
 """
 
 from __future__ import annotations
@@ -29,13 +31,13 @@ from typing import NamedTuple
 from proxy.errors import ErrorCode, LocalProtocolError
 from proxy.wire.records import Record, build_batch
 
-BATCH_BYTES_MAX = 512 << 10
+BATCH_BYTES_MAX = 128 << 10
 """Records in one append; below what a broker takes by default (message.max.bytes 1 MiB). One entry may be larger."""
 WAITING_BYTES_MAX = 64 << 20
 """What waits for its append, per state partition."""
 REFUSE_AFTER_S = 5.0
 """An append that definitely failed is tried again for so long: leaders move, replicas come back."""
-WAIT_MAX_S = 20.0
+WAIT_MAX_S = 10.0
 """What could not even be tried for so long is refused: the append in front of it has an unknown outcome."""
 RETRY_MIN_S, RETRY_MAX_S = 0.02, 1.0
 KEEP_ALIVE_S = 6 * 3600.0
@@ -83,6 +85,7 @@ class Stage(Enum):
     """How far the writer is."""
 
     IDENTIFYING = auto()
+    CHECKING = auto()
     TAKING_OVER = auto()
     READY = auto()
     LOST = auto()
@@ -191,28 +194,44 @@ class StateProducer:
         self.waiting_bytes += size
         return True
 
+    def wants(self, now: float) -> type[Identify] | type[Append] | None:
+        """What `next_request` would give: where it goes may have to be found first."""
+        if self._is_out or now < self._retry_at or self.stage in (Stage.LOST, Stage.CHECKING):
+            return None
+        if self.stage is Stage.IDENTIFYING:
+            return Identify
+        if self.stage is Stage.READY and self._batch is None:
+            if now >= self._identify_by:
+                return Identify
+            if not self._waiting and now < self._append_by:
+                return None
+        return Append
+
     def next_request(self, now: float) -> Identify | Append | None:
         """What to send now; the caller must report on it (`identified`, `appended`, `unanswered` or `unsent`)."""
-        if self._is_out or self.stage is Stage.LOST or now < self._retry_at:
+        wanted = self.wants(now)
+        if wanted is None:
             return None
-        if self.stage is Stage.READY and self._batch is None and now >= self._identify_by:
+        self._is_out = True
+        if wanted is Identify:
             self.stage = Stage.IDENTIFYING
-        if self.stage is Stage.IDENTIFYING:
-            self._is_out = True
             return Identify(self.producer_id, self.producer_epoch)
         if self._batch is None:
             self._batch = self._next_batch(now)
-        if self._batch is None:
-            return None
-        self._is_out = True
         return Append(self._batch.data)
+
+    def proceed(self) -> None:
+        """No owner with another producer id is left: take over. Only while CHECKING."""
+        if self.stage is not Stage.CHECKING:
+            raise LocalProtocolError(f"proceed while {self.stage.name}")
+        self.stage = Stage.TAKING_OVER
 
     def next_deadline(self) -> float:
         """When `next_request` or `overdue` may have something, if nothing else happens; inf while a request is out."""
         if self.stage is Stage.LOST:
             return inf
         oldest = self._waiting[0].since + WAIT_MAX_S if self._waiting else inf
-        if self._is_out:
+        if self._is_out or self.stage is Stage.CHECKING:
             return oldest
         if self.stage is not Stage.READY or self._batch is not None or self._waiting:
             return min(max(self._retry_at, 0.0), oldest)
@@ -227,8 +246,9 @@ class StateProducer:
             self._later(now)
             return []
         self._retry_s = RETRY_MIN_S
+        is_new = self.producer_id < 0 and producer_epoch == 0
         self.producer_id, self.producer_epoch, self._sequence = producer_id, producer_epoch, 0
-        self.stage = Stage.TAKING_OVER
+        self.stage = Stage.CHECKING if is_new else Stage.TAKING_OVER
         self._identify_by = now + self.identity_s
         return []
 
@@ -281,7 +301,7 @@ class StateProducer:
 
     # What to append
 
-    def _next_batch(self, now: float) -> _Batch | None:
+    def _next_batch(self, now: float) -> _Batch:
         if self.stage is Stage.TAKING_OVER:
             return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
         entries: list[_Entry] = []
@@ -293,9 +313,7 @@ class StateProducer:
         if entries:
             self.waiting_bytes -= size
             return self._build([record for entry in entries for record in entry.records], entries, now)
-        if now >= self._append_by:
-            return self._build([self.keep_alive], (), now)
-        return None
+        return self._build([self.keep_alive], (), now)
 
     def _build(
         self, records: Sequence[Record], entries: Sequence[_Entry], now: float, *, is_takeover: bool = False

@@ -6,7 +6,7 @@ and the brokers known from the last Metadata answer, each at most once per quest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,8 +34,12 @@ class AuthenticationNeeded(UpstreamLost):
 class OwnClient:
     """Questions to whichever broker answers. Not for several tasks at once."""
 
-    def __init__(self, bootstrap: Sequence[Address], settings: OwnSettings) -> None:
+    def __init__(
+        self, bootstrap: Sequence[Address], settings: OwnSettings, nodes: Mapping[int, Address] | None = None
+    ) -> None:
+        """`nodes`: brokers that are dialled there, whatever they advertise."""
         self.settings = settings
+        self._nodes = nodes or {}
         self._bootstrap = tuple(bootstrap)
         self._brokers: tuple[Address, ...] = ()
         self._open: OwnConnection | None = None
@@ -49,17 +53,22 @@ class OwnClient:
         request = registry.message("MetadataRequest")
         wanted = [request.MetadataRequestTopic(name=name) for name in topics]
         question = request(topics=wanted, allow_auto_topic_creation=False)
+        answer, versions = await self.ask(METADATA, question)
+        self._brokers = tuple(Address(broker.host, broker.port) for broker in answer.brokers or ())
+        return answer, versions
+
+    async def ask(self, key: int, question: Any) -> tuple[Any, BrokerVersions]:
+        """The answer of the first server that gives one, and its versions; errors as for `metadata`."""
         reasons: list[ProxyError] = []
         for address in self._candidates():
             try:
                 opened = await self._connection_to(address)
-                answer = await opened.ask(METADATA, question)
+                answer = await opened.ask(key, question)
             except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:
                 reasons.append(self._explained(error))
                 await self.aclose()
                 continue
             opened.answered = True
-            self._brokers = tuple(Address(broker.host, broker.port) for broker in answer.brokers or ())
             return answer, opened.versions
         raise _summed_up(reasons)
 
@@ -80,6 +89,10 @@ class OwnClient:
         """What one broker can do; asked on a connection of its own, without authentication."""
         async with connection(address, self.bare_settings()) as opened:
             return opened.versions
+
+    def address_of(self, node_id: int, advertised: Address) -> Address:
+        """Where to dial a broker."""
+        return self._nodes.get(node_id, advertised)
 
     def bare_settings(self) -> OwnSettings:
         """As `settings`, without the identity."""

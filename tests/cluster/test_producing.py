@@ -254,6 +254,36 @@ def test_waiting_has_a_limit():
     assert not producer.add([Record(b"k", bytes(size))], 2, 0.0)
 
 
+def test_new_producer_id_is_checked_first():
+    """It fences nobody who has another id: the caller looks for such a one before the takeover record is written."""
+    producer = made()
+    add(producer, "a")
+    producer.next_request(0.0)
+    producer.identified(OK, 7, 0, 0.0)
+    assert producer.stage is Stage.CHECKING
+    assert producer.next_request(1.0) is None
+    producer.proceed()
+    assert batch_of(producer.next_request(1.0)).keys == [b"takeover-7-0"]
+    with pytest.raises(LocalProtocolError):
+        producer.proceed()
+
+
+def test_what_it_wants_is_what_it_gives():
+    """The way is found before the request is made."""
+    producer = made()
+    assert producer.wants(0.0) is Identify
+    producer.next_request(0.0)
+    assert producer.wants(0.0) is None
+    producer.identified(OK, 7, 1, 0.0)
+    assert producer.wants(0.0) is Append
+    producer.next_request(0.0)
+    producer.appended(OK, 1, 0.0)
+    assert producer.wants(0.0) is None
+    add(producer, "a")
+    assert producer.wants(0.0) is Append
+    assert batch_of(producer.next_request(0.0)).keys == [b"a"]
+
+
 def test_sequences_begin_again_behind_the_highest():
     producer = ready()
     producer._sequence = producing.SEQUENCES - 1

@@ -88,6 +88,7 @@ async def proxy(
     """A proxy in front of `upstream`, killed at the end if it still runs."""
     first = free_ports(8)[0] if port is None else port
     arguments = ["--upstream", str(upstream), "--listen", f"{HOST}:{first}", "--admin", f"{HOST}:{first + 7}"]
+    arguments += ["--set", "share_groups.state=memory"]  # the brokers here are too small to keep it
     for key, value in (settings or {}).items():
         arguments += ["--set", f"{key}={value}"]
     with (folder / "log").open("wb") as log:

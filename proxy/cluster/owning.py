@@ -1,0 +1,134 @@
+"""Who owns share state, and for how long a proxy may believe that it is the one (decision 22).
+
+Theory of operation. Proxies are members of one classic group. Its leader writes a table of owners, which everybody
+gets. A member that does not hear from the group must stop by itself before the group can have given its partitions
+away: `Lease` says until when, by a clock that goes on while the machine sleeps, and counted from when a request was
+*sent* that the group answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+from proxy.errors import ErrorCode, RemoteProtocolError
+from proxy.wire import registry
+
+GROUP = "__proxy-owners"
+PROTOCOL_TYPE = "proxy"
+PROTOCOL = "share-state"
+METADATA, ASSIGNMENT = "ProxyMemberMetadata", "ProxyAssignment"
+VERSION = 0
+_INT16 = 2
+
+
+@dataclass(slots=True)
+class Lease:
+    """Until when nobody else can have become the owner. All times are seconds of a clock that counts sleep."""
+
+    session_s: float
+    """The group gives a silent member up after this."""
+    rebalance_s: float
+    """The group goes on without a member that does not rejoin after this."""
+    margin_s: float
+    """For clocks that go at different speed, and for an answer on its way."""
+    _renewed: float = -inf
+    _rebalancing_since: float = inf
+
+    def heard(self, code: ErrorCode, sent: float) -> None:
+        """A heartbeat sent then was answered: 0 and 27 mean that we are a member, everything else that we are not."""
+        if code == ErrorCode.NONE:
+            self._renewed = max(self._renewed, sent)
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._renewed = max(self._renewed, sent)
+            self._rebalancing_since = min(self._rebalancing_since, sent)
+        else:
+            self.end()
+
+    def joined(self, sent: float) -> None:
+        """A new generation began with us; the last request of ours on the way to it was sent then."""
+        self._renewed, self._rebalancing_since = sent, inf
+
+    def end(self) -> None:
+        """We are no member any more."""
+        self._renewed = -inf
+
+    def is_valid(self, now: float) -> bool:
+        """Whether we may still answer as the owner."""
+        return now < self.ends
+
+    @property
+    def ends(self) -> float:
+        """When it ends unless something is heard before."""
+        session = self._renewed + self.session_s - self.margin_s
+        return min(session, self._rebalancing_since + self.rebalance_s - self.margin_s)
+
+
+class Member(NamedTuple):
+    """What a proxy said of itself."""
+
+    address: str
+    owned: tuple[int, ...] = ()
+
+
+class Owner(NamedTuple):
+    """A line of the table."""
+
+    address: str
+    partitions: tuple[int, ...]
+
+
+def assign(members: Mapping[str, Member], partitions: Iterable[int]) -> dict[str, Owner]:
+    """The table for one owner of everything: who owns something keeps it, else the first by member id.
+
+    Of several who say that they own something the first by id is believed; the fence decides in the end.
+    """
+    everything = tuple(partitions)
+    order = sorted(members)
+    chosen = next((member_id for member_id in order if members[member_id].owned), order[0] if order else "")
+    return {
+        member_id: Owner(members[member_id].address, everything if member_id == chosen else ()) for member_id in order
+    }
+
+
+def encode_member(member: Member) -> bytes:
+    """The metadata of a JoinGroup."""
+    return _encode(METADATA, address=member.address, owned_partitions=list(member.owned))
+
+
+def decode_member(data: bytes) -> Member:
+    """Read a member's metadata. Raises RemoteProtocolError, also for a version that is not known here."""
+    message = _decode(METADATA, data)
+    return Member(message.address, tuple(message.owned_partitions))
+
+
+def encode_table(table: Mapping[str, Owner]) -> bytes:
+    """The assignment of a SyncGroup."""
+    entry = registry.message(ASSIGNMENT).Owner
+    return _encode(
+        ASSIGNMENT,
+        owners=[
+            entry(member_id=member_id, address=owner.address, partitions=list(owner.partitions))
+            for member_id, owner in sorted(table.items())
+        ],
+    )
+
+
+def decode_table(data: bytes) -> dict[str, Owner]:
+    """Read the table. Raises RemoteProtocolError, also for a version that is not known here."""
+    message = _decode(ASSIGNMENT, data)
+    return {owner.member_id: Owner(owner.address, tuple(owner.partitions)) for owner in message.owners}
+
+
+def _encode(schema: str, **fields: object) -> bytes:
+    body = registry.codec(schema, VERSION).encode(registry.message(schema)(**fields))
+    return VERSION.to_bytes(_INT16, "big") + body
+
+
+def _decode(schema: str, data: bytes) -> Any:
+    version = int.from_bytes(data[:_INT16], "big", signed=True)
+    if version != VERSION or len(data) < _INT16:
+        raise RemoteProtocolError(f"{schema} of version {version} is not known here")
+    return registry.codec(schema, version).decode(data, _INT16)

@@ -1,0 +1,89 @@
+"""Channels to brokers by node id, opened when somebody wants one, and again when they were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from proxy.apis.ports import Notes
+from proxy.errors import ProxyError
+from proxy.runtime.channel import Channel, open_channel
+from proxy.runtime.own_connection import OwnSettings
+from proxy.runtime.reactor import Reactor
+from proxy.values import Address
+
+RETRY_MIN_S, RETRY_MAX_S = 0.05, 2.0
+"""After an attempt that failed."""
+
+
+class Place(NamedTuple):
+    """One channel: what must not wait for each other goes over channels of its own."""
+
+    node_id: int
+    purpose: str
+
+
+class Links:
+    """Open channels. `changed` is called when one has come or gone."""
+
+    def __init__(
+        self, nursery: trio.Nursery, reactor: Reactor, settings: OwnSettings, notes: Notes, changed: Callable[[], None]
+    ) -> None:
+        self.addresses: dict[int, Address] = {}
+        """Where the brokers are; somebody else keeps this right."""
+        self._nursery = nursery
+        self._reactor = reactor
+        self._settings = settings
+        self._notes = notes
+        self._changed = changed
+        self._open: dict[Place, Channel] = {}
+        self._opening: set[Place] = set()
+        self._failures: dict[Place, int] = {}
+
+    def get(self, node_id: int, purpose: str) -> Channel | None:
+        """An open channel; None while it is being opened."""
+        place = Place(node_id, purpose)
+        channel = self._open.get(place)
+        if channel is not None and (channel.waiting or trio.current_time() < channel.expires):
+            return channel
+        if channel is not None:
+            channel.close("the session ends")
+        if place not in self._opening:
+            self._opening.add(place)
+            self._nursery.start_soon(self._dial, place, name="link")
+        return None
+
+    def close(self) -> None:
+        """End all channels; whoever waits for an answer is told that none comes."""
+        for channel in list(self._open.values()):
+            channel.close("closed here")
+
+    async def _dial(self, place: Place) -> None:
+        failures = self._failures.get(place, 0)
+        if failures:
+            await trio.sleep(min(RETRY_MIN_S * 2 ** min(failures - 1, 10), RETRY_MAX_S))
+        try:
+            address = self.addresses.get(place.node_id)
+            if address is None:
+                self._failures[place] = failures + 1
+                return
+            channel = await open_channel(self._reactor, address, self._settings)
+        except ProxyError as error:
+            self._failures[place] = failures + 1
+            self._notes("state-link-failed", node_id=place.node_id, reason=str(error))
+        else:
+            self._failures.pop(place, None)
+            self._open[place] = channel
+            channel.on_close = partial(self._closed, place, channel)
+        finally:
+            self._opening.discard(place)
+            self._changed()
+
+    def _closed(self, place: Place, channel: Channel, reason: str) -> None:
+        if self._open.get(place) is channel:
+            del self._open[place]
+            self._notes("state-link-lost", node_id=place.node_id, reason=reason)
+            self._changed()

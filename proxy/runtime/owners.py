@@ -1,0 +1,340 @@
+"""Taking part in the group of proxies that decides who owns share state (`cluster.owning`; cluster-primitives.md C).
+
+Theory of operation. JoinGroup and SyncGroup go over one connection, heartbeats over another, because a JoinGroup waits
+for the slowest member. The proxy joins as a static member named by its address: one that is started again at once is
+let in at once. If a second proxy has the same name, the older one is told so (82), stops, and goes on as a member
+without a name, that is, as one who waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from proxy.apis.ports import Notes
+from proxy.apis.share_state import PARTITIONS
+from proxy.cluster import owning
+from proxy.cluster.owning import GROUP, PROTOCOL, PROTOCOL_TYPE, Lease, Member, Owner
+from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.runtime.client import OwnClient
+from proxy.runtime.own_connection import OwnConnection, error_name, open_connection
+from proxy.values import Address
+from proxy.wire import registry
+
+FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 13, 14
+GROUP_KEY = 0
+"""Key type of a group id (FindCoordinator)."""
+HEARTBEATS_PER_SESSION = 6
+MARGIN_SHARE = 0.25
+"""Of the session timeout."""
+RETRY_MIN_S, RETRY_MAX_S = 0.1, 2.0
+LEAVE_S = 2.0
+"""How long a farewell may take."""
+
+COUNTS_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux: goes on while the machine sleeps. Elsewhere CLOCK_MONOTONIC is the best there is."""
+
+
+def awake_and_asleep() -> float:
+    """Seconds, sleep included."""
+    return time.clock_gettime(COUNTS_SLEEP)
+
+
+class NotAMember(ProxyError):
+    """The group does not know us any more."""
+
+
+class Membership:
+    """One proxy's part in the group; an `Owner` of `share_home`."""
+
+    def __init__(
+        self,
+        client: OwnClient,
+        notes: Notes,
+        address: str,
+        session_s: float,
+        clock: Callable[[], float] = awake_and_asleep,
+    ) -> None:
+        self.lease_s = session_s
+        self.trouble = "the group of proxies has not been asked yet"
+        """Why this proxy is not the owner; empty while it is."""
+        self.on_renewed: Callable[[], None] = lambda: None
+        """Called when the lease was renewed."""
+        self.on_refused: Callable[[str], None] = lambda _reason: None
+        """Called when it turns out that somebody else is the owner, or that nobody can tell."""
+        self._client = client
+        self._notes = notes
+        self._address = address
+        self._session_s = session_s
+        self._clock = clock
+        self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
+        self._instance: str | None = f"proxy-{address}"
+        self._member_id = ""
+        self._generation = -1
+        self._is_owner = False
+        self._owned = trio.Event()
+        self._not_owned = trio.Event()
+        self._alone: bool | None = None
+
+    def is_valid(self) -> bool:
+        """See share_home.Owner."""
+        return self._is_owner and self._lease.is_valid(self._clock())
+
+    async def wait_owned(self) -> None:
+        """See share_home.Owner."""
+        await self._owned.wait()
+
+    async def wait_lost(self) -> None:
+        """See share_home.Owner."""
+        await self._not_owned.wait()
+
+    async def run(self) -> None:
+        """Take part until cancelled; then leave."""
+        delay = RETRY_MIN_S
+        try:
+            while True:
+                try:
+                    await self._take_part()
+                    delay = RETRY_MIN_S
+                except NotAMember as error:
+                    self._drop(str(error))
+                except ProxyError as error:
+                    self._cannot(error)
+                await trio.sleep(delay)
+                delay = min(2 * delay, RETRY_MAX_S)
+        finally:
+            await self._leave()
+
+    # One coordinator
+
+    async def _take_part(self) -> None:
+        """With one coordinator, until it is not to be reached or another one is to be asked."""
+        address = await self._coordinator()
+        joining = await open_connection(address, self._client.settings)
+        try:
+            beating = await open_connection(address, self._client.settings)
+            try:
+                if self._generation < 0:
+                    await self._join(joining)
+                while True:
+                    await self._beat_until_rebalance(beating)
+                    await self._rejoin(joining, beating)
+            finally:
+                await beating.aclose()
+        finally:
+            await joining.aclose()
+
+    async def _coordinator(self) -> Address:
+        request = registry.message("FindCoordinatorRequest")(key_type=GROUP_KEY, coordinator_keys=[GROUP])
+        answer, _ = await self._client.ask(FIND_COORDINATOR, request)
+        (found,) = answer.coordinators
+        if found.error_code != ErrorCode.NONE:
+            raise UpstreamLost(f"the coordinator of group {GROUP}: {error_name(found.error_code)}")
+        return self._client.address_of(found.node_id, Address(found.host, found.port))
+
+    async def _beat_until_rebalance(self, beating: OwnConnection) -> None:
+        code = ErrorCode.NONE
+        while code != ErrorCode.REBALANCE_IN_PROGRESS:
+            code = await self._beat(beating)
+            await trio.sleep(0 if code else self._session_s / HEARTBEATS_PER_SESSION)
+
+    async def _beat(self, beating: OwnConnection, *, joining: bool = False) -> ErrorCode:
+        """One heartbeat. Raises NotAMember, UpstreamLost."""
+        request = registry.message("HeartbeatRequest")(
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance,
+        )
+        generation, sent = self._generation, self._clock()
+        with trio.move_on_after(self._session_s):
+            answer = await beating.ask(HEARTBEAT, request)
+            code = _code(answer.error_code)
+            if generation != self._generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
+                return ErrorCode.NONE  # of a generation that has passed: it says nothing about this one
+            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                self._lease.heard(code, sent)
+                self.on_renewed()
+                return code
+            if code in _ELSEWHERE:
+                raise UpstreamLost(f"the coordinator of group {GROUP}: {code.name}")
+            self._lease.heard(code, sent)
+            raise self._expelled(code)
+        raise UpstreamLost(f"no heartbeat was answered within {self._session_s:g} s")
+
+    async def _rejoin(self, joining: OwnConnection, beating: OwnConnection) -> None:
+        """Join the next generation, and go on with the heartbeats of this one meanwhile."""
+        async with trio.open_nursery() as nursery:
+
+            async def beat_on() -> None:
+                while True:
+                    await trio.sleep(self._session_s / HEARTBEATS_PER_SESSION)
+                    await self._beat(beating, joining=True)
+
+            nursery.start_soon(beat_on)
+            try:
+                await self._join(joining)
+            finally:
+                nursery.cancel_scope.cancel()
+
+    # Joining
+
+    async def _join(self, joining: OwnConnection) -> None:
+        """Until a generation has begun with us. Raises NotAMember, UpstreamLost, RemoteProtocolError."""
+        while True:
+            answer = await self._ask_to_join(joining)
+            if answer is None:
+                continue
+            sent = self._clock()
+            table = await self._sync(joining, answer)
+            if table is not None:
+                break
+        self._generation = answer.generation_id
+        self._lease.joined(sent)
+        self._heard_table(table)
+        self.on_renewed()
+
+    async def _ask_to_join(self, joining: OwnConnection) -> Any | None:
+        metadata = owning.encode_member(Member(self._address, tuple(range(PARTITIONS)) if self.is_valid() else ()))
+        request = registry.message("JoinGroupRequest")
+        timeout_ms = round(self._session_s * 1000)
+        answer = await joining.ask(
+            JOIN_GROUP,
+            request(
+                group_id=GROUP,
+                session_timeout_ms=timeout_ms,
+                rebalance_timeout_ms=timeout_ms,
+                member_id=self._member_id,
+                group_instance_id=self._instance,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[request.JoinGroupRequestProtocol(name=PROTOCOL, metadata=metadata)],
+            ),
+        )
+        code = _code(answer.error_code)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = answer.member_id
+            return None
+        if code in _ELSEWHERE:
+            raise UpstreamLost(f"the coordinator of group {GROUP}: {code.name}")
+        if code != ErrorCode.NONE:
+            raise self._expelled(code)
+        self._member_id = answer.member_id
+        return answer
+
+    async def _sync(self, joining: OwnConnection, joined: Any) -> dict[str, Owner] | None:
+        """The table of the generation; None when the next one has begun already."""
+        request = registry.message("SyncGroupRequest")
+        assignments = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            members = {each.member_id: owning.decode_member(bytes(each.metadata)) for each in joined.members}
+            table = owning.encode_table(owning.assign(members, range(PARTITIONS)))
+            entry = request.SyncGroupRequestAssignment
+            assignments = [entry(member_id=member_id, assignment=table) for member_id in sorted(members)]
+        answer = await joining.ask(
+            SYNC_GROUP,
+            request(
+                group_id=GROUP,
+                generation_id=joined.generation_id,
+                member_id=self._member_id,
+                group_instance_id=self._instance,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=PROTOCOL,
+                assignments=assignments,
+            ),
+        )
+        code = _code(answer.error_code)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return None
+        if code in _ELSEWHERE:
+            raise UpstreamLost(f"the coordinator of group {GROUP}: {code.name}")
+        if code != ErrorCode.NONE:
+            raise self._expelled(code)
+        return owning.decode_table(bytes(answer.assignment))
+
+    def _heard_table(self, table: dict[str, Owner]) -> None:
+        """Static members that came back keep their line under an older member id: the address tells them."""
+        mine = [o for member_id, o in table.items() if member_id == self._member_id or o.address == self._address]
+        others = sorted(o.address for member_id, o in table.items() if o not in mine)
+        if others and self._alone is not False:
+            self._notes("another-proxy", address=others[0], reason="cluster.mode is single")
+        self._alone = not others
+        if any(owner.partitions for owner in mine):
+            self.trouble = ""
+            self._set_owner(True)
+        else:
+            owner = next((owner.address for owner in table.values() if owner.partitions), "nobody")
+            self.trouble = f"another proxy ({owner}) serves share groups on this cluster (cluster.mode: single)"
+            self._set_owner(False)
+            self._notes("share-groups-off", reason=self.trouble)
+            self.on_refused(self.trouble)
+
+    def _set_owner(self, is_owner: bool) -> None:
+        if is_owner == self._is_owner:
+            return
+        self._is_owner = is_owner
+        if is_owner:
+            self._not_owned = trio.Event()
+            self._owned.set()
+        else:
+            self._owned = trio.Event()
+            self._not_owned.set()
+
+    # Trouble
+
+    def _expelled(self, code: ErrorCode) -> ProxyError:
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            self._instance = None
+            return NotAMember("a second proxy was started with the same address")
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+            return NotAMember(f"the group of proxies went on without this one ({code.name})")
+        if code == ErrorCode.INVALID_SESSION_TIMEOUT:
+            return RemoteProtocolError(
+                f"the brokers do not allow cluster.session_timeout_s {self._session_s:g} (group.min.session.timeout.ms)"
+            )
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return RemoteProtocolError(f"the proxy's own identity needs READ on group {GROUP}")
+        return RemoteProtocolError(f"group {GROUP}: {code.name}")
+
+    def _drop(self, reason: str) -> None:
+        """Not a member any more: somebody else may be the owner."""
+        self._lease.end()
+        self._member_id, self._generation = "", -1
+        if self._is_owner:
+            self._notes("share-groups-off", reason=reason)
+        self.trouble = reason
+        self._set_owner(False)
+
+    def _cannot(self, error: ProxyError) -> None:
+        """The group is not to be reached; whether we are the owner, the lease says."""
+        text = f"the group of proxies cannot be asked: {error}"
+        if not self._is_owner or not self.is_valid():
+            if self.trouble != text:
+                self._notes("proxy-group-trouble", reason=text)
+            self.trouble = text
+            self.on_refused(text)
+
+    async def _leave(self) -> None:
+        if self._generation < 0:
+            return
+        request = registry.message("LeaveGroupRequest")
+        member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
+        with trio.move_on_after(LEAVE_S, shield=True):
+            try:
+                address = await self._coordinator()
+                opened = await open_connection(address, self._client.settings)
+                await opened.ask(LEAVE_GROUP, request(group_id=GROUP, members=[member]))
+                await opened.aclose()
+            except ProxyError as error:
+                self._notes("proxy-group-trouble", reason=f"leaving: {error}")
+
+
+_ELSEWHERE = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+
+
+def _code(number: int) -> ErrorCode:
+    return ErrorCode(number) if number in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR

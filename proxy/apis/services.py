@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proxy.apis.audit import Audit
 from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
 from proxy.apis.share_cache import BatchCache, CacheKey
 from proxy.apis.share_clock import ShareClock
@@ -71,6 +72,8 @@ class Services:
     serve_share: bool
     """True: share groups are served here; False: keys 76-79 are forwarded. Decided at start (decision 17)."""
     options: ShareOptions = field(default_factory=ShareOptions)
+    audit: Audit | None = None
+    """Told what happens to deliveries; None where audit is off, which is the default."""
     own: OwnQuestions | None = None
     """Questions under the proxy's own identity; None where it asks none."""
 

@@ -10,6 +10,7 @@ from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_cache import Batch
 from proxy.apis.share_survey import Ready, Result, Results
+from proxy.share.coordinator import ShareKey
 from proxy.share.partition import Read
 from proxy.share.sessions import SessionKey
 
@@ -97,6 +98,9 @@ class Taking:
             return None
         services.clock.not_later_than(got.lock_deadline)
         records = chunk.slice(begin + got.first_batch, begin + got.last_batch)
+        if services.audit is not None:
+            key = ShareKey(self._session.group_id, *item.place)
+            services.audit.acquired(key, self._session.member_id, got.ranges, len(records), settings.lock_duration_s)
         return Result(records=records, acquired=got.ranges)
 
     def _span(self, item: Ready, max_records: int, max_bytes: int) -> tuple[int, int]:

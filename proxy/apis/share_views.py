@@ -14,6 +14,7 @@ from proxy.apis.promise import Promise
 from proxy.apis.services import Services
 from proxy.apis.share_writes import Outcome
 from proxy.errors import ErrorCode
+from proxy.share.acknowledging import RELEASE
 from proxy.share.coordinator import NOTHING_READ, Change, Share, ShareKey
 from proxy.share.group import MemberDescription, ShareGroup
 from proxy.share.partition import Lock, SharePartition
@@ -94,6 +95,7 @@ def release(services: Services, group_id: str, member_id: str) -> tuple[int, Pro
         if key.group_id == group_id:
             transition = share.partition.decide_release(member_id, settings)
             if transition is not None:
+                transition.kinds = (RELEASE,) * len(transition.runs)
                 changes.append((key, transition))
     records = sum(last - first + 1 for _, transition in changes for first, last, _, _ in transition.changes)
     services.notes("share-locks-released", group=group_id, member=member_id, records=records)

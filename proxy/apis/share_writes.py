@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from proxy.apis.audit import Audit
 from proxy.apis.ports import Journal, JournalRefused, Notes, StateKey
 from proxy.apis.promise import Promise, settled
 from proxy.apis.share_state import state_partition
 from proxy.errors import ErrorCode
-from proxy.share.coordinator import Change, ShareCoordinator, ShareKey
-from proxy.share.partition import SharePartition
+from proxy.share.coordinator import Change, Share, ShareCoordinator, ShareKey
+from proxy.share.partition import SharePartition, Transition
 
 Outcome = dict[ShareKey, ErrorCode]
 """NONE = written and applied; anything else = refused and reverted, with the code for the client."""
@@ -90,6 +91,8 @@ class ShareWrites:
         self._now = now
         self._settled_at = settled_at
         """Called for each share partition whose change was applied or reverted: records may be available."""
+        self.audit: Audit | None = None
+        """Told what became of deliveries, where audit is on."""
         self._lanes: dict[int, _Lane] = {}
         self._changes_waiting = 0
 
@@ -205,13 +208,22 @@ class ShareWrites:
             if share is None:
                 outcome[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            if code == ErrorCode.NONE or order.final:
-                share.partition.apply(transition)
-            else:
-                share.partition.revert(transition, self._now(), self._coordinator.settings(key.group_id))
-            share.note_oldest(self._now())
+            self._end(key, share, transition, keep=code == ErrorCode.NONE or order.final)
             outcome[key] = code
         return outcome
+
+    def _end(self, key: ShareKey, share: Share, transition: Transition, *, keep: bool) -> None:
+        """Apply or revert one change, and say what became of deliveries."""
+        settings, now, audit = self._coordinator.settings(key.group_id), self._now(), self.audit
+        if keep:
+            if audit is not None:
+                audit.settling(key, share.partition, transition, settings.lock_duration_s)
+            share.partition.apply(transition)
+        else:
+            share.partition.revert(transition, now, settings)
+            if audit is not None:
+                audit.reverted(key, transition, settings.lock_duration_s)
+        share.note_oldest(now)
 
 
 def _joined(parts: Sequence[Promise[Outcome]]) -> Promise[Outcome]:

@@ -174,6 +174,8 @@ class UpstreamRead:
         data = data[:size]
         if len(data) * SMALL_PART < answer_bytes:
             data = memoryview(bytes(data))
+        if self._services.audit is not None:
+            self._services.audit.read(key.group_id, head.place, batches, data)
         read_committed = head.reservation.read_committed
         aborted = aborted_ranges(batches, partition.aborted_transactions) if read_committed else ()
         place = CacheKey(head.place.topic_id, head.place.partition, read_committed)

@@ -86,6 +86,7 @@ def decide(
         steps = [step for step in steps if step[3] == RENEW]
     _cut(window, steps)
     marked: list[Run] = []
+    kinds: list[int] = []
     limit = settings.delivery_count_limit
     for _, first, last, acknowledge_type in steps:
         run = window.at(first)
@@ -96,9 +97,12 @@ def decide(
             else:
                 part.target = _target(acknowledge_type, part.count, limit)
                 marked.append(part)
+                kinds.append(acknowledge_type)
     if refusal is not None:
         return refusal
-    return mark(marked)
+    transition = mark(marked)
+    transition.kinds = kinds
+    return transition
 
 
 def _bounded(

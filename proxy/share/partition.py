@@ -24,7 +24,7 @@ from proxy.share.acquiring import NOTHING, Acquirer, Acquisition, LogBatch, Part
 from proxy.share.facts import ShareSnapshot
 from proxy.share.locks import Lockable, LockIndex, deadline
 from proxy.share.renewal import RenewalBound
-from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Transition, Window
+from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, GivenBack, Run, Transition, Window
 
 __all__ = [
     "NOTHING",
@@ -173,14 +173,19 @@ class SharePartition(Window):
         In memory it holds at once. The transition is only there to be stored: apply() it whether or not that works.
         Records that are just being acknowledged are left to apply() and revert().
         """
-        changes = []
+        changes, given_back = [], []
         for run in sorted(cast(Iterable[Run], expired), key=lambda run: run.first):
             if run.state == ACQUIRED and run.pending is None:
+                given_back.append(GivenBack.of(run))
                 self.free(run, free_state(run.count, settings.delivery_count_limit))
                 changes.append((run.first, run.last, run.state, run.count))
         for change in changes:
             self.join(change[0])
-        return Transition((), tuple(changes)) if changes else None
+        if not changes:
+            return None
+        transition = Transition((), tuple(changes))
+        transition.given_back = given_back
+        return transition
 
     def apply(self, transition: Transition) -> None:
         """The transition is durable: settle its records and move the start offset."""
@@ -199,12 +204,15 @@ class SharePartition(Window):
         Where the lock has ended meanwhile they become free, or archived when their deliveries are used up.
         """
         self._settle(transition)
+        given_back = []
         for run in transition.runs:
             if run.pending is not transition or run.partition is not self:
                 continue  # The log lost these records meanwhile, or all state was replaced.
             run.pending = None
             if deadline(run) <= now:
+                given_back.append(GivenBack.of(run))
                 self.free(run, free_state(run.count, settings.delivery_count_limit))
+        transition.given_back = given_back
         self.advance()
 
     def _settle(self, transition: Transition) -> None:

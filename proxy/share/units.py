@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from proxy.share import locks
 from proxy.share.facts import ACKNOWLEDGED, ARCHIVED, AVAILABLE
@@ -65,10 +66,26 @@ class Run(locks.Lockable):
         return f"<{self.first}-{self.last} {self.state}{waiting} count {self.count} {self.owner or ''}>"
 
 
+class GivenBack(NamedTuple):
+    """A delivery that has ended, as audit tells it: what `Window.free` forgets."""
+
+    first: int
+    last: int
+    attempt: int
+    owner: str | None
+    acquired_at: float
+    renewals: int
+
+    @classmethod
+    def of(cls, run: Run) -> GivenBack:
+        """Of a held run, before it is freed."""
+        return cls(run.first, run.last, run.count, run.owner, run.acquired_at, run.renewals)
+
+
 class Transition:
     """A decided change that waits to be stored: give it to snapshot(), then once to apply() or revert()."""
 
-    __slots__ = ("changes", "runs", "settled")
+    __slots__ = ("changes", "given_back", "kinds", "runs", "settled")
 
     def __init__(self, runs: Sequence[Run] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None) -> None:
         self.runs = runs
@@ -78,6 +95,10 @@ class Transition:
         self.changes = changes
         """The fact: (first, last, state, delivery count), ascending. Empty = nothing to store, answer at once."""
         self.settled = False
+        self.kinds: Sequence[int] = ()
+        """The acknowledge type of each of `runs`; none where a session ended or the leader moved."""
+        self.given_back: Sequence[GivenBack] = ()
+        """Deliveries that ended in memory already: their locks did."""
 
     def __repr__(self) -> str:
         return f"Transition{self.changes}"

@@ -84,6 +84,8 @@ class ShareClient:
         self._nodes: dict[int, _Node] = {}
         self._names: dict[bytes, str] = {}
         self._assigned: set[tuple[bytes, int]] = set()
+        self._leader_of: dict[tuple[bytes, int], int] = {}
+        """Also of partitions that are assigned elsewhere by now: their records may still be held here."""
         self._led: dict[int, list[tuple[bytes, int]]] = {}
         """Node id to the assigned partitions it leads."""
 
@@ -124,12 +126,11 @@ class ShareClient:
     def acknowledge(self, held: Iterable[Record], kind: int) -> None:
         """ACCEPT, RELEASE, REJECT or RENEW these records now; raises ShareError when one was not ours any more."""
         self._heartbeat_if_due()
-        leaders = {place: node_id for node_id, places in self._led.items() for place in places}
         ids = {name: topic_id for topic_id, name in self._names.items()}
         by_node: dict[int, list[tuple[bytes, int, int]]] = {}
         for record in held:
             place = (ids[record.topic], record.partition)
-            by_node.setdefault(leaders[place], []).append((*place, record.offset))
+            by_node.setdefault(self._leader_of[place], []).append((*place, record.offset))
         for node_id, offsets in by_node.items():
             self._acknowledge(self._nodes[node_id], offsets, kind)
 
@@ -195,6 +196,7 @@ class ShareClient:
                 place = (bytes(topic.topic_id), partition.partition_index)
                 if place in self._assigned and partition.leader_id in brokers:
                     led.setdefault(partition.leader_id, []).append(place)
+                    self._leader_of[place] = partition.leader_id
         for node_id in led.keys() - self._nodes.keys():
             self._nodes[node_id] = _Node(Connection(brokers[node_id]))
         return led

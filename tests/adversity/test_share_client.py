@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from localkafka.share_client import ShareError
+from localkafka.front import Front
+from localkafka.share_client import ACCEPT, Record, ShareClient, ShareError
+
+from tests.support.raw import Raw, until
 
 
 @pytest.mark.parametrize(("code", "name"), [(121, "INVALID_RECORD_STATE"), (9999, "unknown")])
@@ -12,3 +17,23 @@ def test_a_refusal_is_told_by_its_code_and_name(code: int, name: str) -> None:
     error = ShareError("acknowledgement", code, "because")
     assert str(error) == f"acknowledgement: error {code} ({name}), because"
     assert error.code == code
+
+
+@pytest.mark.broker
+def test_records_of_a_partition_that_went_to_another_member_can_still_be_acknowledged(
+    proxy_39_quick: Front, fresh: Callable[[str], str]
+) -> None:
+    """A second member joins while the first holds records of both partitions."""
+    group = fresh("group")
+    with Raw(proxy_39_quick.bootstrap) as raw:
+        topic = raw.create_topic(fresh("topic"), 2)
+        raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
+        for partition in (0, 1):
+            raw.produce(topic, 1, partition=partition)
+    with ShareClient(proxy_39_quick.bootstrap, group, [topic.name]) as first:
+        held: list[Record] = []
+        until(lambda: held.extend(first.poll(0.5)) or len(held) == 2, "both records")
+        with ShareClient(proxy_39_quick.bootstrap, group, [topic.name]) as second:
+            until(lambda: first._heartbeat(first._member_epoch) or len(first._assigned) == 1, "one partition each")
+            first.acknowledge(held, ACCEPT)
+            assert second.poll(0.5) == []

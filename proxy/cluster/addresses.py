@@ -25,6 +25,8 @@ ANSWERS_MAX = 4096
 """Rewritten answers kept."""
 ANSWERS_BYTES_MAX = 16 << 20
 """All of them together, question and result."""
+LAST_BYTES_MAX = 4096
+"""Each rewriter holds on to the answer it saw last, if it is no longer than this."""
 ANSWER_BYTES_MAX = 256 << 10
 """A larger answer is not kept: hashing it (0.1 ms) costs more than rewriting it, unless it names dozens of brokers."""
 
@@ -160,15 +162,23 @@ class AnswerCache:
         """
         route = header(key, version) + variant
         answers, book = self._answers, self._book
+        last, last_kept, last_generation = b"", (b"", b""), -1  # comparing bytes is cheaper than hashing them
 
         def remembered(frame: memoryview, context: Context) -> bytes | None:
+            nonlocal last, last_kept, last_generation
             if len(frame) > ANSWER_BYTES_MAX:
                 return rewrite(frame, context)
-            asked = route + frame[4:]
+            body = bytes(frame[4:])
+            if body == last and last_generation == book.generation:
+                size, rest = last_kept
+                return b"".join((size, frame[:4], rest)) if size else None
+            asked = route + body
             if self._generation == book.generation:
                 kept = answers.get(asked)
                 if kept is not None:
                     answers.move_to_end(asked)
+                    if len(body) <= LAST_BYTES_MAX:
+                        last, last_kept, last_generation = body, kept, book.generation
                     size, rest = kept
                     return b"".join((size, frame[:4], rest)) if size else None
             rewritten = rewrite(frame, context)

@@ -157,7 +157,8 @@ class Reactor:
                 wait = wait_max_s
             elif wait < 0.0:
                 wait = 0.0  # epoll takes a negative time for "without end"
-        serve(self._poll(wait, BATCH), self._ready)
+        poll = self._poll
+        serve(poll(wait, BATCH), self._ready)
         if self._chores:
             self._do_chores()
 

@@ -37,6 +37,14 @@ def topic(front: Front, fresh: Fresh) -> str:
     return name
 
 
+def subscribed(topic: str, **settings: Any) -> KafkaConsumer:
+    """A consumer that knows the topic before it joins: else kafka-python may assign nothing, also without a proxy."""
+    consumer = KafkaConsumer(**settings)
+    until(lambda: consumer.partitions_for_topic(topic), f"partitions of {topic}")
+    consumer.subscribe([topic])
+    return consumer
+
+
 def read(consumer: KafkaConsumer, count: int, limit_s: float = 30) -> list[str]:
     got: list[str] = []
     end = time.monotonic() + limit_s
@@ -60,7 +68,7 @@ def test_produce_and_consume(front: Front, topic: str, fresh: Fresh, settings: d
         producer.flush(30)
     finally:
         producer.close()
-    consumer = KafkaConsumer(
+    consumer = subscribed(
         topic, bootstrap_servers=front.bootstrap, group_id=fresh("group"), auto_offset_reset="earliest"
     )
     try:
@@ -76,7 +84,7 @@ def test_group_rebalances(front: Front, topic: str, fresh: Fresh) -> None:
         "bootstrap_servers": front.bootstrap, "group_id": group, "heartbeat_interval_ms": 300,
         "session_timeout_ms": 6000,
     }  # fmt: skip
-    first, second = KafkaConsumer(topic, **settings), KafkaConsumer(topic, **settings)
+    first, second = subscribed(topic, **settings), subscribed(topic, **settings)
     stopping = threading.Event()
     other = threading.Thread(target=_poll_until, args=(second, stopping), daemon=True)
     other.start()
@@ -130,7 +138,7 @@ def test_transactions(front: Front, topic: str, fresh: Fresh) -> None:
 def test_admin(front: Front, topic: str, fresh: Fresh) -> None:
     """Admin requests work, and every address in their answers is the proxy's."""
     group = fresh("group")
-    consumer = KafkaConsumer(topic, bootstrap_servers=front.bootstrap, group_id=group)
+    consumer = subscribed(topic, bootstrap_servers=front.bootstrap, group_id=group)
     admin = KafkaAdminClient(bootstrap_servers=front.bootstrap)
     try:
         until(lambda: consumer.poll(50) is not None and consumer.assignment(), "the assignment", 30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from localkafka.addresses import free_ports
@@ -53,7 +54,11 @@ def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) ->
 
 def test_listeners_follow_the_brokers(running: Running, kafka: Cluster) -> None:
     """A broker that leaves and comes back loses its listener and gets it back."""
-    settings = {"upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1}, "vanished_broker_grace_s": 2}
+    settings: dict[str, Any] = {
+        "upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1},
+        "vanished_broker_grace_s": 2,
+    }
+    settings["share_groups"] = {"serve": "upstream"}  # beside a proxy that serves them
     three_nodes.listeners_follow_the_brokers(kafka, running.front(kafka.bootstrap, settings))
 
 
@@ -61,5 +66,5 @@ def test_first_bootstrap_servers_are_dead(running: Running, kafka: Cluster) -> N
     """One that refuses and one that never answers do not keep clients from the third."""
     (refused,) = free_ports(1)
     upstream = f"127.0.0.1:{refused},192.0.2.1:9092,{kafka.nodes[0].address}"
-    with Raw(running.front(upstream).bootstrap) as raw:
+    with Raw(running.front(upstream, {"share_groups": {"serve": "upstream"}}).bootstrap) as raw:
         assert sorted(raw.brokers()) == [1, 2, 3]

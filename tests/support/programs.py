@@ -11,7 +11,8 @@ import pytest
 from localkafka.jars import cache_folder
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
-BUILD_S = 100
+BUILD_S = 300
+"""Fetching modules and compiling them, for the first time, on a busy machine."""
 RUN_S = 100
 
 

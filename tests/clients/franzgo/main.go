@@ -23,7 +23,7 @@ const (
 	partitions = 4
 	records    = 40
 	limit      = 90 * time.Second
-	lock       = 1 * time.Second
+	lock       = 2 * time.Second
 	kept       = 5 * lock
 )
 

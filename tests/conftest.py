@@ -73,14 +73,14 @@ def kafka_43_quick(_session: Running) -> Cluster:
 
 @pytest.fixture(scope="session")
 def proxy_39(_session: Running, kafka_39: Cluster) -> Front:
-    """A proxy that serves share groups in front of `kafka_39`, with Kafka's defaults."""
-    return _session.front(kafka_39.bootstrap)
+    """A proxy that serves share groups in front of `kafka_39`, with Kafka's defaults; their state is in its memory."""
+    return _session.front(kafka_39.bootstrap, {"share_groups": {"state": "memory"}})
 
 
 @pytest.fixture(scope="session")
 def proxy_39_quick(_session: Running, kafka_39: Cluster) -> Front:
-    """As `proxy_39`, and allows locks of a second."""
-    return _session.front(kafka_39.bootstrap, {"share_groups": {"broker": QUICK}})
+    """As `proxy_39`, allows locks of a second, and keeps share state in the cluster: of several proxies only one may."""
+    return _session.front(kafka_39.bootstrap, {"share_groups": {"state": "topic", "broker": QUICK}})
 
 
 @pytest.fixture(scope="session")

@@ -133,11 +133,14 @@ class TlsTransport:
         self._alarm: Alarm | None = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
 
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
-        """See Transport; the handshake begins here."""
+        """See Transport; the handshake begins here, the first time."""
         self._ready = ready
         self._mask = mask
         self._plain.attach(self._on_event, READ)
-        self._reactor.call_soon(self, self._proceed)
+        if self._shaken:
+            self._watch()
+        else:
+            self._reactor.call_soon(self, self._proceed)
 
     def want(self, mask: int) -> None:
         """See Transport."""

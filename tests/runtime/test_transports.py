@@ -16,7 +16,7 @@ import trustme
 from proxy.runtime import plane as plane_module
 from proxy.runtime.dialling import Dialled
 from proxy.values import Address, Limits
-from tests.runtime.plane_world import FETCH, LOCAL, METADATA, Peer, World, answer, request, some_routes
+from tests.runtime.plane_world import FETCH, LOCAL, METADATA, Peer, World, answer, produce, request, some_routes
 
 CA = trustme.CA()
 OTHER_CA = trustme.CA()
@@ -213,6 +213,44 @@ def test_the_end_passes_both_ways(make: Callable[..., TlsWorld], side: str) -> N
     broker.send(answer(9)[:0] + b"")
     broker.close()
     second.expect_end()
+
+
+def test_what_a_leaving_client_sent_reaches_a_broker_that_is_slow_to_read(make: Callable[..., TlsWorld]) -> None:
+    w = make(clients=server_context(), brokers=server_context())
+    client = opened(w)
+    broker = talk(w, client)
+    records = b"".join(produce(n, 0, 9000) for n in range(300))
+    sent = 0
+
+    def send() -> bool:
+        nonlocal sent
+        with contextlib.suppress(ssl.SSLWantWriteError):
+            sent += client.sock.send(records[sent : sent + 16384])
+        return sent == len(records)
+
+    w.turn_until(send)
+    client.close()
+    assert broker.receive(len(records)) == records
+    broker.expect_end()
+
+
+def test_a_slow_client_gets_the_last_bytes_of_a_broker_that_has_gone(make: Callable[..., TlsWorld]) -> None:
+    w = make(clients=server_context())
+    client = opened(w)
+    broker = talk(w, client)
+    client.send(request(FETCH, 11, 2))
+    broker.receive(12)
+    whole = answer(2, random.Random(5).randbytes(20_000_000))
+    sent = 0
+    for _ in range(300):
+        try:
+            sent += broker.sock.send(memoryview(whole)[sent:])
+        except BlockingIOError:
+            w.turn()
+    assert sent < len(whole)
+    broker.close()
+    assert client.receive(sent) == whole[:sent]
+    client.expect_end()
 
 
 def test_a_local_request_is_served_over_tls_and_a_leaving_client_is_noticed(make: Callable[..., TlsWorld]) -> None:

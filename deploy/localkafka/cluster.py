@@ -106,7 +106,8 @@ class Cluster:
     """A Kafka cluster of `nodes` nodes with the ids first_id, first_id + 1, ...
 
     `release` is a name in jars.toml, `properties` are added to every node's, `features` are given to the storage
-    format ("share.version=0"). The folder is removed by `stop` unless something failed.
+    format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements). The folder is removed by
+    `stop` unless something failed.
     """
 
     def __init__(
@@ -119,12 +120,14 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         features: Sequence[str] = (),
         sasl: Sasl | None = None,
+        java_options: Sequence[str] = (*QUICK_START, "-Xms128m", "-Xmx512m"),
     ) -> None:
         self.release = release
         self.folder = folder
         self.sasl = sasl
         self._properties = dict(properties or {})
         self._features = features
+        self._java_options = java_options
         ports = free_ports(3 * nodes)
         self.nodes = [
             Node(first_id + i, folder / f"node-{first_id + i}", ports[i], ports[nodes + i], ports[2 * nodes + i])
@@ -163,7 +166,7 @@ class Cluster:
         for node in self.nodes:
             self._format(node, [java, *QUICK_START, "-cp", jars])
             node.command = [
-                java, *QUICK_START, "-Xms128m", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                java, *self._java_options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                 "-Dorg.slf4j.simpleLogger.showDateTime=true",
                 "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaConfig=error", "-cp", jars,
                 "kafka.Kafka", str(_settings(node)),

@@ -13,6 +13,9 @@ OLDEST_VERSION = 17
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """A process that lives for seconds gains more from a quick start than from optimised code."""
 
+FULL_SPEED = ("-Xms1g", "-Xmx1g")
+"""For what is measured: the compilers and the collector a broker has in production."""
+
 
 class NoJavaError(Exception):
     """There is no Java that could run Kafka."""

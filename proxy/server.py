@@ -163,8 +163,11 @@ class Server:
         if parts is not None and parts.home is not None and parts.home.why_not:
             reasons.append(parts.home.why_not)
         body: dict[str, object] = {"ready": not reasons, "reasons": reasons}
-        if watch.reachable and watch.trouble and not watch.refused:
-            body["missing"] = [watch.trouble]
+        missing = [watch.trouble] if watch.reachable and watch.trouble and not watch.refused else []
+        if parts is not None and parts.home is not None and parts.home.off:
+            missing.append(parts.home.off)
+        if missing:
+            body["missing"] = missing
         return not reasons, body | (parts.state() if parts is not None else {})
 
     def _topics(self) -> list[str]:

@@ -63,7 +63,7 @@ class Membership:
         """Why this proxy is not the owner; empty while it is."""
         self.on_renewed: Callable[[], None] = lambda: None
         """Called when the lease was renewed."""
-        self.on_refused: Callable[[str], None] = lambda _reason: None
+        self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
         """Called when it turns out that somebody else is the owner, or that nobody can tell."""
         self._client = client
         self._notes = notes
@@ -269,7 +269,7 @@ class Membership:
             self.trouble = f"another proxy ({owner}) serves share groups on this cluster (cluster.mode: single)"
             self._set_owner(False)
             self._notes("share-groups-off", reason=self.trouble)
-            self.on_refused(self.trouble)
+            self.on_refused(self.trouble, None)
 
     def _set_owner(self, is_owner: bool) -> None:
         if is_owner == self._is_owner:
@@ -314,7 +314,7 @@ class Membership:
             if self.trouble != text:
                 self._notes("proxy-group-trouble", reason=text)
             self.trouble = text
-            self.on_refused(text)
+            self.on_refused(text, error)
 
     async def _leave(self) -> None:
         if self._generation < 0:

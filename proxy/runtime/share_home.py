@@ -47,7 +47,7 @@ class Owner(Protocol):
     lease_s: float
     """The longest time that a lost owner goes on by its own clock."""
     on_renewed: Callable[[], None]
-    on_refused: Callable[[str], None]
+    on_refused: Callable[[str, ProxyError | None], None]
 
     async def run(self) -> None:
         """Take part until cancelled."""
@@ -89,6 +89,8 @@ class ShareHome:
         reactor: Reactor,
         notes: Notes,
     ) -> None:
+        self.off = ""
+        """What the proxy lacks to serve share groups, where everything else works without; a reason to go on."""
         self.trouble = "share state is not loaded yet"
         """Why share groups are not served; empty while they are."""
         self.loaded_s = 0.0
@@ -115,7 +117,9 @@ class ShareHome:
 
     @property
     def why_not(self) -> str:
-        """Why share groups are not served at this moment; empty while they are."""
+        """Why share groups are not served at this moment; empty while they are, or where they are off."""
+        if self.off:
+            return ""
         if not self.trouble and not self._owner.is_valid():
             return "the group of proxies has not answered for a while"
         return self.trouble
@@ -169,6 +173,7 @@ class ShareHome:
         await self._fill()
         self._journal.serve()
         self.loaded_s = trio.current_time() - began
+        self.off = ""
         self.trouble = "; ".join(sorted(set(self._services.gate.refused.values())))
         self._services.gate.open()
         coordinator = self._services.coordinator
@@ -213,13 +218,14 @@ class ShareHome:
 
     def _complain(self, error: ProxyError) -> None:
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        text = str(error)
+        text, self.off = str(error), ""
         if isinstance(error, AuthenticationNeeded | AuthenticationFailed):
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             text = (
                 "share groups are off: their state is kept in a topic (share_groups.state), for which the proxy needs "
                 f"an identity of its own (upstream.sasl.*): {error}"
             )
+            self.off = text
         elif isinstance(error, TopicRefused):
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             text = f"share groups are off: {error}"
@@ -309,8 +315,10 @@ class ShareHome:
 
     # What the owner and the journal tell
 
-    def _refused_ownership(self, reason: str) -> None:
-        if self._services.gate.code != ErrorCode.NONE:
+    def _refused_ownership(self, reason: str, error: ProxyError | None = None) -> None:
+        if isinstance(error, AuthenticationNeeded | AuthenticationFailed):
+            self._complain(error)
+        elif self._services.gate.code != ErrorCode.NONE:
             self._close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     def _taken_over(self, partition: int, outcome: TakenOver) -> None:

@@ -1,0 +1,281 @@
+"""Share state outlives the proxy and bad networks: what was accepted never comes again, nothing else is lost, and
+delivery counts go on from what was stored last (decisions 20-22).
+
+One broker behind a relay that cuts, stalls and loses answers; one proxy that is killed, suspended and started again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from proxy.apis.share_state import TOPIC
+from tests.support.brokers import OLD, QUICK, Running
+from tests.support.raw import SET, TOPIC_RESOURCE, Raw, until
+from tests.support.relay import Relay
+from tests.support.worlds import ACCEPT, REJECT, RELEASE, Answer, Member, World
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(120)]
+
+Fresh = Callable[[str], str]
+NODE = 1
+LEASE_S = 6.0
+
+
+@pytest.fixture(scope="module")
+def kafka(running: Running) -> Cluster:
+    return running.cluster(OLD)
+
+
+@pytest.fixture(scope="module")
+def relay(kafka: Cluster) -> Iterator[Relay]:
+    with Relay(kafka.bootstrap) as relay:
+        yield relay
+
+
+@pytest.fixture(scope="module")
+def front(running: Running, kafka: Cluster, relay: Relay) -> Front:
+    upstream = {"bootstrap": kafka.bootstrap, "nodes": {NODE: relay.address}}
+    return running.front(kafka.bootstrap, {"upstream": upstream, "share_groups": {"broker": QUICK}})
+
+
+@pytest.fixture
+def w(front: Front, relay: Relay, fresh: Fresh) -> Iterator[World]:
+    relay.go_on()
+    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    world = World("proxy", front.bootstrap, fresh("w")[-16:])
+    opened.append(world)
+    yield world
+    while opened:
+        opened.pop().close()
+
+
+opened: list[World] = []
+"""Worlds of the test that runs."""
+
+
+def again(w: World, member: Member, name: str = "") -> Member:
+    """The same group (and member) on new connections."""
+    world = World(w.name, ",".join(map(str, w.raw.bootstrap)), w._prefix)
+    opened.append(world)
+    world._labels = w._labels
+    return Member(world, member.group, name or member.member_id)
+
+
+def crash(front: Front) -> None:
+    front.kill()
+    front.start()
+
+
+def in_background(call: Callable[[], Any]) -> threading.Thread:
+    def run() -> None:
+        try:
+            call()
+        except (OSError, ConnectionError, EOFError):
+            pass  # its connection ends with the proxy
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def nothing_more(member: Member, topic: Any) -> None:
+    assert not member.fetch(topic, wait_ms=300).acquired(topic)
+
+
+def steps(answer: Answer, topic: Any) -> list[tuple[int, int, int]]:
+    return answer.acquired(topic)
+
+
+STEPS = ["acquired", "accepted", "released", "rejected", "timed out", "accept under way", "release under way"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) -> None:
+    """Confirmed is kept; what was only on its way may have happened or not, but nothing in between."""
+    t = w.topic()
+    w.raw.produce(t, 10)
+    group = w.group(lock_ms="1000")
+    a = w.member(group, topics=[t])
+    assert steps(a.take(t), t) == [(0, 9, 1)]
+    expected: list[list[tuple[int, int, int]]] = [[(0, 9, 1)]]
+    if step == "accepted":
+        assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
+        expected = [[(5, 9, 1)]]
+    elif step == "released":
+        assert a.acknowledge((t, 0, 0, 4, RELEASE)).code(t) == 0
+        expected = [[(0, 4, 2), (5, 9, 1)]]
+    elif step == "rejected":
+        assert a.acknowledge((t, 0, 3, 4, REJECT)).code(t) == 0
+        expected = [[(0, 2, 1), (5, 9, 1)]]
+    elif step == "timed out":
+        time.sleep(1.6)
+        expected = [[(0, 9, 2)]]
+    elif step in ("accept under way", "release under way"):
+        kind, done = (ACCEPT, (5, 9, 1)) if step.startswith("accept") else (RELEASE, (5, 9, 1))
+        relay.lose_answers()
+        in_background(lambda: a.acknowledge((t, 0, 0, 4, kind)))
+        until(lambda: relay.lost_answers, "the append to be written")
+        expected = [[(0, 9, 1)], [done] if kind == ACCEPT else [(0, 4, 2), done]]
+    front.kill()
+    relay.go_on()
+    front.start()
+    b = again(w, a, "B")
+    got: list[tuple[int, int, int]] = []
+    end = time.monotonic() + 10
+    while time.monotonic() < end and not any(got == each for each in expected):
+        answer = b.fetch(t)
+        assert answer.error in (0, 122)
+        b.epoch = 0 if answer.error else b.epoch
+        got = sorted([*got, *steps(answer, t)])
+    assert got in expected
+    nothing_more(b, t)
+    assert b.acknowledge((t, 0, got[-1][0], 9, ACCEPT)).code(t) == 0
+
+
+def test_settings_and_groups_outlive_the_proxy(w: World, front: Front) -> None:
+    """A member is told to join again (25, never 69); what was set for its group holds."""
+    t = w.topic()
+    group = w.group(lock_ms="1500", deliveries="3")
+    a = w.member(group, topics=[t])
+    epoch = a.member_epoch
+    crash(front)
+    b = again(w, a)
+    b.member_epoch = epoch
+    assert b.heartbeat(follow=False).error_code == 25
+    assert b.heartbeat(0, topics=[t.name]).error_code == 0
+    assert b.member_epoch > epoch
+    b.join([t])
+    b.world.raw.produce(t, 1)
+    assert b.take(t).lock_ms == 1500
+    assert b.fetch(t, epoch=5).error == 123
+
+
+def test_start_offset_is_chosen_once(w: World, front: Front) -> None:
+    """`latest` is not read anew after a restart: what came meanwhile is not skipped."""
+    t = w.topic()
+    w.raw.produce(t, 5)
+    a = w.member(w.group(start="latest"), topics=[t])
+    a.fetch(t)
+    a.fetch(t)
+    front.kill()
+    front.start()
+    b = again(w, a, "B")
+    b.world.raw.produce(t, 3)
+    assert steps(b.take(t), t) == [(5, 7, 1)]
+
+
+@pytest.mark.parametrize("trouble", ["answer lost", "cut", "stalled"])
+def test_append_with_an_unknown_outcome(trouble: str, w: World, relay: Relay) -> None:
+    """The same bytes are repeated until they are in the log; the acknowledgement is answered once, with success."""
+    t = w.topic()
+    w.raw.produce(t, 10)
+    a = w.member(w.group(), topics=[t])
+    a.take(t)
+    answers: list[Answer] = []
+    lost = relay.lost_answers
+    if trouble == "answer lost":
+        relay.lose_answers()
+    else:
+        relay.stall()
+    thread = in_background(lambda: answers.append(a.acknowledge((t, 0, 0, 4, ACCEPT))))
+    if trouble == "answer lost":
+        until(lambda: relay.lost_answers > lost, "an answer to be lost")
+    else:
+        time.sleep(0.5)
+    if trouble == "cut":
+        relay.cut()  # the member's own connection upstream goes as well, and the member with it
+    assert not answers
+    relay.go_on()
+    thread.join(10)
+    if trouble != "cut":
+        assert answers[0].code(t) == 0
+        assert a.fetch(t).error == 0
+    b = again(w, a, "B")
+    want = [(5, 9, 1)] if trouble != "cut" else None
+    a.disconnect()
+    got = sorted(steps(b.take(t), t))
+    if want is not None:
+        assert [(first, last) for first, last, _ in got] == [(5, 9)]
+    else:
+        assert [(first, last) for first, last, _ in got] in ([(5, 9)], [(0, 9)], [(0, 4), (5, 9)])
+
+
+def test_refused_append_gives_the_records_back(w: World, kafka: Cluster) -> None:
+    """The store says no for sure: the member is told, still holds them, and may try again."""
+    t = w.topic()
+    w.raw.produce(t, 10)
+    a = w.member(w.group(), topics=[t])
+    a.take(t)
+    with Raw(kafka.bootstrap) as direct:
+        _limit_records(direct, "1")
+        try:
+            refused = until(lambda: a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t), "a refusal", 5)
+        finally:
+            _limit_records(direct, "1048588")
+    assert refused == -1
+    until(lambda: a.acknowledge((t, 0, 5, 9, ACCEPT)).code(t) == 0, "the store to take it again", 5)
+    assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
+    nothing_more(a, t)
+
+
+def _limit_records(raw: Raw, size: str) -> None:
+    change = {"name": "max.message.bytes", "config_operation": SET, "value": size}
+    resource = {"resource_type": TOPIC_RESOURCE, "resource_name": TOPIC, "configs": [change]}
+    assert raw.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code == 0
+
+
+def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
+    """A proxy that slept tells nobody what it believed before: it joins again, reads again, and goes on."""
+    t = w.topic()
+    w.raw.produce(t, 10)
+    a = w.member(w.group(), topics=[t])
+    a.take(t)
+    assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
+    assert front.child is not None
+    os.kill(front.child.pid, signal.SIGSTOP)
+    try:
+        time.sleep(LEASE_S + 1.5)
+    finally:
+        os.kill(front.child.pid, signal.SIGCONT)
+    assert a.acknowledge((t, 0, 5, 9, ACCEPT)).error == 122
+    until(lambda: front.ask("/readyz")[0], "the proxy to own its state again")
+    a.disconnect()
+    a.epoch = 0
+    assert steps(a.take(t), t) == [(5, 9, 1)]
+
+
+def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Running, kafka: Cluster) -> None:
+    """It refuses share groups and says why, until the first is suspended beyond its lease; that one then refuses."""
+    t = w.topic()
+    w.raw.produce(t, 10)
+    a = w.member(w.group(), topics=[t])
+    a.take(t)
+    assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
+    second = Front(kafka.bootstrap, front.folder.parent / "second", {"share_groups": {"broker": QUICK}})
+    second._wait_ready = lambda: until(lambda: "serves share groups" in second.ask("/readyz")[1], "its reason")
+    with second:
+        elsewhere = World("second", second.bootstrap, w._prefix)
+        opened.append(elsewhere)
+        there = again(elsewhere, a)
+        assert there.heartbeat(0, topics=[t.name], silent=True).error_code == 15
+        assert a.fetch(t).error == 0, "the first goes on"
+        assert front.child is not None
+        os.kill(front.child.pid, signal.SIGSTOP)
+        try:
+            until(lambda: second.ask("/readyz")[0], "the second to own the state", 15)
+            assert steps(again(elsewhere, a, "C").take(t), t) == [(5, 9, 1)]
+        finally:
+            os.kill(front.child.pid, signal.SIGCONT)
+        assert a.acknowledge((t, 0, 5, 9, ACCEPT)).error == 122
+        assert not front.ask("/readyz")[0]
+    until(lambda: front.ask("/readyz")[0], "the first to own the state again")
+    assert front.child.status is None

@@ -1,0 +1,106 @@
+"""A TCP relay that does what bad networks do: cuts connections, stalls them, loses answers that were under way."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from localkafka.addresses import HOST
+
+CHUNK = 1 << 16
+PRODUCE = 0
+
+
+@dataclass
+class Relay:
+    """Relays every connection to one target. What it is told holds for connections that come later as well."""
+
+    target: str
+    port: int = 0
+    stalled: bool = False
+    """Nothing passes, in either direction; it is kept, as by a network that comes back."""
+    losing_answers: bool = False
+    """Requests pass, answers do not: the connection is cut when one comes."""
+    lost_answers: int = 0
+    refusing: bool = False
+    """New connections are cut at once."""
+    _listener: socket.socket | None = None
+    _pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
+    _moves: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def __enter__(self) -> Relay:
+        self._listener = socket.create_server((HOST, 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._listener is not None:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        self.go_on()
+        self.cut()
+
+    def cut(self) -> None:
+        """End every connection."""
+        pairs, self._pairs = self._pairs, []
+        for sock in (sock for pair in pairs for sock in pair):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def stall(self) -> None:
+        """From now on nothing passes."""
+        with self._moves:
+            self.stalled = True
+
+    def lose_answers(self) -> None:
+        """From now on requests pass and their answers do not."""
+        self.losing_answers = True
+
+    def go_on(self) -> None:
+        """A good network again."""
+        with self._moves:
+            self.stalled = self.losing_answers = self.refusing = False
+            self._moves.notify_all()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            for _ in range(100_000):
+                client = listener.accept()[0]
+                if self.refusing:
+                    client.close()
+                    continue
+                host, _, port = self.target.rpartition(":")
+                server = socket.create_connection((host, int(port)))
+                self._pairs.append((client, server))
+                threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        back = threading.Thread(target=self._pump, args=(server, client, True), daemon=True)
+        back.start()
+        self._pump(client, server, False)
+        back.join()
+        client.close()
+        server.close()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(CHUNK):
+                with self._moves:
+                    self._moves.wait_for(lambda: not self.stalled)
+                if is_answer and self.losing_answers:
+                    self.lost_answers += 1
+                    break
+                sink.sendall(data)
+        for sock in (source, sink):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)

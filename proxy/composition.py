@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from proxy import observe
+from proxy import auditing, observe
 from proxy.apis import handlers, table
 from proxy.apis import services as apis_services
 from proxy.apis.memory_journal import MemoryJournal
@@ -22,6 +22,7 @@ from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import API_VERSIONS, EffectiveVersions, Offer, native_share
 from proxy.config import Config
 from proxy.errors import ErrorCode
+from proxy.runtime.audit import AuditShipping
 from proxy.runtime.client import OwnClient
 from proxy.runtime.dialling import Dialler
 from proxy.runtime.journal import TopicJournal
@@ -70,6 +71,8 @@ class Parts:
     """Why share groups are served where they are."""
     home: ShareHome | None = None
     """What keeps share state in a topic; None where it is in memory, or not here."""
+    audit: AuditShipping | None = None
+    """What writes audit events; None where audit is off."""
     _listening: set[int] = field(default_factory=set)
     """Brokers with a listener here."""
     _refused: dict[int, str] = field(default_factory=dict)
@@ -257,7 +260,8 @@ def compose(
         budget=services.answers,
     )
     home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
-    holder.append(Parts(config, notes, services, plane, reason, home))
+    audit = auditing.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
+    holder.append(Parts(config, notes, services, plane, reason, home, audit))
     return holder[0]
 
 

@@ -142,6 +142,32 @@ class ShareGroups(Section):
         return BrokerShareLimits.check(self.broker)
 
 
+class Audit(Section):
+    """What happened to deliveries, as JSON lines; off unless a file or a topic is named."""
+
+    file: str | None = None
+    """Written here; FILE.1 is the one before it."""
+    file_bytes: Annotated[int, Field(ge=4096, le=1 << 40)] = 64 << 20
+    """A file of this size is followed by a new one."""
+    files_kept: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Older files beside the one that is written."""
+    topic: str | None = None
+    """A topic of the cluster that exists; written under the proxy's own identity."""
+    proxy_id: str | None = None
+    """Names this proxy in every event, with a part that is new at each start; unset: where clients bootstrap."""
+    queue_events: Annotated[int, Field(ge=100, le=10_000_000)] = 100_000
+    """Events that may wait to be written; those beyond are dropped and counted."""
+    load_interval_s: Seconds = 60.0
+    """How often the load by key range is told."""
+    key_samples_per_s: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 10.0
+    """Record batches a second whose keys are read for that; 0: none, and the load has no key ranges."""
+
+    @property
+    def on(self) -> bool:
+        """Whether events are written at all."""
+        return self.file is not None or self.topic is not None
+
+
 class Cluster(Section):
     """How several proxies share the work."""
 
@@ -172,6 +198,7 @@ class Config(Section):
     """APIs the proxy does not know: left out of ApiVersions and refused, or passed on as they are."""
     share_groups: ShareGroups = ShareGroups()
     cluster: Cluster = Cluster()
+    audit: Audit = Audit()
     limits: dict[str, Any] = Field(default_factory=dict)
     """The proxy's own limits, as `values.Limits` names them."""
     drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -29,6 +30,7 @@ def mistakes(config: Config) -> Found:
     wrong_limits = list(_limits(config.limits))
     yield from wrong_limits or _limits_together(parse_limits(config.limits))
     yield from _share_groups(config)
+    yield from _audit(config)
 
 
 def parse_limits(written: Mapping[str, Any]) -> Limits:
@@ -74,6 +76,16 @@ def _upstream_tls(tls: UpstreamTls) -> Found:
     yield from _pair(here, tls.cert_file, tls.key_file)
     for name in ("ca_file", "cert_file", "key_file"):
         yield from _readable((*here, name), getattr(tls, name))
+
+
+def _audit(config: Config) -> Found:
+    if config.audit.file is None:
+        return
+    folder = Path(config.audit.file).resolve().parent
+    if not folder.is_dir():
+        yield ("audit", "file"), f"the folder {folder} does not exist"
+    elif not os.access(folder, os.W_OK):
+        yield ("audit", "file"), f"nothing may be written in the folder {folder}"
 
 
 def _client_tls(tls: ClientTls) -> Found:

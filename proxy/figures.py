@@ -72,6 +72,10 @@ def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
     def members() -> float:
         return sum(len(group.members) for group in coordinator.groups.values())
 
+    shipping = parts.audit
+    if shipping is not None:
+        metrics.add("audit_events", "counter", "Audit events, lost ones included.", lambda: shipping.audit.seq)
+        metrics.add("audit_events_lost", "counter", "Audit events that were lost, by where.", shipping.dropped, "where")
     metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
     metrics.add("share_members", "gauge", "Members of share groups.", members)
     metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))

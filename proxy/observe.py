@@ -88,6 +88,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-group-settings-changed": INFO,
     "share-locks-released": INFO,
     "share-renewal-refused": WARNING,
+    "audit-not-written": WARNING,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
     # Share state in a topic.

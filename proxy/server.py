@@ -108,6 +108,8 @@ class Server:
         nursery.start_soon(self._watch.follow, parts.seen)
         if parts.home is not None:
             nursery.start_soon(parts.home.run)
+        if parts.audit is not None:
+            nursery.start_soon(parts.audit.run)
         await self._stop.wait()
         await self._drain(parts)
 
@@ -121,6 +123,8 @@ class Server:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         if not await parts.plane.drained(self._reactor.now() + self._config.drain_s):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
+        if parts.audit is not None:
+            await parts.audit.finish()
 
     async def _receive_signals(self, everything: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:

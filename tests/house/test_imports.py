@@ -15,6 +15,7 @@ SOURCES = sorted(PROXY.rglob("*.py"))
 
 GROUND = {"proxy.values", "proxy.errors"}
 SHELL = {
+    "proxy.auditing",
     "proxy.check",
     "proxy.cli",
     "proxy.composition",
@@ -23,6 +24,7 @@ SHELL = {
     "proxy.contexts",
     "proxy.decoding",
     "proxy.figures",
+    "proxy.groups",
     "proxy.hostports",
     "proxy.observe",
     "proxy.server",

@@ -22,6 +22,8 @@ WATCH_EVERY_S = 1.0
 ROWS_MAX = 50
 """Lines of one table on a screen."""
 
+WIDTH_ELSEWHERE = 400
+
 View = Mapping[str, Any]
 
 
@@ -54,7 +56,7 @@ def _reason(body: Any, status: int) -> str:
 
 def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, console: Console | None = None) -> None:
     """Print all groups or one, once or until interrupted. Raises NoAnswer."""
-    console = console or Console()
+    console = console or _console()
     path = "/groups" if group is None else f"/groups/{quote(group, safe='')}"
     render = all_groups if group is None else one_group
     if as_json:
@@ -70,6 +72,12 @@ def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, conso
                 live.update(render(fetch(admin, path)), refresh=True)
     except KeyboardInterrupt:
         return
+
+
+def _console() -> Console:
+    """The terminal; what goes elsewhere is read by programs, and is not folded."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDTH_ELSEWHERE)
 
 
 def release(admin: Address, group: str, member: str) -> str:

@@ -13,7 +13,7 @@ from localkafka.front import Front
 from tests.stock import three_nodes
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw
-from tests.support.worlds import World
+from tests.support.worlds import ACCEPT, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 
@@ -68,3 +68,19 @@ def test_first_bootstrap_servers_are_dead(running: Running, kafka: Cluster) -> N
     upstream = f"127.0.0.1:{refused},192.0.2.1:9092,{kafka.nodes[0].address}"
     with Raw(running.front(upstream, {"share_groups": {"serve": "upstream"}}).bootstrap) as raw:
         assert sorted(raw.brokers()) == [1, 2, 3]
+
+
+def test_lag_of_logs_that_other_brokers_lead(w: World) -> None:
+    """The coordinator's listener tells the lag of every partition, wherever it is led."""
+    topic = w.topic(assignments={0: [1], 1: [2], 2: [3]})
+    group = w.group()
+    for partition in topic.leaders:
+        w.raw.produce(topic, 4, partition=partition)
+        member = w.member(group, f"M{partition}", node=topic.leaders[partition])
+        member.take((topic, partition), epoch=0)
+        member.acknowledge((topic, partition, 0, partition, ACCEPT))
+    answer = w.raw.ask(
+        "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": None}]
+    )
+    told = {part.partition_index: (part.error_code, part.lag) for part in answer.groups[0].topics[0].partitions}
+    assert told == {0: (0, 3), 1: (0, 2), 2: (0, 1)}

@@ -203,11 +203,11 @@ class Channel(trio.abc.Stream):
     def _answered(self, frame: bytes) -> None:
         if not self._asked:
             raise RemoteProtocolError("an answer to nothing")
-        asked = self._asked.popleft()
+        asked = self._asked[0]  # taken off when its answer was read: else it is told by close() that none comes
         correlation_id, answer = frames.decode_response(asked.key, asked.version, frame)
         if correlation_id != asked.correlation_id:
-            self._asked.appendleft(asked)
             raise RemoteProtocolError(f"answer {correlation_id}, {asked.correlation_id} was asked")
+        self._asked.popleft()
         asked.done(answer)
 
     def _flush(self) -> None:

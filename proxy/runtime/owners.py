@@ -20,7 +20,7 @@ from proxy.cluster import owning
 from proxy.cluster.owning import GROUP, PROTOCOL, PROTOCOL_TYPE, Lease, Member, Owner
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.runtime.client import OwnClient
-from proxy.runtime.own_connection import OwnConnection, error_name, open_connection
+from proxy.runtime.own_connection import OwnConnection, connection, error_name
 from proxy.values import Address
 from proxy.wire import registry
 
@@ -107,25 +107,20 @@ class Membership:
                 delay = min(2 * delay, RETRY_MAX_S)
         finally:
             await self._leave()
+            await self._client.aclose()
 
     # One coordinator
 
     async def _take_part(self) -> None:
         """With one coordinator, until it is not to be reached or another one is to be asked."""
         address = await self._coordinator()
-        joining = await open_connection(address, self._client.settings)
-        try:
-            beating = await open_connection(address, self._client.settings)
-            try:
-                if self._generation < 0:
-                    await self._join(joining)
-                while True:
-                    await self._beat_until_rebalance(beating)
-                    await self._rejoin(joining, beating)
-            finally:
-                await beating.aclose()
-        finally:
-            await joining.aclose()
+        settings = self._client.settings
+        async with connection(address, settings) as joining, connection(address, settings) as beating:
+            if self._generation < 0:
+                await self._join(joining)
+            while True:
+                await self._beat_until_rebalance(beating)
+                await self._rejoin(joining, beating)
 
     async def _coordinator(self) -> Address:
         request = registry.message("FindCoordinatorRequest")(key_type=GROUP_KEY, coordinator_keys=[GROUP])
@@ -324,9 +319,8 @@ class Membership:
         with trio.move_on_after(LEAVE_S, shield=True):
             try:
                 address = await self._coordinator()
-                opened = await open_connection(address, self._client.settings)
-                await opened.ask(LEAVE_GROUP, request(group_id=GROUP, members=[member]))
-                await opened.aclose()
+                async with connection(address, self._client.settings) as opened:
+                    await opened.ask(LEAVE_GROUP, request(group_id=GROUP, members=[member]))
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
 

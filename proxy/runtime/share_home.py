@@ -198,7 +198,13 @@ class ShareHome:
 
     async def _see_to_topic(self) -> None:
         """Until the topic is there and every partition has a leader."""
-        topic = StateTopic(self._client())
+        client = self._client()
+        try:
+            await self._see_to(StateTopic(client))
+        finally:
+            await client.aclose()
+
+    async def _see_to(self, topic: StateTopic) -> None:
         delay = RETRY_MIN_S
         while True:
             try:
@@ -339,17 +345,21 @@ class ShareHome:
 
     async def _follow_view(self) -> None:
         """Find leaders and coordinators whenever the journal misses one."""
-        topic = StateTopic(self._client())
-        while True:
-            await self._view_wanted.wait()
-            self._view_wanted = trio.Event()
-            try:
-                await self._look(topic)
-            except ProxyError as error:
-                self._notes("state-view-failed", reason=str(error))
-            self._journal.look_soon()
-            self._view_seen.set()
-            await trio.sleep(VIEW_PAUSE_S)
+        client = self._client()
+        topic = StateTopic(client)
+        try:
+            while True:
+                await self._view_wanted.wait()
+                self._view_wanted = trio.Event()
+                try:
+                    await self._look(topic)
+                except ProxyError as error:
+                    self._notes("state-view-failed", reason=str(error))
+                self._journal.look_soon()
+                self._view_seen.set()
+                await trio.sleep(VIEW_PAUSE_S)
+        finally:
+            await client.aclose()
 
     async def _look(self, topic: StateTopic) -> None:
         journal = self._journal

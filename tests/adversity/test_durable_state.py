@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -77,10 +78,8 @@ def crash(front: Front) -> None:
 
 def in_background(call: Callable[[], Any]) -> threading.Thread:
     def run() -> None:
-        try:
+        with suppress(OSError, EOFError):  # its connection ends with the proxy
             call()
-        except (OSError, ConnectionError, EOFError):
-            pass  # its connection ends with the proxy
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

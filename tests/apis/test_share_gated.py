@@ -1,0 +1,125 @@
+"""Share requests while state is loaded, is somebody else's, or cannot be read: what stock clients bear best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.apis import handlers
+from proxy.apis.ports import Call
+from proxy.apis.promise import Task
+from proxy.apis.share_gate import HOLD_MAX_S
+from proxy.apis.share_state import state_partition
+from proxy.errors import ErrorCode
+from proxy.wire import frames, registry
+from tests.support.ports import World
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+REQUESTS: dict[int, dict[str, Any]] = {
+    76: {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]},
+    77: {"group_ids": ["g"]},
+    78: {"group_id": "g", "member_id": "m", "share_session_epoch": 3, "topics": [], "forgotten_topics_data": []},
+    79: {"group_id": "g", "member_id": "m", "share_session_epoch": 3, "topics": []},
+    90: {"groups": []},
+    91: {"group_id": "g", "topics": []},
+    92: {"group_id": "g", "topics": []},
+}
+VERSIONS = {76: 1, 77: 1, 78: 2, 79: 2, 90: 1, 91: 0, 92: 0}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+class Sent:
+    """A request on its way through the gate."""
+
+    def __init__(self, world: World, key: int, **fields: Any) -> None:
+        self.key, self.version = key, VERSIONS[key]
+        message = registry.message(f"{registry.API_KEYS[key]}Request")(**(REQUESTS[key] | fields))
+        call = Call(key, self.version, 7, "c", message, world.member().connection)
+        handler = handlers.served(world.services.coordinator)[key].handler
+        self.task: Task[bytes | None] = Task(handler(call, world.services), lambda _: None)
+        self.task.start()
+
+    @property
+    def answer(self) -> Any:
+        assert self.task.finished
+        if self.task.error is not None:
+            raise self.task.error
+        return frames.decode_response(self.key, self.version, memoryview(self.task.value or b"")[4:])[1]
+
+
+def wait_out(world: World) -> None:
+    world.timers.advance(HOLD_MAX_S + 0.1)
+
+
+@pytest.mark.parametrize("key", [76, 91, 92])
+def test_coordinator_requests_are_told_to_try_again(world, key):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, key)
+    assert not sent.task.finished, "it waits for a while"
+    wait_out(world)
+    assert (sent.answer.error_code, sent.answer.error_message) == (LOADING, "loading")
+
+
+def test_each_group_asked_about_gets_the_code(world):
+    group = registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup
+    world.services.gate.close(LOADING, "loading")
+    described = Sent(world, 77, group_ids=["a", "b", "a"])
+    offsets = Sent(world, 90, groups=[group(group_id="a", topics=None)])
+    wait_out(world)
+    assert [(g.group_id, g.error_code) for g in described.answer.groups] == [("a", LOADING), ("b", LOADING)]
+    assert [(g.group_id, g.error_code) for g in offsets.answer.groups] == [("a", LOADING)]
+
+
+@pytest.mark.parametrize("key", [78, 79])
+def test_share_sessions_are_to_be_opened_anew(world, key):
+    """14, 15 and 16 make the Java client throw when they come with a fetched partition (share-groups.md 8.2)."""
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, key)
+    wait_out(world)
+    assert sent.answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert not sent.answer.responses
+
+
+def test_request_goes_on_when_the_state_is_loaded_in_time(world):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, 79)
+    world.services.gate.open()
+    assert sent.answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert sent.answer.error_message is None, "by the handler, not by the gate"
+    assert world.timers.planned == 0
+
+
+def test_what_was_decided_before_the_gate_closed_is_not_told(world):
+    """A machine that slept beyond its lease wakes in the middle of a request."""
+    topic = world.cluster.create("t")
+    world.configure("g", share_auto_offset_reset="earliest")
+    world.cluster.held.add(3)  # the question about the topic is on its way
+    sent = Sent(world, 76)
+    assert not sent.task.finished
+    world.services.gate.lease = lambda: False
+    world.cluster.release()
+    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert topic.logs[0].end == 0
+
+
+def test_closed_and_open_again_meanwhile_is_not_told_either(world):
+    world.cluster.create("t")
+    world.cluster.held.add(3)
+    sent = Sent(world, 76)
+    world.services.gate.close(LOADING, "loading")
+    world.services.gate.open()
+    world.cluster.release()
+    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_groups_of_an_unreadable_state_partition_are_refused(world):
+    world.services.gate.refused[state_partition("g")] = "written by a newer release"
+    assert Sent(world, 76).answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert Sent(world, 79).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    other = next(f"g{n}" for n in range(100) if state_partition(f"g{n}") != state_partition("g"))
+    assert not Sent(world, 77, group_ids=[other]).answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

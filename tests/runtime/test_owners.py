@@ -1,0 +1,121 @@
+"""Taking part in the group of proxies, on a real broker: one owns, others wait, and a name is taken over at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from localkafka.cluster import Cluster
+
+from proxy.runtime import owners
+from proxy.runtime.client import OwnClient
+from proxy.runtime.own_connection import OwnSettings
+from proxy.runtime.owners import Membership
+from proxy.values import Address
+from tests.support.raw import address
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+SESSION_S = 6.0
+
+
+class Clock:
+    """Goes as the real one, and jumps as a machine that slept."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def __call__(self) -> float:
+        return owners.awake_and_asleep() + self.slept
+
+
+class Group:
+    """Proxies of one cluster, and what they said."""
+
+    def __init__(self, nursery: trio.Nursery, bootstrap: Address) -> None:
+        self.nursery, self.bootstrap = nursery, bootstrap
+        self.notes: list[tuple[str, dict[str, object]]] = []
+
+    def join(self, name: str, clock: Callable[[], float] | None = None) -> tuple[Membership, trio.CancelScope]:
+        """A member that runs until its scope is cancelled."""
+        client = OwnClient([self.bootstrap], OwnSettings())
+        notes = lambda event, **context: self.notes.append((event, context))  # noqa: E731
+        made = Membership(client, notes, name, SESSION_S, clock or owners.awake_and_asleep)
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await made.run()
+
+        self.nursery.start_soon(run)
+        return made, scope
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(20):
+        while not condition():  # noqa: ASYNC110 - of another task's doing
+            await trio.sleep(0.05)
+
+
+@pytest.fixture
+def play(kafka_39: Cluster, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[str], str]) -> Callable[..., None]:
+    """Runs a test in Trio with a group of its own."""
+    monkeypatch.setattr(owners, "GROUP", fresh("owners"))
+
+    def run(test: Callable[[Group], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                await test(Group(nursery, address(kafka_39.bootstrap)))
+                nursery.cancel_scope.cancel()
+
+        trio.run(main)
+
+    return run
+
+
+def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) -> None:
+    async def test(group: Group) -> None:
+        first, scope = group.join("one:1")
+        await first.wait_owned()
+        assert first.is_valid()
+        second, _ = group.join("two:2")
+        await until(lambda: "one:1" in second.trouble)
+        await trio.sleep(1.5)  # the rebalance that the second brought about is over
+        assert first.is_valid()
+        assert not second.is_valid()
+        scope.cancel()
+        await until(second.is_valid)
+        assert {event for event, _ in group.notes} >= {"another-proxy", "share-groups-off"}
+
+    play(test)
+
+
+def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) -> None:
+    """As after a crash; if the other one lives, it is told, stops, and waits."""
+
+    async def test(group: Group) -> None:
+        first, _ = group.join("one:1")
+        await first.wait_owned()
+        again, _ = group.join("one:1")
+        with trio.fail_after(3):
+            await again.wait_owned()
+        await first.wait_lost()
+        assert not first.is_valid()
+        await until(lambda: "another proxy" in first.trouble)
+        assert again.is_valid()
+
+    play(test)
+
+
+def test_lease_ends_by_the_clock_and_comes_back_with_the_next_answer(play: Callable[..., None]) -> None:
+    async def test(group: Group) -> None:
+        clock = Clock()
+        first, _ = group.join("one:1", clock)
+        await first.wait_owned()
+        clock.slept = SESSION_S
+        assert not first.is_valid()
+        await until(first.is_valid)
+        assert not any(event == "share-groups-off" for event, _ in group.notes)
+
+    play(test)

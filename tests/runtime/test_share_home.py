@@ -1,0 +1,68 @@
+"""Share groups off where their state cannot be kept: said clearly, while everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from proxy.apis.share_gate import ShareGate
+from proxy.errors import ErrorCode
+from proxy.runtime.client import OwnClient
+from proxy.runtime.journal import TopicJournal
+from proxy.runtime.own_connection import OwnSettings
+from proxy.runtime.owners import Membership
+from proxy.runtime.reactor import Reactor
+from proxy.runtime.share_home import ShareHome
+from proxy.share.coordinator import ShareCoordinator
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import Address
+from tests.support.small_broker import Broker
+
+
+class Rooms:
+    """What the home needs of the services."""
+
+    def __init__(self) -> None:
+        self.gate = ShareGate()
+        self.coordinator = ShareCoordinator(BrokerShareLimits())
+
+
+def home_of(reactor: Reactor, address: Address, notes: Callable[..., None], rooms: Rooms) -> ShareHome:
+    settings = OwnSettings()
+
+    def client() -> OwnClient:
+        return OwnClient([address], settings)
+
+    rooms.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not loaded")
+    journal = TopicJournal(reactor, notes, "proxy:1")
+    owner = Membership(client(), notes, "proxy:1", 6.0)
+    return ShareHome(rooms, journal, owner, client, settings, reactor, notes)  # type: ignore[arg-type]
+
+
+def test_without_an_identity_share_groups_are_off_and_the_proxy_is_ready() -> None:
+    """Decision 11: durable groups are refused; what is missing is named; clients are served otherwise."""
+    reactor, rooms = Reactor(), Rooms()
+    said: list[tuple[str, dict[str, Any]]] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            broker = Broker(mechanism="PLAIN", ranges={3: (0, 12), 10: (0, 6), 17: (0, 1), 18: (0, 4), 36: (0, 2)})
+            address = await broker.listen(nursery)
+            home = home_of(reactor, address, lambda event, **context: said.append((event, context)), rooms)
+            assert home.why_not == "share state is not loaded yet"
+            nursery.start_soon(home.run)
+            with trio.fail_after(20):
+                while not home.off:  # noqa: ASYNC110 - of another task's doing
+                    await trio.sleep(0.02)
+            assert "upstream.sasl" in home.off
+            assert home.why_not == ""
+            assert (rooms.gate.is_open, rooms.gate.refusal) == (False, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            assert "share-groups-off" in [event for event, _ in said]
+            nursery.cancel_scope.cancel()
+
+    try:
+        reactor.run(main)
+    finally:
+        reactor.shut()

@@ -11,6 +11,7 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from proxy.apis.exchange import ask_upstream, reply
@@ -19,6 +20,7 @@ from proxy.apis.rights import ask_delete_group, tell_delete_group
 from proxy.apis.services import Services
 from proxy.apis.share_writes import client_code
 from proxy.errors import ErrorCode
+from proxy.share.coordinator import ShareKey
 from proxy.wire import registry
 
 KEY = 42
@@ -51,13 +53,26 @@ async def _delete(services: Services, group_id: str, right: memoryview) -> Error
     code = group.deletion_error()
     if code is not ErrorCode.NONE:
         return code
-    gone = services.coordinator.remove_group(group_id)
-    keys = [StateKey("group", group_id), *(StateKey("partition", *key) for key in gone)]
+    keys = services.coordinator.keys_of(group_id)
+    code = await _forget(services, group_id, keys)
+    if code is ErrorCode.NONE:
+        services.notes("share-group-deleted", group=group_id, partitions=len(keys))
+    return code
+
+
+async def _forget(services: Services, group_id: str, keys: Sequence[ShareKey]) -> ErrorCode:
+    """Durable first, then from memory: what is refused is still there, and may be deleted again.
+
+    A share partition that somebody begins meanwhile goes with the group.
+    """
+    for code in (await services.writes.remove(keys)).values():
+        if code is not ErrorCode.NONE:
+            return code
     try:
-        await services.writes.put([(key, None) for key in keys])
+        await services.writes.put([(StateKey("group", group_id), None)])
+        late = services.coordinator.remove_group(group_id)
+        if late:
+            await services.writes.put([(StateKey("partition", *key), None) for key in late])
     except JournalRefused as refusal:
         return client_code(refusal.code)
-    services.notes("share-group-deleted", group=group_id, partitions=len(gone))
-    for key in gone:
-        services.reads.wake(key)
     return ErrorCode.NONE

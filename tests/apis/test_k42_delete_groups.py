@@ -83,7 +83,7 @@ def test_everything_but_the_settings_is_gone(world):
 
 
 def test_a_deletion_that_cannot_be_stored_is_no_success(world):
-    """The client is told to try again."""
+    """The client is told to try again, and the group is still there to be deleted."""
     world.group("shared")
 
     class Refusing:
@@ -94,3 +94,4 @@ def test_a_deletion_that_cannot_be_stored_is_no_success(world):
 
     world.services.writes._journal = Refusing()
     assert codes(world.call(DELETE, 2, groups_names=["shared"])) == {"shared": 15}
+    assert "shared" in world.services.coordinator.groups

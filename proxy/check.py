@@ -7,6 +7,7 @@ Theory of operation. `inspect` asks (Trio, nothing is printed), `judge` turns wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +15,18 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from proxy import contexts
+from proxy import contexts, state_rights
 from proxy.cluster import versions as effective_versions
 from proxy.cluster.routes import Kind, Route, header
 from proxy.cluster.versions import Offer, Range
-from proxy.composition import decide_share, own_settings, planned_routes
+from proxy.composition import decide_share, keeps_state, own_settings, planned_routes
 from proxy.config import Config
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.hostports import PORT_MAX
 from proxy.runtime.client import OwnClient
 from proxy.runtime.own_connection import BrokerVersions, OwnSettings, connection, mechanisms
 from proxy.runtime.watch import Sight
+from proxy.state_rights import StateRights
 from proxy.values import Address
 from proxy.wire import registry
 
@@ -53,6 +55,8 @@ class Found:
     """Why the proxy's own identity is not enough for Metadata."""
     sees_all_groups: bool = True
     """Whether the proxy's identity may DESCRIBE the cluster, so that ListGroups hides nothing from it."""
+    state: StateRights | None = None
+    """What the identity may do where share state is kept; None where there is none to ask with."""
     share_groups: tuple[str, ...] = ()
     """Share groups the brokers hold themselves, as far as the proxy's identity may see them."""
 
@@ -92,6 +96,7 @@ async def inspect(config: Config, settings: OwnSettings) -> Found:
     await _ask_brokers(config, own, found)
     await _ask_versions(own, found)
     await _ask_share_groups(own, found)
+    await _ask_state(own, found)
     await own.aclose()
     return found
 
@@ -128,6 +133,14 @@ async def _ask_versions(own: OwnClient, found: Found) -> None:
     async with trio.open_nursery() as nursery:
         for node_id, address in targets.items():
             nursery.start_soon(ask, node_id, address)
+
+
+async def _ask_state(own: OwnClient, found: Found) -> None:
+    """What the proxy's own identity may do where share state is kept."""
+    if found.metadata is None:
+        return
+    with suppress(ProxyError):  # a server that does not answer is told among the others
+        found.state = await state_rights.ask(own)
 
 
 async def _ask_share_groups(own: OwnClient, found: Found) -> None:
@@ -179,6 +192,10 @@ def judge(config: Config, found: Found) -> Verdict:
         obstacles += _ports(config, found)
         _judge_identities(config, found, obstacles, remarks)
         _judge_share(config, found, local, remarks)
+        if keeps_state(config, local) and found.state is not None:
+            obstacles += state_rights.judge(found.state)
+        elif keeps_state(config, local):
+            remarks += state_rights.judge(None)
         remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(found.silent.items())]
     return Verdict(
         obstacles=tuple(dict.fromkeys(obstacles)),

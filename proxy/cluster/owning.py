@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from proxy.errors import ErrorCode, RemoteProtocolError
 from proxy.wire import registry
 
-GROUP = "__proxy-owners"
+GROUP = "__proxy_owners"
+"""Begins as everything that is hidden from clients does."""
 PROTOCOL_TYPE = "proxy"
 PROTOCOL = "share-state"
 METADATA, ASSIGNMENT = "ProxyMemberMetadata", "ProxyAssignment"
@@ -71,6 +72,8 @@ class Member(NamedTuple):
 
     address: str
     owned: tuple[int, ...] = ()
+    instance: str = ""
+    """Its name in the group; empty for a member without one."""
 
 
 class Owner(NamedTuple):
@@ -78,6 +81,7 @@ class Owner(NamedTuple):
 
     address: str
     partitions: tuple[int, ...]
+    instance: str = ""
 
 
 def assign(members: Mapping[str, Member], partitions: Iterable[int]) -> dict[str, Owner]:
@@ -89,19 +93,20 @@ def assign(members: Mapping[str, Member], partitions: Iterable[int]) -> dict[str
     order = sorted(members)
     chosen = next((member_id for member_id in order if members[member_id].owned), order[0] if order else "")
     return {
-        member_id: Owner(members[member_id].address, everything if member_id == chosen else ()) for member_id in order
+        member_id: Owner(each.address, everything if member_id == chosen else (), each.instance)
+        for member_id, each in sorted(members.items())
     }
 
 
 def encode_member(member: Member) -> bytes:
     """The metadata of a JoinGroup."""
-    return _encode(METADATA, address=member.address, owned_partitions=list(member.owned))
+    return _encode(METADATA, address=member.address, instance=member.instance, owned_partitions=list(member.owned))
 
 
 def decode_member(data: bytes) -> Member:
     """Read a member's metadata. Raises RemoteProtocolError, also for a version that is not known here."""
     message = _decode(METADATA, data)
-    return Member(message.address, tuple(message.owned_partitions))
+    return Member(message.address, tuple(message.owned_partitions), message.instance)
 
 
 def encode_table(table: Mapping[str, Owner]) -> bytes:
@@ -110,7 +115,9 @@ def encode_table(table: Mapping[str, Owner]) -> bytes:
     return _encode(
         ASSIGNMENT,
         owners=[
-            entry(member_id=member_id, address=owner.address, partitions=list(owner.partitions))
+            entry(
+                member_id=member_id, address=owner.address, instance=owner.instance, partitions=list(owner.partitions)
+            )
             for member_id, owner in sorted(table.items())
         ],
     )
@@ -119,7 +126,12 @@ def encode_table(table: Mapping[str, Owner]) -> bytes:
 def decode_table(data: bytes) -> dict[str, Owner]:
     """Read the table. Raises RemoteProtocolError, also for a version that is not known here."""
     message = _decode(ASSIGNMENT, data)
-    return {owner.member_id: Owner(owner.address, tuple(owner.partitions)) for owner in message.owners}
+    return {owner.member_id: Owner(owner.address, tuple(owner.partitions), owner.instance) for owner in message.owners}
+
+
+def is_mine(member_id: str, owner: Owner, my_id: str, my_instance: str | None) -> bool:
+    """Whether a line of the table is about us: a static member that came back has another id than the table says."""
+    return member_id == my_id or bool(my_instance and owner.instance == my_instance)
 
 
 def _encode(schema: str, **fields: object) -> bytes:

@@ -193,7 +193,8 @@ class Membership:
         self.on_renewed()
 
     async def _ask_to_join(self, joining: OwnConnection) -> Any | None:
-        metadata = owning.encode_member(Member(self._address, tuple(range(PARTITIONS)) if self.is_valid() else ()))
+        owned = tuple(range(PARTITIONS)) if self.is_valid() else ()
+        metadata = owning.encode_member(Member(self._address, owned, self._instance or ""))
         request = registry.message("JoinGroupRequest")
         timeout_ms = round(self._session_s * 1000)
         answer = await joining.ask(
@@ -250,13 +251,12 @@ class Membership:
         return owning.decode_table(bytes(answer.assignment))
 
     def _heard_table(self, table: dict[str, Owner]) -> None:
-        """Static members that came back keep their line under an older member id: the address tells them."""
-        mine = [o for member_id, o in table.items() if member_id == self._member_id or o.address == self._address]
-        others = sorted(o.address for member_id, o in table.items() if o not in mine)
+        mine = {i: o for i, o in table.items() if owning.is_mine(i, o, self._member_id, self._instance)}
+        others = sorted(owner.address for member_id, owner in table.items() if member_id not in mine)
         if others and self._alone is not False:
             self._notes("another-proxy", address=others[0], reason="cluster.mode is single")
         self._alone = not others
-        if any(owner.partitions for owner in mine):
+        if any(owner.partitions for owner in mine.values()):
             self.trouble = ""
             self._set_owner(True)
         else:

@@ -13,6 +13,7 @@ from proxy.cluster.owning import (
     decode_table,
     encode_member,
     encode_table,
+    is_mine,
 )
 from proxy.errors import ErrorCode, RemoteProtocolError
 
@@ -47,7 +48,9 @@ def test_answers_out_of_order_do_not_shorten_it():
     assert made.ends == 109.5
 
 
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
+)
 def test_any_other_answer_ends_it(code):
     made = lease()
     made.joined(100.0)
@@ -86,10 +89,20 @@ def test_there_is_one_owner_even_if_two_believe_to_be():
     assert [owner.partitions for owner in assign(members, range(1)).values()] == [(0,), ()]
 
 
+def test_who_comes_back_is_known_by_its_name_never_by_its_address():
+    """Two proxies may have the same address by mistake; only one of them has the name."""
+    line = Owner("a:1", (0,), "proxy-a")
+    assert is_mine("old id", line, "new id", "proxy-a")
+    assert is_mine("id", line, "id", None)
+    assert not is_mine("old id", line, "new id", None)
+    assert not is_mine("old id", Owner("a:1", (0,)), "new id", "proxy-a")
+    assert not is_mine("old id", Owner("a:1", (0,)), "new id", "")
+
+
 def test_there_and_back():
-    member = Member("proxy:9092", (0, 49))
+    member = Member("proxy:9092", (0, 49), "proxy-a")
     assert decode_member(encode_member(member)) == member
-    table = {"m-1": Owner("a:1", (1, 2)), "m-2": Owner("b:1", ())}
+    table = {"m-1": Owner("a:1", (1, 2), "proxy-a"), "m-2": Owner("b:1", ())}
     assert decode_table(encode_table(table)) == table
 
 

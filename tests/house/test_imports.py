@@ -29,6 +29,7 @@ SHELL = {
     "proxy.observe",
     "proxy.server",
     "proxy.sources",
+    "proxy.state_rights",
 }
 MAY_USE: dict[str, set[str]] = {
     "proxy.values": set(),

@@ -62,7 +62,9 @@ def test_answers_come_in_order() -> None:
         answers: list[int] = []
         for number in range(50):
             request = registry.message("MetadataRequest")(topics=[])
-            channel.ask(METADATA, 12, request, lambda answer, number=number: answers.append((number, answer.cluster_id)))
+            channel.ask(
+                METADATA, 12, request, lambda answer, number=number: answers.append((number, answer.cluster_id))
+            )
         assert channel.waiting == 50
         await answer_of(channel)
         assert answers == [(number, "c") for number in range(50)]

@@ -76,7 +76,9 @@ async def test_missing_topic_is_made_as_decision_20_says() -> None:
     assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
 
 
-@pytest.mark.parametrize(("brokers", "offsets", "replicas", "in_sync"), [(1, 0, 1, 1), (2, 0, 2, 1), (5, 0, 3, 2), (5, 5, 5, 4)])
+@pytest.mark.parametrize(
+    ("brokers", "offsets", "replicas", "in_sync"), [(1, 0, 1, 1), (2, 0, 2, 1), (5, 0, 3, 2), (5, 5, 5, 4)]
+)
 async def test_it_is_replicated_as_the_offsets_are(brokers: int, offsets: int, replicas: int, in_sync: int) -> None:
     client = Client(brokers)
     if offsets:

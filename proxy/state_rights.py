@@ -67,7 +67,7 @@ async def _transactions_trouble(own: OwnClient) -> str:
 
 
 def judge(found: StateRights | None) -> Iterator[str]:
-    """A sentence for each thing that keeps share state from being kept; `found` None: there is no identity to ask with."""
+    """A sentence for each thing that stands in the way; `found` None: there is no identity to ask with."""
     if found is None:
         yield (
             "share groups will be off: their state is kept in a topic, for which the proxy needs an identity of its "

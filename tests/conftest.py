@@ -79,7 +79,7 @@ def proxy_39(_session: Running, kafka_39: Cluster) -> Front:
 
 @pytest.fixture(scope="session")
 def proxy_39_quick(_session: Running, kafka_39: Cluster) -> Front:
-    """As `proxy_39`, allows locks of a second, and keeps share state in the cluster: of several proxies only one may."""
+    """As `proxy_39`, allows locks of a second, and keeps share state in the cluster: only one proxy there may."""
     return _session.front(kafka_39.bootstrap, {"share_groups": {"state": "topic", "broker": QUICK}})
 
 

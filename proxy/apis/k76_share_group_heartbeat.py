@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
-from proxy.apis.ports import Call, StateKey
+from proxy.apis.ports import Call, JournalRefused, StateKey
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
 from proxy.apis.share_holding import GroupRefused, hold_group
 from proxy.apis.share_state import group_value
+from proxy.apis.share_writes import client_code
 from proxy.errors import ErrorCode
 from proxy.share.group import (
     JOIN_EPOCH,
@@ -75,7 +76,7 @@ async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply
         if isinstance(created, GroupRefused):
             return HeartbeatReply(error=created.code, message=created.message)
         group = created
-    return _beat(services, group, beat)
+    return await _told_when_stored(services, group, _beat(services, group, beat))
 
 
 def _topics_of(services: Services, group_id: str, beat: Heartbeat) -> tuple[str, ...]:
@@ -106,10 +107,19 @@ def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatRe
     settings = services.coordinator.settings(group.group_id)
     reply = group.heartbeat(beat, topics, settings, services.coordinator.limits, services.timers.now())
     services.clock.not_later_than(group.next_deadline())
-    if group.epoch != group.stored_epoch:
-        group.stored_epoch = group.epoch
-        # Not waited for: the epoch of a group is told to people; its members join anew when it was lost.
-        services.writes.put([(StateKey("group", group.group_id), group_value(group.epoch))])
+    return reply
+
+
+async def _told_when_stored(services: Services, group: ShareGroup, reply: HeartbeatReply) -> HeartbeatReply:
+    """The group epoch never goes back, not even after a crash: a new one is stored before a member hears of it."""
+    if group.epoch == group.stored_epoch:
+        return reply
+    epoch = group.epoch
+    try:
+        await services.writes.put([(StateKey("group", group.group_id), group_value(epoch))])
+    except JournalRefused as refusal:
+        return HeartbeatReply(error=client_code(refusal.code), message=str(refusal))
+    group.stored_epoch = max(group.stored_epoch, epoch)
     return reply
 
 

@@ -125,7 +125,8 @@ def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -
         key = decode_key(raw)
         group_id = names.setdefault(key.group_id, key.group_id)  # one string for all its share partitions
         if key.kind == "group":
-            coordinator.add_group(group_id).epoch = group_epoch(value)
+            group = coordinator.add_group(group_id)
+            group.epoch = group.stored_epoch = group_epoch(value)
         elif key.kind == "settings":
             coordinator.store_settings(group_id, settings_of(value))
         else:

@@ -41,3 +41,11 @@ def guard(owner: Owner, callback: Callable[[], object]) -> None:
 def is_network_trouble(error: Exception) -> bool:
     """Whether this is what networks do (reset, timed out, unreachable) and no fault of anybody's code."""
     return isinstance(error, OSError)
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error of those that ended a nursery together: the others are of the same making, or came of ending it."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -19,6 +19,7 @@ from proxy.apis.share_state import PARTITIONS
 from proxy.cluster import owning
 from proxy.cluster.owning import GROUP, PROTOCOL, PROTOCOL_TYPE, Lease, Member, Owner
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.runtime import faults
 from proxy.runtime.client import OwnClient
 from proxy.runtime.own_connection import OwnConnection, connection, error_name
 from proxy.values import Address
@@ -162,18 +163,19 @@ class Membership:
 
     async def _rejoin(self, joining: OwnConnection, beating: OwnConnection) -> None:
         """Join the next generation, and go on with the heartbeats of this one meanwhile."""
-        async with trio.open_nursery() as nursery:
 
-            async def beat_on() -> None:
-                while True:
-                    await trio.sleep(self._session_s / HEARTBEATS_PER_SESSION)
-                    await self._beat(beating, joining=True)
+        async def beat_on() -> None:
+            while True:
+                await trio.sleep(self._session_s / HEARTBEATS_PER_SESSION)
+                await self._beat(beating, joining=True)
 
-            nursery.start_soon(beat_on)
-            try:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(beat_on)
                 await self._join(joining)
-            finally:
                 nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise faults.first_of(group) from None
 
     # Joining
 

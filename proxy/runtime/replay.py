@@ -15,6 +15,7 @@ import trio
 from proxy.apis.share_state import TOPIC
 from proxy.cluster.replaying import Replay
 from proxy.errors import ErrorCode, UpstreamLost
+from proxy.runtime import faults
 from proxy.runtime.own_connection import OwnConnection, OwnSettings, connection, error_name
 from proxy.values import Address
 from proxy.wire import records, registry
@@ -47,7 +48,7 @@ async def read(
             for node_id, wanted in by_node.items():
                 nursery.start_soon(_read_from, node_id, addresses, wanted, settings)
     except BaseExceptionGroup as group:
-        raise _first(group) from None
+        raise faults.first_of(group) from None
 
 
 async def ends(
@@ -128,10 +129,3 @@ async def _offsets(opened: OwnConnection, partitions: Iterable[int], timestamp: 
 def _check(partition: int, code: int) -> None:
     if code != ErrorCode.NONE:
         raise UpstreamLost(f"partition {partition} of {TOPIC}: {error_name(code)}")
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

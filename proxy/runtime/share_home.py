@@ -35,6 +35,8 @@ T = TypeVar("T")
 ALL = range(PARTITIONS)
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """After something that failed on the way to ownership."""
+AGAIN_S = 1.0
+"""After ownership was lost, before it is looked for again: two who fight for it do so slowly."""
 VIEW_PAUSE_S = 0.1
 """Between two looks for leaders."""
 REST_EVERY_S = 60.0
@@ -136,6 +138,7 @@ class ShareHome:
                 while True:
                     await self._owner.wait_owned()
                     await self._own()
+                    await trio.sleep(AGAIN_S)
             finally:
                 journal.links.close()
 
@@ -145,7 +148,7 @@ class ShareHome:
         self._lost = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_for_loss, nursery.cancel_scope)
-            await self._load()
+            await self._load_in_the_end()
             await trio.sleep_forever()
         self._give_up()
 
@@ -159,6 +162,16 @@ class ShareHome:
             nursery.start_soon(first, self._lost.wait)
             nursery.start_soon(first, self._owner.wait_lost)
         scope.cancel()
+
+    async def _load_in_the_end(self) -> None:
+        while True:
+            try:
+                return await self._load()
+            except ProxyError as error:
+                self._complain(error)
+            self._journal.stop(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded")
+            self._services.coordinator.clear()
+            await trio.sleep(RETRY_MAX_S)
 
     async def _load(self) -> None:
         began = trio.current_time()
@@ -355,6 +368,8 @@ class ShareHome:
                     await self._look(topic)
                 except ProxyError as error:
                     self._notes("state-view-failed", reason=str(error))
+                    if self._services.gate.code != ErrorCode.NONE:
+                        self._complain(error)
                 self._journal.look_soon()
                 self._view_seen.set()
                 await trio.sleep(VIEW_PAUSE_S)

@@ -157,7 +157,7 @@ class ShareGroup:
         self.epoch = 1
         self.assignment_epoch = 0
         self.stored_epoch = 0
-        """The group epoch that was last given to the journal."""
+        """The group epoch that is stored; a member is told of a later one only once that is."""
         self.members: dict[str, Member] = {}
         self.dead = False
         """Deleted; no further call is made."""

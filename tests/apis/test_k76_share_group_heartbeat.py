@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.apis.ports import StateKey
+from proxy.apis.share_state import group_epoch
 from proxy.errors import ErrorCode
 from proxy.share.settings import BrokerShareLimits
-from tests.support.ports import World
+from tests.support.ports import SlowJournal, World
 
 
 @pytest.fixture
@@ -160,3 +162,21 @@ def test_topic_right(world):
     member = world.member()
     assert member.heartbeat(0, ["t", "secret"]).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert member.heartbeat(0, ["t", "missing"]).error_code == 0
+
+
+def test_group_epoch_is_stored_before_a_member_hears_of_it():
+    """It never goes back, not even after a crash; what cannot be stored is not told."""
+    journal = SlowJournal()
+    world = World(journal=journal)
+    world.cluster.create("t")
+    member = world.member()
+    epoch = member.heartbeat(0, ["t"]).member_epoch
+    assert group_epoch(journal.values[StateKey("group", "g")]) == epoch
+    journal.slow = True
+    reply = world.member(member_id="m2").send_heartbeat(0, ["t"])
+    assert not reply.done
+    journal.refuse(ErrorCode.NOT_COORDINATOR)
+    assert reply.message.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    journal.slow = False
+    assert member.heartbeat(epoch).error_code == 0
+    assert group_epoch(journal.values[StateKey("group", "g")]) > epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.runtime.faults import guard, is_network_trouble, serve
+from proxy.runtime.faults import first_of, guard, is_network_trouble, serve
 
 
 class Owner:
@@ -57,3 +57,9 @@ def test_networks_are_told_from_bugs() -> None:
     assert is_network_trouble(ConnectionResetError())
     assert is_network_trouble(TimeoutError())
     assert not is_network_trouble(ValueError())
+
+
+def test_a_nursery_ends_with_one_error_of_those_it_wrapped() -> None:
+    """Whoever catches what a broker does need not know that two tasks spoke with it."""
+    error = ConnectionResetError()
+    assert first_of(ExceptionGroup("", [ExceptionGroup("", [error, ValueError()])])) is error

@@ -14,6 +14,7 @@ from proxy.runtime.own_connection import OwnSettings
 from proxy.runtime.owners import Membership
 from proxy.values import Address
 from tests.support.raw import address
+from tests.support.relay import Relay
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -35,11 +36,12 @@ class Group:
 
     def __init__(self, nursery: trio.Nursery, bootstrap: Address) -> None:
         self.nursery, self.bootstrap = nursery, bootstrap
+        self.nodes: dict[int, Address] = {}
         self.notes: list[tuple[str, dict[str, object]]] = []
 
     def join(self, name: str, clock: Callable[[], float] | None = None) -> tuple[Membership, trio.CancelScope]:
         """A member that runs until its scope is cancelled."""
-        client = OwnClient([self.bootstrap], OwnSettings())
+        client = OwnClient([self.bootstrap], OwnSettings(), self.nodes)
         notes = lambda event, **context: self.notes.append((event, context))  # noqa: E731
         made = Membership(client, notes, name, SESSION_S, clock or owners.awake_and_asleep)
         scope = trio.CancelScope()
@@ -104,6 +106,25 @@ def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) ->
         assert not first.is_valid()
         await until(lambda: "another proxy" in first.trouble)
         assert again.is_valid()
+
+    play(test)
+
+
+def test_cuts_in_the_middle_of_everything_are_survived(play: Callable[..., None], kafka_39: Cluster) -> None:
+    """Heartbeats and a rebalance under way: the owner stays a member, or becomes one again."""
+
+    async def test(group: Group) -> None:
+        with Relay(kafka_39.bootstrap) as relay:
+            group.nodes = {1: address(relay.address)}
+            first, _ = group.join("one:1")
+            await first.wait_owned()
+            for _ in range(3):
+                _, scope = group.join("two:2")
+                for _ in range(4):
+                    await trio.sleep(0.3)
+                    relay.cut()
+                scope.cancel()
+            await until(first.is_valid)
 
     play(test)
 

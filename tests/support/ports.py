@@ -693,6 +693,10 @@ class Member:
 
     def heartbeat(self, epoch: int, topics: Sequence[str] | None = None, **fields: Any) -> Any:
         """Send a ShareGroupHeartbeat; the answer."""
+        return self.send_heartbeat(epoch, topics, **fields).message
+
+    def send_heartbeat(self, epoch: int, topics: Sequence[str] | None = None, **fields: Any) -> Reply:
+        """Send a ShareGroupHeartbeat."""
         request = registry.message("ShareGroupHeartbeatRequest")(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -701,7 +705,7 @@ class Member:
         )
         for name, value in fields.items():
             setattr(request, name, value)
-        return self.world.send(self.connection, 76, 1, request).message
+        return self.world.send(self.connection, 76, 1, request)
 
     def _next_epoch(self, epoch: int | None) -> int:
         if epoch is not None:

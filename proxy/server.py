@@ -153,7 +153,7 @@ class Server:
         return {"alive": True}
 
     def _ready(self) -> tuple[bool, Mapping[str, object]]:
-        """Ready: clients are let in, and the last look reached the cluster. State is in memory: loaded at once."""
+        """Ready: clients are let in, the last look reached the cluster, and the state of share groups is loaded."""
         watch, parts = self._watch, self._parts
         reasons = []
         if self._stop.is_set():

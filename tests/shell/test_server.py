@@ -285,7 +285,7 @@ async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path) -> None:
 async def test_a_broker_id_without_a_port_is_a_clear_error(tmp_path: Path) -> None:
     """Ports end at 65535."""
     async with trio.open_nursery() as nursery:
-        upstream = await Broker(50_000).listen(nursery)
+        upstream = await Broker(60_000).listen(nursery)
         async with proxy(tmp_path, upstream) as running:
             with trio.fail_after(20):
                 assert await running.process.wait() == 1

@@ -189,7 +189,8 @@ func (r *run) remove() {
 func (r *run) share() {
 	group := r.prefix + "-share"
 	r.prepareShare(group)
-	holder := r.client(kgo.ShareGroup(group), kgo.ConsumeTopics(r.topic), kgo.ShareMaxRecords(2))
+	// Strict: it fetches only when polled, so it does not take again what it let go.
+	holder := r.client(kgo.ShareGroup(group), kgo.ConsumeTopics(r.topic), kgo.ShareMaxRecords(2), kgo.ShareMaxRecordsStrict())
 	defer holder.Close()
 	var held []*kgo.Record
 	for len(held) < 2 {

@@ -142,6 +142,23 @@ class ShareGroups(Section):
         return BrokerShareLimits.check(self.broker)
 
 
+class Views(Section):
+    """Views: slices of a topic's partitions by key, as topics that any consumer can read."""
+
+    serve: bool = True
+    """Off: topics named like views are topics like any other."""
+    state: Literal["topic", "memory"] = "topic"
+    """topic: plans, and which base a view belongs to, are kept in a topic of the cluster; memory: with this proxy."""
+    slots_max: Annotated[int, Field(ge=2, le=1024)] = 1024
+    """A view that would have more slots is refused."""
+    partitions_max: Annotated[int, Field(ge=2, le=1_000_000)] = 10_000
+    """A view that would have more partitions (those of its base times its slots) is refused."""
+    create_wait_s: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 10.0
+    """How long a request that first names a view waits for the view's topic to be there."""
+    growth_interval_s: Seconds = 30.0
+    """How often the bases of views are looked at for new partitions, and for having been made anew."""
+
+
 class Audit(Section):
     """What happened to deliveries, as JSON lines; off unless a file or a topic is named."""
 
@@ -197,6 +214,7 @@ class Config(Section):
     unknown_apis: Literal["hide", "pass"] = "hide"
     """APIs the proxy does not know: left out of ApiVersions and refused, or passed on as they are."""
     share_groups: ShareGroups = ShareGroups()
+    views: Views = Views()
     cluster: Cluster = Cluster()
     audit: Audit = Audit()
     limits: dict[str, Any] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from proxy.apis.share_clock import ShareClock
 from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_reads import Head, ShareReads
 from proxy.apis.share_writes import ShareWrites
+from proxy.apis.view_services import ViewServices
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import EffectiveVersions
@@ -76,6 +77,8 @@ class Services:
     """Told what happens to deliveries; None where audit is off, which is the default."""
     own: OwnQuestions | None = None
     """Questions under the proxy's own identity; None where it asks none."""
+    views: ViewServices | None = None
+    """None where views are switched off."""
 
 
 def build(
@@ -114,7 +117,7 @@ def build(
         writes.write(expired, final=True)
         for key, _ in expired:
             reads.wake(key)
-        return min(coordinator.next_deadline(), cache.drop_aged(now))
+        return min(coordinator.next_deadline(), cache.drop_aged(now), coordinator.rest_some(now))
 
     return Services(
         limits=limits,

@@ -123,7 +123,7 @@ async def _store(services: Services, group_id: str, after: dict[str, str]) -> Fa
         return client_code(refusal.code), str(refusal)
     services.coordinator.store_settings(group_id, after)
     services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
-    for key in [key for key, _ in services.coordinator.shares() if key.group_id == group_id]:
+    for key, _ in services.coordinator.loaded_of(group_id):
         services.reads.wake(key)
     return None
 

@@ -91,12 +91,11 @@ def release(services: Services, group_id: str, member_id: str) -> tuple[int, Pro
         return None
     settings = coordinator.settings(group_id)
     changes: list[Change] = []
-    for key, share in list(coordinator.shares()):
-        if key.group_id == group_id:
-            transition = share.partition.decide_release(member_id, settings)
-            if transition is not None:
-                transition.kinds = (RELEASE,) * len(transition.runs)
-                changes.append((key, transition))
+    for key, share in coordinator.loaded_of(group_id):
+        transition = share.partition.decide_release(member_id, settings)
+        if transition is not None:
+            transition.kinds = (RELEASE,) * len(transition.runs)
+            changes.append((key, transition))
     records = sum(last - first + 1 for _, transition in changes for first, last, _, _ in transition.changes)
     services.notes("share-locks-released", group=group_id, member=member_id, records=records)
     return records, services.writes.write(changes)

@@ -10,20 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from math import inf
 from typing import NamedTuple
 
+from proxy.share.deadlines import Deadlines
 from proxy.share.facts import ShareSnapshot
 from proxy.share.group import ShareGroup
 from proxy.share.locks import LockIndex
 from proxy.share.partition import SharePartition, Transition
+from proxy.share.resting import RestingShares
 from proxy.share.sessions import Session, ShareSessions
 from proxy.share.settings import BrokerShareLimits, GroupSettings, effective
 from proxy.values import UNKNOWN_NODE, TopicIdPartition
 
 NOTHING_READ = -1
 """In place of an offset."""
+
+REST_STEP_S, REST_STEPS = 1.0, 60
+"""Loaded share partitions are looked at in turns of so many steps: one that nobody asked for in a whole turn rests."""
 
 READ_BYTES_FIRST = 1 << 18
 READ_BYTES_MIN = 1 << 16
@@ -91,8 +95,16 @@ class ShareCoordinator:
         self._settings: dict[str, GroupSettings] = {}
         self._default = effective({}, limits)
         self._locks = LockIndex()
+        self._deadlines = Deadlines()
+        """When the first member's session of each group may end; groups without members are not in it."""
         self._shares: dict[ShareKey, Share] = {}
-        self._resting: dict[ShareKey, bytes] = {}
+        self._loaded: dict[str, set[ShareKey]] = {}
+        """The loaded ones of each group."""
+        self._resting = RestingShares()
+        self._rest_at = -inf
+        self._to_rest: list[ShareKey] = []
+        """What this turn has not looked at yet."""
+        self._rest_step = 1
         self._groups_of: dict[TopicIdPartition, dict[str, Share]] = {}
 
     # Groups and their settings
@@ -108,13 +120,17 @@ class ShareCoordinator:
 
     def add_group(self, group_id: str) -> ShareGroup:
         """Hold a new group; the one that is held already if it is."""
-        return self._groups.setdefault(group_id, ShareGroup(group_id))
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ShareGroup(group_id, self._deadlines.not_later_than)
+        return group
 
     def remove_group(self, group_id: str) -> tuple[ShareKey, ...]:
         """Forget a group, its sessions and share partitions (not its settings); gives the keys whose state is gone."""
         group = self._groups.pop(group_id, None)
         if group is not None:
             group.dead = True
+            self._deadlines.forget(group_id)
         self.sessions.end_group(group_id)
         keys = self.keys_of(group_id)
         for key in keys:
@@ -148,7 +164,7 @@ class ShareCoordinator:
         """A share partition; loaded now if it rests."""
         share = self._shares.get(key)
         if share is None:
-            return self._load(key) if key in self._resting else None
+            return self._load(key)
         share.used = True
         return share
 
@@ -158,7 +174,16 @@ class ShareCoordinator:
 
     def keys_of(self, group_id: str) -> tuple[ShareKey, ...]:
         """The share partitions of a group, resting ones as well."""
-        return tuple(key for key in chain(self._shares, self._resting) if key.group_id == group_id)
+        resting = [ShareKey(group_id, *place) for place in self._resting.of_group(group_id)]
+        return (*self._loaded.get(group_id, ()), *resting)
+
+    def loaded_of(self, group_id: str) -> list[tuple[ShareKey, Share]]:
+        """The loaded share partitions of a group."""
+        return [(key, self._shares[key]) for key in self._loaded.get(group_id, ())]
+
+    def topics(self) -> set[tuple[str, bytes]]:
+        """(group id, topic id) of all share partitions; walks over all of them that are loaded."""
+        return {(key.group_id, key.topic_id) for key in self._shares}.union(self._resting.topics())
 
     @property
     def resting(self) -> int:
@@ -167,31 +192,58 @@ class ShareCoordinator:
 
     def rest(self, key: ShareKey, value: bytes) -> None:
         """Hold a share partition as what was stored of it (an encoded `ShareSnapshot`)."""
-        self._resting[key] = value
+        self._resting.put(*key, value)
 
     def clear(self) -> None:
         """Hold nothing any more: the state is somebody else's, or is to be read anew."""
         for group in self._groups.values():
             group.dead = True
-        for held in (self._groups, self._stored, self._settings, self._shares, self._resting, self._groups_of):
+        for held in (self._groups, self._stored, self._settings, self._shares, self._loaded, self._groups_of):
             held.clear()
+        self._resting.clear()
+        self._to_rest.clear()
+        self._deadlines = Deadlines()
         self.sessions = ShareSessions(self.limits.group_share_max_share_sessions)
         self._locks = LockIndex()
 
-    def _load(self, key: ShareKey) -> Share:
-        snapshot = ShareSnapshot.decode(self._resting[key])
+    def _load(self, key: ShareKey) -> Share | None:
+        value = self._resting.take(*key)
+        if value is None:
+            return None
+        snapshot = ShareSnapshot.decode(value)
         partition = SharePartition.from_snapshot(snapshot, locks=self._locks, key=key)
         return self.add_share(key, partition, UNKNOWN_NODE)
 
     def rest_idle(self) -> None:
         """Put to rest what nobody asked for since the last call, unless a member holds something of it."""
-        for key, share in list(self._shares.items()):
-            if share.used or share.partition.is_held():
-                share.used = False
-            else:
-                value = share.partition.snapshot().encode()
-                self.remove_share(key)
-                self._resting[key] = value
+        for key in list(self._shares):
+            self._rest_if_idle(key)
+
+    def rest_some(self, now: float) -> float:
+        """The next step of a turn over all loaded share partitions, and when the one after it is due.
+
+        A whole turn at once would keep everybody waiting.
+        """
+        if now < self._rest_at or not self._shares:
+            return self._rest_at if self._shares else inf
+        self._rest_at = now + REST_STEP_S
+        if not self._to_rest:
+            self._to_rest = list(self._shares)
+            self._rest_step = len(self._to_rest) // REST_STEPS + 1
+        for _ in range(min(len(self._to_rest), self._rest_step)):
+            self._rest_if_idle(self._to_rest.pop())
+        return self._rest_at
+
+    def _rest_if_idle(self, key: ShareKey) -> None:
+        share = self._shares.get(key)
+        if share is None:
+            return
+        if share.used or share.partition.is_held():
+            share.used = False
+            return
+        value = share.partition.snapshot().encode()
+        self.remove_share(key)
+        self.rest(key, value)
 
     def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
         """The share partitions of one topic partition, by group id."""
@@ -203,17 +255,22 @@ class ShareCoordinator:
 
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         """Load a share partition, in place of one that is loaded."""
-        self._resting.pop(key, None)
+        self._resting.take(*key)
         share = Share(partition, node_id)
         self._shares[key] = share
+        self._loaded.setdefault(key.group_id, set()).add(key)
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
         return share
 
     def remove_share(self, key: ShareKey) -> None:
         """Forget a share partition; harmless when it is not held."""
-        self._resting.pop(key, None)
+        self._resting.take(*key)
         if self._shares.pop(key, None) is None:
             return
+        loaded = self._loaded[key.group_id]
+        loaded.discard(key)
+        if not loaded:
+            del self._loaded[key.group_id]
         place = TopicIdPartition(key.topic_id, key.partition)
         del self._groups_of[place][key.group_id]
         if not self._groups_of[place]:
@@ -250,9 +307,10 @@ class ShareCoordinator:
 
         The records are available again at once: memory first, the write follows (share-groups.md 4.6).
         """
-        for group in self._groups.values():
-            if group.next_deadline() <= now:
-                group.expire(now)
+        for group_id in self._deadlines.take(now):
+            group = self._groups[group_id]
+            group.expire(now)
+            self._deadlines.not_later_than(group_id, group.next_deadline())
         changes: list[Change] = []
         for partition, expired in self._locks.expired(now).items():
             key: ShareKey = partition.key
@@ -266,8 +324,7 @@ class ShareCoordinator:
 
     def next_deadline(self) -> float:
         """When `expire` has something to do next; it may turn out to be too early, never too late."""
-        members = min((group.next_deadline() for group in self._groups.values()), default=inf)
-        return min(members, self._locks.next_deadline())
+        return min(self._deadlines.next(), self._locks.next_deadline())
 
     def next_lock_deadline(self) -> float:
         """When the next acquisition lock may end."""

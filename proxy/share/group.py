@@ -15,7 +15,7 @@ then the caller's check of rights, then `request_mistake`, then, if the group is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -149,11 +149,17 @@ def _refusal(error: ErrorCode, message: str) -> HeartbeatReply:
     return HeartbeatReply(error=error, message=message)
 
 
+def _nobody(group_id: str, deadline: float) -> None:
+    """Nobody wants to know: the caller asks `next_deadline`."""
+
+
 class ShareGroup:
     """Members, epochs and assignment of one group. Epochs start at 1, so the first join answers epoch 2."""
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, ends_at: Callable[[str, float], None] = _nobody) -> None:
+        """`ends_at` is told (group id, when `expire` is due) whenever that is earlier than it was said before."""
         self.group_id = group_id
+        self._ends_at = ends_at
         self.epoch = 1
         self.assignment_epoch = 0
         self.stored_epoch = 0
@@ -194,7 +200,9 @@ class ShareGroup:
         self._maybe_assign(topics, settings, now)
         told = self._reconcile(member, topics, changed)
         member.deadline = now + settings.session_timeout_s
-        self._earliest_deadline = min(self._earliest_deadline, member.deadline)
+        if member.deadline < self._earliest_deadline:
+            self._earliest_deadline = member.deadline
+            self._ends_at(self.group_id, member.deadline)
         whole = beat.member_epoch == JOIN_EPOCH or beat.topics is not None
         return HeartbeatReply(
             member_epoch=member.epoch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.apis.services import ShareOptions
+from proxy.share.coordinator import ShareKey
 from proxy.values import Limits
 from tests.support.ports import World, acquired
 
@@ -32,5 +33,5 @@ def test_one_clock_ends_members_locks_and_cached_batches():
     assert world.timers.planned == 0
     assert world.services.coordinator.group("g").members == {}
     assert world.services.reads.cache.bytes == 0
-    share = world.services.coordinator.share(("g", topic.topic_id, 0))
+    share = world.services.coordinator.share(ShareKey("g", topic.topic_id, 0))
     assert share.partition.next_fetch_offset() == 0

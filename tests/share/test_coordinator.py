@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import pytest
 
-from proxy.share.coordinator import READ_BYTES_FIRST, READ_BYTES_MIN, Share, ShareCoordinator, ShareKey
+from proxy.share.coordinator import (
+    READ_BYTES_FIRST,
+    READ_BYTES_MIN,
+    REST_STEP_S,
+    REST_STEPS,
+    Share,
+    ShareCoordinator,
+    ShareKey,
+)
 from proxy.share.group import Heartbeat, TopicInfo
 from proxy.share.partition import Read, SharePartition
 from proxy.share.sessions import Session, SessionKey
-from proxy.share.settings import BrokerShareLimits
+from proxy.share.settings import BrokerShareLimits, effective
 from proxy.values import TopicIdPartition
 
 TOPIC = b"t" * 16
@@ -188,3 +196,74 @@ def test_nothing_is_held_when_the_state_is_somebody_elses():
     assert (dict(made.groups), made.keys_of("g"), made.resting, list(made.shares())) == ({}, (), 0, [])
     assert made.settings("g") == made.settings("other")
     assert made.next_deadline() == float("inf")
+
+
+def join(group, now, session_timeout_s=45.0, member="m"):
+    """A member joins; its session ends by itself later."""
+    settings = replace(effective({}, BrokerShareLimits()), session_timeout_s=session_timeout_s)
+    beat = Heartbeat(member_id=member, member_epoch=0, topics=("t",))
+    assert not group.heartbeat(beat, {"t": TopicInfo(TOPIC, 1)}, settings, BrokerShareLimits(), now).error
+
+
+def test_members_end_in_the_order_of_their_deadlines_whatever_their_group():
+    """Each group is looked at when its first member may have ended, and only then."""
+    made = ShareCoordinator(BrokerShareLimits())
+    early, late = made.add_group("early"), made.add_group("late")
+    join(late, 0.0, 50.0)
+    join(early, 10.0, 20.0)
+    join(early, 10.0, 40.0, "n")
+    assert made.next_deadline() == 30.0
+    made.expire(30.0)
+    assert (set(early.members), set(late.members), made.next_deadline()) == ({"n"}, {"m"}, 50.0)
+    made.expire(50.0)
+    assert (early.members, late.members, made.next_deadline()) == ({}, {}, inf)
+
+
+def test_group_that_is_deleted_or_given_away_has_no_deadline():
+    """Nor has the one that takes its name a member of its predecessor."""
+    made = ShareCoordinator(BrokerShareLimits())
+    join(made.add_group("g"), 0.0)
+    made.remove_group("g")
+    assert made.next_deadline() == inf
+    join(made.add_group("g"), 5.0)
+    assert made.next_deadline() == 50.0
+    made.clear()
+    assert made.next_deadline() == inf
+
+
+def test_idle_groups_are_not_looked_at(monkeypatch):
+    """However many groups have nothing to do, only the one whose member has ended is touched."""
+    made = ShareCoordinator(BrokerShareLimits())
+    for number in range(500):
+        made.add_group(f"idle-{number}")
+    busy = made.add_group("busy")
+    join(busy, 0.0)
+    for number in range(500):
+        group = made.group(f"idle-{number}")
+        monkeypatch.setattr(group, "members", None)  # would raise
+    made.expire(45.0)
+    assert made.next_deadline() == inf
+    assert busy.members == {}
+
+
+def test_idle_share_partitions_come_to_rest_in_small_steps():
+    """One turn marks, the next puts to rest; no step does more than its part, and what is asked for stays."""
+    made = ShareCoordinator(BrokerShareLimits())
+    assert made.rest_some(0.0) == inf, "nothing is loaded"
+    keys = [ShareKey("g", TOPIC, number) for number in range(600)]
+    for key in keys:
+        made.add_share(key, made.new_partition(key, 5), 1)
+    now, most = 0.0, 0
+    for _ in range(1000):
+        made.share(keys[7])
+        before = made.resting
+        now = made.rest_some(now)
+        most = max(most, made.resting - before)
+        if made.resting == 599:
+            break
+    assert made.resting == 599
+    assert made.rest_some(now - 0.5) == now, "not before its time"
+    assert most <= 600 // REST_STEPS + 1
+    assert now <= 3 * REST_STEPS * REST_STEP_S
+    assert [key for key, _ in made.shares()] == [key for key, _ in made.loaded_of("g")] == [keys[7]]
+    assert made.topics() == {("g", TOPIC)}

@@ -1,0 +1,82 @@
+"""What idle groups cost a busy one: `python -m tests.bench.idle_groups [--groups 10000] [--partitions 10]`.
+
+Two worlds of the share room in one process, in front of a broker of a few lines: in one the busy group is alone, in
+the other there are so many idle groups with so many share partitions each. Both do the same in turns: a ShareFetch that
+accepts what the last one acquired and acquires the next record, and time that passes. Printed is the CPU of one such
+request in either world, and the ratio of the two, which is to stay within 10 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+from proxy.share.coordinator import ShareKey
+from tests.bench.share_engine import resident_bytes
+from tests.support.ports import Member, Topic, World, acquired
+
+ROUNDS = 5
+REQUESTS = 2000
+RECORDS = 500
+"""Of each log batch."""
+BOUND = 1.1
+
+
+class Busy:
+    """One world with one member that is never done."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.world.configure("busy", share_auto_offset_reset="earliest")
+        self.topic: Topic = self.world.cluster.create("t")
+        self.member: Member = self.world.member("busy")
+        self.member.heartbeat(0, ["t"])
+        self.last: tuple[int, int, int] | None = None
+
+    def idle(self, groups: int, partitions: int) -> int:
+        """Hold so many groups that nobody uses; the resident bytes of all of it."""
+        coordinator, before = self.world.services.coordinator, resident_bytes()
+        topic_ids = [n.to_bytes(16, "big") for n in range(1, 101)]
+        for number in range(groups):
+            group_id = f"idle-group-{number}"
+            coordinator.add_group(group_id)
+            for partition in range(partitions):
+                key = ShareKey(group_id, topic_ids[number % len(topic_ids)], partition)
+                coordinator.rest(key, coordinator.new_partition(key, 100_000 + number).snapshot().encode())
+        return resident_bytes() - before
+
+    def round(self, requests: int = REQUESTS) -> float:
+        """CPU seconds of one request."""
+        self.world.cluster.produce(self.topic, requests)
+        started = time.process_time()
+        for _ in range(requests):
+            acks = {} if self.last is None else {(self.topic.topic_id, 0): [(self.last[0], self.last[1], [1])]}
+            named = [self.topic] if self.member.epoch == 0 else []
+            answer = self.member.fetch(*named, acks=acks, max_records=1, batch_size=1, share_acquire_mode=1)
+            self.last = acquired(answer)[0]
+            self.world.timers.advance(0.01)
+        return (time.process_time() - started) / requests
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--groups", type=int, default=10_000)
+    parser.add_argument("--partitions", type=int, default=10, help="share partitions of each idle group")
+    asked = parser.parse_args()
+    alone, crowded = Busy(), Busy()
+    used = crowded.idle(asked.groups, asked.partitions)
+    print(
+        f"{asked.groups:,} idle groups, {asked.groups * asked.partitions:,} idle share partitions: {used / 1e6:.1f} MB"
+    )
+    alone.round()
+    crowded.round()
+    rounds = [(alone.round(), crowded.round()) for _ in range(ROUNDS)]
+    without, with_idle = (statistics.median(each) for each in zip(*rounds, strict=True))
+    print(f"alone   {without * 1e6:8.1f} us a request\ncrowded {with_idle * 1e6:8.1f} us a request")
+    print(f"ratio   {with_idle / without:8.3f}    bound {BOUND}")
+    raise SystemExit(with_idle / without > BOUND)
+
+
+if __name__ == "__main__":
+    main()

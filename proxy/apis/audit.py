@@ -28,8 +28,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from proxy.apis.ports import Timers
-from proxy.cluster.partitioner import murmur2
 from proxy.errors import ProxyError
+from proxy.hashing import murmur2
 from proxy.share.acknowledging import ACCEPT, GAP, REJECT, RELEASE
 from proxy.share.coordinator import ShareKey
 from proxy.share.partition import SharePartition, Transition

@@ -8,8 +8,8 @@ import pytest
 
 from proxy.apis import share_views
 from proxy.apis.audit import FIELDS, Audit, lines
-from proxy.cluster.partitioner import murmur2
 from proxy.errors import ErrorCode
+from proxy.hashing import murmur2
 from proxy.wire import records
 from tests.support.ports import WALL_MS, SlowJournal, World, acquired
 

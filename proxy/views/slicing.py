@@ -1,0 +1,117 @@
+"""One record batch, taken apart for the slots of a view: the front of the filter kernel.
+
+The kernel is the C extension `proxy.views._slicing` where it could be built, else its twin in plain Python, about a
+hundred times slower; `KERNEL` says which. Compressed records are opened here, into bounded memory; batches of magic 0
+and 1 are written anew as magic 2. Parts come uncompressed unless a codec is asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError
+from proxy.views import twin
+from proxy.views.cuts import Cut
+from proxy.wire import compression, records
+from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
+
+KERNEL = "python"
+"""Which kernel works here: "c" or "python"."""
+
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 22
+"""The lower byte of them."""
+_LAST_OFFSET_DELTA_AT = 23
+
+
+class CorruptBatch(ProxyError):
+    """These bytes are no record batch; `code` is what a consumer is told."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class CodecUnavailable(CorruptBatch):
+    """The batch may be right, but the library of its codec is not installed here; the text says which."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class Slice(NamedTuple):
+    """One slot's part of one source batch."""
+
+    batch: bytes | memoryview | None
+    """A whole batch of magic 2 with the kept records, byte for byte; the source itself when all are kept; None: none
+    is."""
+    last_kept: int
+    """Offset of the last kept record; -1: none is."""
+    records: int
+
+
+def split(
+    batch: memoryview,
+    cut: Cut,
+    slots: Sequence[int] | None = None,
+    from_offset: int = 0,
+    *,
+    codec: int = compression.NONE,
+    decompressed_max: int = DECOMPRESSED_MAX,
+) -> list[Slice]:
+    """The parts of one batch for some slots, in their order; all slots in one pass.
+
+    Splitting a part again with the same cut gives the same part; so a cached part is cut to a later `from_offset`.
+
+    Args:
+        batch: exactly one batch that is no control batch. A message of magic 0 or 1, wrapper or not, counts as one.
+        cut: which slot has which record.
+        slots: those that are wanted, none twice; None: all.
+        from_offset: records below it are dropped.
+        codec: how parts are compressed (`compression.NONE`, `LZ4` or `ZSTD`).
+        decompressed_max: bytes that a compressed batch may have when opened.
+
+    Raises:
+        CorruptBatch: these bytes are no record batch, or too many when opened. CodecUnavailable.
+        ValueError: a slot that the cut does not have.
+    """
+    wanted = range(cut.slots) if slots is None else slots
+    if wanted and not 0 <= min(wanted) <= max(wanted) < cut.slots:
+        raise ValueError(f"slots {list(wanted)} of {cut.slots}")
+    try:
+        body = _opened(batch, decompressed_max)
+        parts = [Slice(*part) for part in twin.split(batch, body, cut, wanted, from_offset)]
+    except compression.CodecMissing as error:
+        raise CodecUnavailable(str(error)) from error
+    except (ValueError, RemoteProtocolError) as error:
+        raise CorruptBatch(str(error)) from error
+    return parts if codec == compression.NONE else [_compressed(part, batch, codec) for part in parts]
+
+
+def _opened(batch: memoryview, decompressed_max: int) -> bytes | None:
+    """The records of a compressed batch; None: they stand in it as they are, or it is none."""
+    if len(batch) < HEADER.size or not batch[_ATTRIBUTES_AT] & COMPRESSION_MASK:
+        return None
+    if not records.has_valid_checksum(batch):
+        raise RemoteProtocolError("the checksum of a compressed record batch is wrong")
+    packed = bytes(batch[HEADER.size :])
+    return compression.decompress(batch[_ATTRIBUTES_AT] & COMPRESSION_MASK, packed, decompressed_max)
+
+
+def _compressed(part: Slice, source: memoryview, codec: int) -> Slice:
+    if part.batch is None or part.batch is source:
+        return part
+    body = compression.compress(codec, bytes(part.batch[HEADER.size :]))
+    return part._replace(batch=twin.rebuilt(part.batch, body, part.records, codec))
+
+
+def shorten(batch: bytes | memoryview, last_offset: int) -> bytes:
+    """The batch with another last offset: that of its last kept record, when a filler follows it.
+
+    Raises:
+        ValueError: it does not reach so far back.
+    """
+    delta = last_offset - struct.unpack_from(">q", batch)[0]
+    if not 0 <= delta < 1 << 31:
+        raise ValueError(f"a record batch cannot end at offset {last_offset}")
+    end = _LAST_OFFSET_DELTA_AT + 4
+    return records.seal(b"".join((batch[:_LAST_OFFSET_DELTA_AT], struct.pack(">i", delta), batch[end:])))

@@ -94,23 +94,25 @@ def _is_own(entry: Any) -> bool:
 
 async def _may_describe(call: Call, services: Services, group_ids: list[str]) -> Collection[str]:
     """Those of the groups that the principal may describe."""
-    await _ask_about_groups(call, services, group_ids)
-    allowed = {group_id for group_id in group_ids if _verdict(call, services, group_id)}
+    verdicts = await _verdicts(call, services, group_ids)
+    allowed = {group_id for group_id in group_ids if verdicts[group_id]}
     if len(allowed) < len(group_ids) and await _may_describe_cluster(call, services):
         return group_ids
     return allowed
 
 
-async def _ask_about_groups(call: Call, services: Services, group_ids: Iterable[str]) -> None:
+async def _verdicts(call: Call, services: Services, group_ids: Iterable[str]) -> dict[str, bool | None]:
     """Ask about those groups nothing is remembered of, in as many requests as it takes, sent together."""
-    unknown = [group_id for group_id in group_ids if _verdict(call, services, group_id) is None]
+    found = {group_id: _verdict(call, services, group_id) for group_id in group_ids}
+    unknown = [group_id for group_id, verdict in found.items() if verdict is None]
     now = services.timers.now()
     asked = [
         ask_describe_groups(call.connection, unknown[start : start + RIGHTS_AT_ONCE])
         for start in range(0, len(unknown), RIGHTS_AT_ONCE)
     ]
     for question in asked:
-        tell_describe_groups(call.connection, await question, now)
+        found |= tell_describe_groups(call.connection, await question, now)
+    return found
 
 
 async def _may_describe_cluster(call: Call, services: Services) -> bool:

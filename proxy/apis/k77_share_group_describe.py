@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
 from proxy.apis.ports import Call
@@ -34,45 +34,49 @@ async def handle(call: Call, services: Services) -> bytes:
     """Answer one ShareGroupDescribe."""
     request = call.message
     group_ids = list(dict.fromkeys(request.group_ids or ()))
-    bits = await _look(call, services, group_ids, request.include_authorized_operations)
+    looked = await _look(call, services, group_ids, request.include_authorized_operations)
     message = registry.message("ShareGroupDescribeResponse")
-    answer = message(groups=[_described(call, services, message, group_id, bits) for group_id in group_ids])
+    answer = message(groups=[_described(call, services, message, group_id, looked) for group_id in group_ids])
     return frames.response(KEY, call.version, call.correlation_id, answer)
 
 
-async def _look(
-    call: Call, services: Services, group_ids: Sequence[str], with_bits: bool
-) -> Mapping[str, tuple[int, int]] | None:
+class _Looked(NamedTuple):
+    """What the broker says of the groups asked for."""
+
+    allowed: Mapping[str, bool | None]
+    bits: Mapping[str, tuple[int, int]] | None
+    """None where they are not wanted."""
+
+
+async def _look(call: Call, services: Services, group_ids: Sequence[str], with_bits: bool) -> _Looked:
     """Ask for the rights that are not known, all in one round trip; the bits, if they are wanted."""
     connection, now = call.connection, services.timers.now()
     rights, cache_s = rights_of(connection), services.options.rights_cache_s
     named = [group_id for group_id in group_ids if group_id]
-    unknown = [i for i in named if rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) is None]
+    allowed = {i: rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) for i in named}
+    unknown = [i for i, verdict in allowed.items() if verdict is None]
     topics = {name for i in named if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()}
     asked = names_to_ask(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
     groups_answer = ask_describe_groups(connection, unknown) if unknown else None
     bits_answer = ask_group_bits(connection, named) if with_bits and named else None
     topics_answer = ask_topics(connection, asked) if asked else None
     if groups_answer is not None:
-        tell_describe_groups(connection, await groups_answer, now)
+        allowed |= tell_describe_groups(connection, await groups_answer, now)
     bits = None if bits_answer is None else group_bits(await bits_answer)
     if topics_answer is not None:
         tell_topics(connection, services, await topics_answer)
-    return bits
+    return _Looked(allowed, bits)
 
 
-def _described(
-    call: Call, services: Services, message: Any, group_id: str, bits: Mapping[str, tuple[int, int]] | None
-) -> Any:
+def _described(call: Call, services: Services, message: Any, group_id: str, looked: _Looked) -> Any:
     if not group_id:
         return _refused(message, group_id, ErrorCode.INVALID_GROUP_ID)
-    rights, now = rights_of(call.connection), services.timers.now()
-    if rights.verdict(Right.DESCRIBE_GROUP, group_id, now, services.options.rights_cache_s) is not True:
+    if looked.allowed[group_id] is not True:
         return _refused(message, group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     group = services.coordinator.group(group_id)
     if group is None:
         return _refused(message, group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    code, operations = (ErrorCode.NONE, NO_BITS) if bits is None else bits.get(group_id, (ErrorCode.NONE, NO_BITS))
+    code, operations = (looked.bits or {}).get(group_id, (ErrorCode.NONE, NO_BITS))
     if code != ErrorCode.NONE:
         return _refused(message, group_id, ErrorCode(code))
     topics = group.subscribed_topics()

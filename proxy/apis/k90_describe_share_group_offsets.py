@@ -69,7 +69,8 @@ async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping
     connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
     rights = rights_of(connection)
     group_ids = list(dict.fromkeys(group.group_id for group in asked))
-    unknown = [i for i in group_ids if rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) is None]
+    verdicts = {i: rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
+    unknown = [i for i, verdict in verdicts.items() if verdict is None]
     answer = ask_describe_groups(connection, unknown) if unknown else None
     names, ids = set[str](), set[bytes]()
     for group in asked:
@@ -86,8 +87,8 @@ async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping
                 names.add(topic.name)
     await know_topics(connection, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
     if answer is not None:
-        tell_describe_groups(connection, await answer, now)
-    return {i: rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) is True for i in group_ids}
+        verdicts |= tell_describe_groups(connection, await answer, now)
+    return {i: verdict is True for i, verdict in verdicts.items()}
 
 
 def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:

@@ -9,6 +9,7 @@ connection for as long.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from math import inf
 from typing import Any, NamedTuple
 
 from proxy.apis.ports import Connection
@@ -54,7 +55,7 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
     if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         if len(absent) >= ABSENT_MAX:
             absent.clear()
-        absent[topic.name or topic.topic_id] = now
+        absent[topic.name or topic.topic_id] = (now, topic.error_code)
     if not topic.name:
         return
     if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -67,8 +68,8 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
         rights.remember(Right.DESCRIBE_TOPIC, topic.name, bool(bits & DESCRIBE_BIT), now)
 
 
-def _absent(connection: Connection) -> dict[str | bytes, float]:
-    """Topics, by name or id, that the broker did not show to this connection, and when it said so."""
+def _absent(connection: Connection) -> dict[str | bytes, tuple[float, int]]:
+    """Topics, by name or id, that the broker did not show to this connection: when it said so, and why."""
     return connection.memory.setdefault("absent-topics", {})  # type: ignore[no-any-return]
 
 
@@ -146,11 +147,19 @@ def judge_topic(connection: Connection, services: Services, topic_id: bytes) -> 
     """The topic, and whether this connection may read it."""
     topic = services.topology.topic_by_id(topic_id)
     if topic is None:
-        return None, ErrorCode.UNKNOWN_TOPIC_ID
+        return None, _why_absent(connection, services, topic_id)
     allowed = verdict(connection, services, Right.READ_TOPIC, topic.name, RIGHTS_GRACE_S)
     if allowed is None:  # another connection sees the topic, this one's broker did not show it
         return topic, ErrorCode.UNKNOWN_TOPIC_ID
     return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _why_absent(connection: Connection, services: Services, topic_id: bytes) -> ErrorCode:
+    """29 where the broker says that there is such a topic, but not for this client; 100 where it knows of none."""
+    asked_at, code = _absent(connection).get(topic_id, (-inf, 0))
+    believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
+    hidden = believed and code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if hidden else ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
@@ -167,8 +176,8 @@ def verdict(connection: Connection, services: Services, right: Right, name: str,
 
 def _just_absent(connection: Connection, services: Services, topic: str | bytes) -> bool:
     """This connection's broker has just said that it does not have it, or does not show it."""
-    asked_at = _absent(connection).get(topic)
-    return asked_at is not None and services.timers.now() - asked_at <= services.options.view_age_s
+    asked_at, _ = _absent(connection).get(topic, (-inf, 0))
+    return services.timers.now() - asked_at <= services.options.view_age_s
 
 
 def _leads(topic: Topic, partition: int, node_id: int) -> bool:

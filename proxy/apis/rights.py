@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 from typing import Any
 
 from proxy.apis.ports import Connection
@@ -38,7 +39,7 @@ PROBE_MEMBER = "kafka-share-proxy-rights-probe"
 """A member id nobody has."""
 
 VERDICTS_MAX = 10_000
-"""Rights remembered per connection; past it all are forgotten and asked again."""
+"""Rights remembered per connection; past it the older half is forgotten, and asked again."""
 
 
 class Right(Enum):
@@ -67,8 +68,10 @@ class Rights:
 
     def remember(self, right: Right, name: str, allowed: bool, now: float) -> None:
         """The broker has said so, now."""
+        self.verdicts.pop((right, name), None)
         if len(self.verdicts) >= VERDICTS_MAX:
-            self.verdicts.clear()
+            for oldest in list(islice(self.verdicts, VERDICTS_MAX // 2)):
+                del self.verdicts[oldest]
         self.verdicts[right, name] = (allowed, now)
 
 
@@ -101,12 +104,17 @@ def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Pro
     return connection.ask(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
 
 
-def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> None:
-    """Remember what the answer to `ask_describe_groups` says."""
+def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> dict[str, bool]:
+    """Remember and give what the answer to `ask_describe_groups` says of each group.
+
+    Whoever asked about many goes by what this gives: more than `VERDICTS_MAX` are not remembered.
+    """
     rights = rights_of(connection)
+    found = {}
     for entry in registry.response(FIND_COORDINATOR, FIND_COORDINATOR_VERSION).decode(answer).coordinators:
-        allowed = entry.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED
+        found[entry.key] = allowed = bool(entry.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
         rights.remember(Right.DESCRIBE_GROUP, entry.key, allowed, now)
+    return found
 
 
 def ask_delete_group(connection: Connection, group_id: str) -> Promise[memoryview]:

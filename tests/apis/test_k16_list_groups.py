@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis import rights
 from proxy.apis.k16_list_groups import is_listed_at
 from proxy.values import UNKNOWN_NODE
 from proxy.wire import registry
@@ -28,6 +29,18 @@ def upstream(*groups: tuple[str, str], error_code: int = 0):
 
 def rows(answer):
     return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
+
+
+def test_more_groups_than_rights_are_remembered_for_are_listed_all_the_same(world, monkeypatch):
+    """What the broker has just said of each group counts, remembered or not."""
+    monkeypatch.setattr(rights, "VERDICTS_MAX", 10)
+    for number in range(600):
+        world.group(f"g{number:03}")
+    world.broker.denied.update({("DESCRIBE", "g007"), ("DESCRIBE", "cluster")})
+    world.broker.answers[LIST] = upstream()
+    for _ in range(2):
+        ids = [group.group_id for group in world.call(LIST, 5).groups]
+        assert ids == [f"g{number:03}" for number in range(600) if number != 7]
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -93,3 +93,20 @@ def test_each_node_serves_only_what_it_leads(world):
     for node in (1, 2, 3):
         answer = world.member(node_id=node).fetch((topic, node - 1))
         assert acquired(answer) == [(0, 9, 1)]
+
+
+def test_hidden_topic_is_forbidden_not_unknown(world):
+    """The broker tells by the id that a topic is there and not for this client: 29, to fetch and acknowledge alike."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 1)
+    topic.bits = 0
+    member = world.member()
+    for _ in range(3):
+        answer = member.fetch(*([topic] if member.epoch == 0 else []), wait_ms=0)
+        assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        world.timers.advance(0.7)
+    answer = member.acknowledge({(topic.topic_id, 0): [(0, 0, [1])]})
+    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic.bits = 1 << 3 | 1 << 8
+    world.timers.advance(1.1)
+    assert acquired(member.fetch()) == [(0, 0, 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.apis import rights
 from proxy.errors import ErrorCode, UpstreamLost
 from proxy.wire import registry
 from tests.support.ports import World, acquired, entries
@@ -71,3 +72,13 @@ def test_unauthenticated_connection_gets_nothing(world):
     member.connection.lose_upstream()
     with pytest.raises(UpstreamLost):
         _ = reply.message
+
+
+def test_oldest_rights_are_forgotten_first(monkeypatch):
+    """At the limit the older half goes; what was asked for again is not old."""
+    monkeypatch.setattr(rights, "VERDICTS_MAX", 4)
+    remembered = rights.Rights()
+    for name in ("a", "b", "c", "d", "a", "e"):
+        remembered.remember(rights.Right.READ_GROUP, name, True, 1.0)
+    known = [n for n in "abcde" if remembered.verdict(rights.Right.READ_GROUP, n, 1.0, 15.0) is not None]
+    assert known == ["a", "d", "e"]

@@ -309,7 +309,10 @@ class Cluster:
             missing = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return answer(error_code=missing, name=asked.name, topic_id=asked.topic_id)
         if not topic.bits:
-            return answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=topic.name)
+            hidden = (
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )  # under the name or the id that was asked for, as KafkaApis does
+            return answer(error_code=hidden, name=asked.name, topic_id=asked.topic_id)
         partitions = [
             message.MetadataResponsePartition(
                 partition_index=index,

@@ -15,8 +15,9 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.cluster.routes import Context, Kind, Route, Routes
 from proxy.link.budget import AnswerBudget
-from proxy.link.downstream import NOTHING_PASSES, Look, Passing, look_for_acks, look_to_amend
+from proxy.link.downstream import NOTHING_PASSES, Look, Passing, look_for_acks, look_to_amend, look_to_inspect
 from proxy.link.produce import acks_layout
+from proxy.link.walk import Look
 from proxy.runtime.connection import Connection
 from proxy.runtime.dialling import Dial, Dialled
 from proxy.runtime.listeners import Listener, bind
@@ -199,7 +200,7 @@ class Plane:
         self.passing = passing(routes)
         for connection in self._connections.values():
             if not connection.up.raw:
-                connection.up.use(self.passing)
+                connection.up.go_by(self.passing)
 
     # for connections
 
@@ -299,11 +300,17 @@ def passing(routes: Routes) -> Passing:
     produce = set()
     for name, route in routes.items():
         if route.kind is Kind.PRODUCE and route.amend is None:
-            looked[name] = look_for_acks(acks_layout(route.version), route)
+            looked[name] = AcksLook(acks_layout(route.version), route)
             produce.add(name)
         elif route.kind in (Kind.FORWARD, Kind.ANSWER):
             if route.amend is None:
                 plain[name] = route
             else:
                 looked[name] = look_to_amend(route.amend, route)
+        elif route.kind is Kind.INSPECT and route.serve_here is not None:
+            looked[name] = look_to_inspect(route.serve_here, look_to_amend(route.amend or _unchanged, route))
     return Passing(plain, looked, frozenset(produce))
+
+
+def _unchanged(_frame: memoryview) -> None:
+    """Not amended."""

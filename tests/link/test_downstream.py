@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import pytest
 
 from proxy.errors import RemoteProtocolError
-from proxy.link.downstream import NOTHING_PASSES, Downstream, Passing, Pending, look_for_acks, look_to_amend
+from proxy.link.downstream import (
+    NOTHING_PASSES,
+    Downstream,
+    Passing,
+    Pending,
+    look_for_acks,
+    look_to_amend,
+    look_to_inspect,
+)
 from proxy.link.produce import acks_layout
 
 FRAME_MAX = 100_000
@@ -176,6 +184,14 @@ def test_a_request_to_be_amended_is_amended_in_place_if_it_has_come_whole_and_st
     assert list(whole.pending) == [(1, Named("whole")), (2, Named("x")), (3, FETCH)]
     cut.receive(request(78, 1, 1, b"abc")[:-1])
     assert (cut.stopped, cut.passed) == ([struct.pack(">hh", 78, 1)], b"")
+
+
+def test_a_request_to_be_inspected_passes_only_if_it_has_come_whole_and_is_not_served_here() -> None:
+    """The walk stops at what may have to be gathered; `forward` says what is expected of the rest."""
+    look = look_to_inspect(lambda frame: b"mine" in bytes(frame), look_to_amend(lambda frame: None, Named("others")))
+    for body, come, expected in ((b"others", 100, Named("others")), (b"mine", 100, None), (b"others", 5, None)):
+        frame = memoryview(request(3, 9, 1, body))
+        assert look(frame, 0, min(len(frame), come), len(frame)) == expected
 
 
 def test_a_negative_size_is_told_from_a_long_one() -> None:

@@ -18,6 +18,7 @@ from proxy.apis.exchange import ask_upstream, reply
 from proxy.apis.ports import Call, JournalRefused, StateKey
 from proxy.apis.rights import ask_delete_group, tell_delete_group
 from proxy.apis.services import Services
+from proxy.apis.share_offsets import not_starting
 from proxy.apis.share_writes import client_code
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
@@ -53,11 +54,20 @@ async def _delete(services: Services, group_id: str, right: memoryview) -> Error
     code = group.deletion_error()
     if code is not ErrorCode.NONE:
         return code
+    services.coordinator.sessions.end_group(group_id)  # from here on nobody begins a share partition for them
+    await not_starting(services, _starting(services, group_id))
+    code = group.deletion_error()
+    if code is not ErrorCode.NONE or group.dead:
+        return code or ErrorCode.GROUP_ID_NOT_FOUND
     keys = services.coordinator.keys_of(group_id)
     code = await _forget(services, group_id, keys)
     if code is ErrorCode.NONE:
         services.notes("share-group-deleted", group=group_id, partitions=len(keys))
     return code
+
+
+def _starting(services: Services, group_id: str) -> list[ShareKey]:
+    return sorted(key for key in services.reads.starting if key.group_id == group_id)
 
 
 async def _forget(services: Services, group_id: str, keys: Sequence[ShareKey]) -> ErrorCode:

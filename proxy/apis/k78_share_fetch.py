@@ -5,6 +5,7 @@
   partition that carried acknowledgements.
 - IsRenewAck, MaxRecords 0 and MaxBytes 0 suppress the fetch; epoch -1 ends the session.
 - A full session cache is told after the request's wait.
+- A session that ends while its request waits (the group is deleted, the member begins another one): 122.
 - Records go out as the broker sent them. A quota's throttle time of the broker is passed on.
 """
 
@@ -65,6 +66,8 @@ async def handle(call: Call, services: Services) -> bytes:
     end_with_connection(call.connection, services)
     outcome = await acknowledge(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
     fetching = await _fetch(call, services, session)
+    if not services.coordinator.sessions.lives(session):
+        return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
     return _answer(call, services, session, fetching, outcome)

@@ -82,6 +82,7 @@ class ShareFetching:
         request = call.message
         self._connection = call.connection
         self._services = services
+        self._session = session
         self._group_id = session.key.group_id
         self._order = session.rotated()
         self._keys = [ShareKey(self._group_id, *place) for place in self._order]
@@ -98,9 +99,12 @@ class ShareFetching:
         self.throttle_time_ms = 0
 
     async def run(self) -> None:
-        """Acquire what the request's limits allow, waiting for it at most the request's wait."""
+        """Acquire what the request's limits allow, waiting for it at most the request's wait.
+
+        It is over when the session ends: the group was deleted, or the member has opened another one.
+        """
         services = self._services
-        while True:
+        while services.coordinator.sessions.lives(self._session):
             if services.timers.now() - self._confirmed_at >= RIGHTS_GRACE_S / 2:
                 await refresh(self._connection, services, self._order)
                 self._confirmed_at = services.timers.now()
@@ -167,7 +171,7 @@ class ShareFetching:
         mine = [place for place in places if ShareKey(self._group_id, *place) not in starting]
         if not mine:
             return False
-        errors = await start(self._connection, self._services, self._group_id, mine)
+        errors = await start(self._connection, self._services, self._session, mine)
         await self._refused(errors)
         return True
 

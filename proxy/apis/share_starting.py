@@ -17,6 +17,7 @@ from proxy.apis.upstream_reads import VIEW_IS_OLD
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
+from proxy.share.sessions import Session
 from proxy.share.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from proxy.values import TopicIdPartition
 from proxy.wire import registry
@@ -81,19 +82,21 @@ def _version(services: Services) -> int:
 
 
 async def start(
-    connection: Connection, services: Services, group_id: str, places: Sequence[TopicIdPartition]
+    connection: Connection, services: Services, session: Session, places: Sequence[TopicIdPartition]
 ) -> dict[TopicIdPartition, ErrorCode]:
     """Begin share partitions that have no state, those only that nobody else is beginning; the errors of the others.
 
-    What was begun is loaded when this returns.
+    What was begun is loaded when this returns. Nothing is begun for a session that has ended meanwhile: its group may
+    have been deleted, and that must stay so.
     """
+    group_id = session.key.group_id
     reads = services.reads
     keys = [key for place in places if (key := ShareKey(group_id, *place)) not in reads.starting]
     if not keys:
         return {}
     reads.starting.update(keys)
     try:
-        return await _start(connection, services, group_id, keys)
+        return await _start(connection, services, session, keys)
     finally:
         reads.starting.difference_update(keys)
         for key in keys:
@@ -101,9 +104,9 @@ async def start(
 
 
 async def _start(
-    connection: Connection, services: Services, group_id: str, keys: Sequence[ShareKey]
+    connection: Connection, services: Services, session: Session, keys: Sequence[ShareKey]
 ) -> dict[TopicIdPartition, ErrorCode]:
-    reset = services.coordinator.settings(group_id).offset_reset
+    reset = services.coordinator.settings(session.key.group_id).offset_reset
     wanted = [TopicIdPartition(key.topic_id, key.partition) for key in keys]
     timestamp = reset.timestamp_ms(services.timers.wall_ms())
     found = await _look_up(connection, services, wanted, timestamp)
@@ -111,6 +114,8 @@ async def _start(
     if none:  # no record is that young: the end of the log
         found |= await _look_up(connection, services, none, LATEST_TIMESTAMP)
     errors: dict[TopicIdPartition, ErrorCode] = {}
+    if not services.coordinator.sessions.lives(session):
+        return errors
     writes = []
     for key, place in zip(keys, wanted, strict=True):
         code, offset = found.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))

@@ -120,6 +120,10 @@ class ShareSessions:
         """The session of this key, if open."""
         return self._sessions.get(key)
 
+    def lives(self, session: Session) -> bool:
+        """Whether this very session is open."""
+        return self._sessions.get(session.key) is session
+
     def group_sessions(self, group_id: str, node_id: int) -> int:
         """Open sessions of a group at a broker: with the last one its share partitions there are unloaded."""
         return self._by_group.get((group_id, node_id), 0)

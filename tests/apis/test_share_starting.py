@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.apis import k42_delete_groups
+from proxy.apis.ports import Call
+from proxy.apis.promise import Task
 from proxy.errors import ErrorCode
-from tests.support.ports import WALL_MS, Log, World, acquired, entries
+from proxy.wire import registry
+from tests.support.ports import WALL_MS, Log, Reply, SlowJournal, World, acquired, entries
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
 
@@ -129,3 +133,79 @@ def test_failing_start_is_told(world):
     assert entries(member.fetch(topic, wait_ms=0))[topic.topic_id, 0].error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     world.cluster.produce(topic, 1)
     assert acquired(member.fetch()) == [(0, 0, 1)]
+
+
+def delete_group(world):
+    """Somebody deletes group g; the reply, which may take its time."""
+    request = registry.message("DeleteGroupsRequest")(groups_names=["g"])
+    call = Call(42, 2, 1, "admin", request, world.connect())
+    task = Task(k42_delete_groups.handle(call, world.services), lambda _: None)
+    task.start()
+    return Reply(task, 42, 2)
+
+
+def code_of(reply):
+    return reply.message.results[0].error_code
+
+
+def test_share_fetch_that_waits_does_not_begin_a_deleted_group_anew(world):
+    """It is told that its session is gone, and nothing is stored of the group from then on."""
+    topic = world.cluster.create("t")
+    world.services.coordinator.add_group("g")
+    member = world.member()
+    waiting = member.send_fetch(topic, wait_ms=5000)
+    world.timers.advance(1)
+    assert not waiting.done
+    assert [key.kind for key in world.journal.values] == ["partition"]
+    assert code_of(delete_group(world)) == 0
+    world.cluster.produce(topic, 3)
+    world.timers.advance(6)
+    assert waiting.message.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert (world.journal.values, world.services.coordinator.keys_of("g")) == ({}, ())
+    world.assert_idle()
+
+
+def test_deletion_waits_for_whoever_looks_up_where_a_share_partition_begins(world):
+    """What the look-up finds is not stored any more: the session of whoever asked has ended."""
+    topic = world.cluster.create("t")
+    world.services.coordinator.add_group("g")
+    world.cluster.held.add(2)
+    waiting = world.member().send_fetch(topic, wait_ms=500)
+    deletion = delete_group(world)
+    assert not deletion.done
+    world.cluster.release(2)
+    world.timers.advance(1)
+    assert code_of(deletion) == 0
+    assert waiting.message.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert (world.journal.values, world.services.coordinator.keys_of("g")) == ({}, ())
+    world.assert_idle()
+
+
+def test_first_snapshot_that_is_on_its_way_is_deleted_with_its_group():
+    """The deletion comes after it in the journal, not before."""
+    world = World(journal=SlowJournal())
+    topic = world.cluster.create("t")
+    world.services.coordinator.add_group("g")
+    world.journal.slow = True
+    waiting = world.member().send_fetch(topic, wait_ms=500)
+    deletion = delete_group(world)
+    for _ in range(10):
+        if world.journal.appends:
+            world.journal.confirm()
+    world.timers.advance(1)
+    assert code_of(deletion) == 0
+    assert waiting.message.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert (world.journal.values, world.services.coordinator.keys_of("g")) == ({}, ())
+
+
+def test_member_that_joins_while_its_group_is_being_deleted_keeps_it(world):
+    """68, as for any group with members."""
+    topic = world.cluster.create("t")
+    world.services.coordinator.add_group("g")
+    world.cluster.held.add(2)
+    world.member().send_fetch(topic, wait_ms=500)
+    deletion = delete_group(world)
+    assert world.member(member_id="late").heartbeat(0, ["t"]).error_code == 0
+    world.cluster.release(2)
+    world.timers.advance(1)
+    assert code_of(deletion) == ErrorCode.NON_EMPTY_GROUP

@@ -3,7 +3,8 @@
 
     deploy/bootstrap.py test
 
-Needs nothing but Python >= 3.11 and a package registry. Installs again only after pyproject.toml changed.
+Needs nothing but Python >= 3.11 and a package registry. Installs again only after pyproject.toml or C
+sources changed; C is compiled where there is a compiler, and replaced by Python where there is none.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ def ensure(extra: str) -> Path:
         raise InstallError(f"Python >= {OLDEST[0]}.{OLDEST[1]} is needed, this is {sys.version.split()[0]}")
     python = ENVIRONMENT / "bin" / "python"
     stamp = ENVIRONMENT / f"installed-{extra}"
-    wanted = hashlib.sha256((CHECKOUT / "pyproject.toml").read_bytes()).hexdigest()
+    wanted = _what_it_is_made_of()
     if python.exists() and stamp.exists() and stamp.read_text() == wanted:
         return python
     if not python.exists():
@@ -39,6 +40,15 @@ def ensure(extra: str) -> Path:
     _install(python, extra)
     stamp.write_text(wanted)
     return python
+
+
+def _what_it_is_made_of() -> str:
+    """Changes whenever another installation would have another result."""
+    sources = sorted(path for kind in ("*.c", "*.h") for path in (CHECKOUT / "proxy").rglob(kind))
+    digest = hashlib.sha256()
+    for path in (CHECKOUT / "pyproject.toml", *sources):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _make() -> None:

@@ -36,7 +36,9 @@ class Passing:
 
     __slots__ = ("produce", "table")
 
-    def __init__(self, plain: Mapping[bytes, Expected], looked: Mapping[bytes, Look], produce: frozenset[bytes]) -> None:
+    def __init__(
+        self, plain: Mapping[bytes, Expected], looked: Mapping[bytes, Look], produce: frozenset[bytes]
+    ) -> None:
         """`looked` are looked into first; those of them in `produce` pass as soon as the bytes reach their acks."""
         self.table = Table(plain, looked, SILENT)
         self.produce = produce
@@ -77,6 +79,17 @@ def look_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expe
         if end < frame_end:
             return None
         return amend(buffer[at + 4 : end]) or expected
+
+    return look
+
+
+def look_to_inspect(serve_here: Callable[[memoryview], bool], forward: Look) -> Look:
+    """A request that has come whole and is not served here passes; `forward` says what is expected as its answer."""
+
+    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
+        if end < frame_end or serve_here(buffer[at + 4 : end]):
+            return None
+        return forward(buffer, at, end, frame_end)
 
     return look
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from proxy.errors import RemoteProtocolError
-from proxy.link.downstream import Expected, Pending
 from proxy.link.framing import ANSWER_HEAD, ANSWER_MIN, SIZE, wrong_size
-
-_head = ANSWER_HEAD.unpack_from
+from proxy.link.walk import Expected
+from proxy.link.walking import AnswerWalk
 
 
 class Token:
@@ -34,46 +33,16 @@ class Due(NamedTuple):
     expected: Expected
 
 
-class Upstream:
+class Upstream(AnswerWalk):
     """Frame boundaries of one broker connection."""
 
-    __slots__ = ("_frame_max", "left", "pending")
-
-    def __init__(self, pending: Pending, frame_max: int) -> None:
-        self.pending = pending
-        self._frame_max = frame_max
-        self.left = 0
-        """Bytes of an answer that passes which are still to come."""
-
-    def receive(self, buffer: memoryview, start: int, end: int) -> int:
-        """Walk buffer[start:end]; everything before the returned position passes on as it is.
-
-        Raises:
-            RemoteProtocolError: an impossible size, an answer nobody asked for, or one out of order.
-        """
-        at = start + self.left
-        if at > end:
-            self.left = at - end
-            return end
-        pending = self.pending
-        while at + 8 <= end and pending:
-            size, correlation_id = _head(buffer, at)
-            asked, expected = pending[0]
-            if expected.rewrite is not None or correlation_id != asked or not 4 <= size <= self._frame_max:
-                break
-            pending.popleft()
-            at += size + 4
-        if at >= end:
-            self.left = at - end
-            return end
-        self.left = 0
-        return at
+    __slots__ = ()
 
     def peek(self, buffer: memoryview, at: int, end: int) -> Due | None:
         """What stands at a position `receive` stopped at; None when more bytes are needed. Its entry stays queued.
 
         Raises:
-            RemoteProtocolError: as for `receive`.
+            RemoteProtocolError: an impossible size, an answer nobody asked for, or one out of order.
         """
         if not self.pending:
             raise RemoteProtocolError("the broker sent an answer nobody asked for")
@@ -82,8 +51,8 @@ class Upstream:
             return None
         size: int = SIZE.unpack_from(buffer, at)[0]
         smallest = 0 if expected is TOKEN else ANSWER_MIN
-        if not smallest <= size <= self._frame_max:
-            raise wrong_size(size, self._frame_max, smallest)
+        if not smallest <= size <= self.frame_max:
+            raise wrong_size(size, self.frame_max, smallest)
         if expected is TOKEN:
             return Due(size, expected)
         if end - at < ANSWER_HEAD.size:

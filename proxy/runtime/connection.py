@@ -15,15 +15,15 @@ delivered and kept bytes are looked at by `call_soon`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from proxy.apis.promise import Promise
 from proxy.errors import RemoteProtocolError, UpstreamLost
-from proxy.link.downstream import NOTHING_PASSES, Pending
+from proxy.link.downstream import NOTHING_PASSES
 from proxy.link.sasl import Sasl
+from proxy.link.walking import Pending
 from proxy.runtime import faults, questions, requests
 from proxy.runtime.dialling import Dialled
 from proxy.runtime.downward import Downward
@@ -31,7 +31,7 @@ from proxy.runtime.polling import PEER_LEFT, READ, WRITE
 from proxy.runtime.questions import Questions
 from proxy.runtime.serving import Serving, Stage
 from proxy.runtime.side import Side
-from proxy.runtime.transports import Data, Transport
+from proxy.runtime.transports import Data, PlainTransport, Transport
 from proxy.runtime.upward import Upward
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Connection:
         """None until the client's first bytes."""
         self.broker_takes = True
         """False: sending to the broker failed; what it sent before is still read."""
-        self.pending: Pending = deque()
+        self.pending = Pending()
         self.up = Upward(self, transport, self.pending)
         self.down = Downward(self, transport, self.pending)
         self.sasl = Sasl()
@@ -228,7 +228,7 @@ class Connection:
             self.up.handshaking = False
             if not error_code:
                 self.up.raw = True
-                self.up.use(NOTHING_PASSES)
+                self.up.go_by(NOTHING_PASSES)
             self.up.resume_soon()
 
     def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int) -> None:
@@ -326,7 +326,16 @@ class Connection:
         self.up.connected(transport)
         self.down.connected(transport)
         transport.attach(self.down.ready, READ)
+        self._let_pass(transport)
         self.flush_broker()
+
+    def _let_pass(self, broker: Transport) -> None:
+        """Plain on both sides: what passes as it comes needs no call of ours."""
+        client = self.client.transport
+        if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
+            reactor = self.plane.reactor
+            reactor.pass_on(client.fd, self.up, broker.fd)
+            reactor.pass_on(broker.fd, self.down, client.fd)
 
     def broker_refuses(self) -> None:
         """Sending to the broker failed: what it had sent before is still passed on, then `broker_left` is called."""

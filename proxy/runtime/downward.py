@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from errno import EIO
+from os import strerror
 from typing import TYPE_CHECKING
 
 from proxy.cluster.routes import Route
 from proxy.errors import AnswerUnusable, RemoteProtocolError
-from proxy.link.downstream import Pending
 from proxy.link.framing import ANSWER_HEAD, Gathering
 from proxy.link.upstream import TOKEN, Due, Upstream
+from proxy.link.walking import Pending
 from proxy.runtime import answers
 from proxy.runtime.polling import READ, WRITE
 from proxy.runtime.transports import Data, Transport
@@ -29,8 +31,6 @@ class Downward(Upstream):
         "_kept",
         "_recv",
         "_send",
-        "bytes",
-        "flows",
         "gathering",
     )
 
@@ -41,10 +41,6 @@ class Downward(Upstream):
         self._send = transport.send
         self._recv = transport.recv_into  # the broker's, once there is one; until then nothing is read
         self._kept = b""
-        self.bytes = 0
-        """Passed on so far."""
-        self.flows = False
-        """Nothing is in the way: the fast path may be taken."""
         self.gathering: Gathering | None = None
         """The answer that is being gathered."""
 
@@ -67,8 +63,7 @@ class Downward(Upstream):
             return
         upto = self.receive(buffer, 0, count)
         if upto != count:
-            if upto or not self._rewrites_one(count):
-                self._walk(0, upto, count)
+            self.walked(upto, count)
             return
         self.bytes += count
         send = self._send
@@ -77,11 +72,26 @@ class Downward(Upstream):
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._connection.client_left(error)
-            return
+            sent = -(error.errno or EIO)
         if sent != count:
-            self._connection.to_client(buffer[sent:count])
-            self._connection.update()
+            self.sent(sent, count)
+
+    def ended(self, code: int, _: int) -> None:
+        """See pump.Pump."""
+        self._connection.broker_left(OSError(code, strerror(code)) if code else None)
+
+    def walked(self, upto: int, count: int) -> None:
+        """See pump.Pump."""
+        if upto or not self._rewrites_one(count):
+            self._walk(0, upto, count)
+
+    def sent(self, sent: int, count: int) -> None:
+        """See pump.Pump."""
+        if sent < 0:
+            self._connection.client_left(OSError(-sent, strerror(-sent)))
+            return
+        self._connection.to_client(self._buffer[sent:count])
+        self._connection.update()
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner. Trouble in the TLS handshake comes here too."""

@@ -15,7 +15,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.cluster.routes import Context, Kind, Route, Routes
 from proxy.link.budget import AnswerBudget
-from proxy.link.downstream import NOTHING_PASSES, Look, Passing, look_for_acks, look_to_amend, look_to_inspect
+from proxy.link.downstream import NOTHING_PASSES, AcksLook, Passing, look_to_amend, look_to_inspect
 from proxy.link.produce import acks_layout
 from proxy.link.walk import Look
 from proxy.runtime.connection import Connection

@@ -45,9 +45,11 @@ import outcome
 import trio
 
 from proxy.errors import LocalProtocolError
+from proxy.link.walking import AnswerWalk, RequestWalk
 from proxy.runtime import faults
 from proxy.runtime.faults import serve
 from proxy.runtime.polling import BATCH, READ, Poller, new_poller
+from proxy.runtime.pump import new_pump
 
 T = TypeVar("T")
 
@@ -79,10 +81,11 @@ class Reactor:
 
     def __init__(self, poller: Poller | None = None) -> None:
         self._poller = poller or new_poller()
-        self._poll = self._poller.poll
         self._ready: dict[int, Callable[[int], None]] = {}
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         """Whoever reads a socket reads into this; its content is good until the callback returns."""
+        self._pump = new_pump(self._poller, self.buffer, self._ready)
+        self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._alarms_crowded = ALARMS_CROWDED
         self._numbers = itertools.count()
@@ -115,8 +118,18 @@ class Reactor:
         self._poller.unregister(fd)
         del self._ready[fd]
 
+    def pass_on(self, fd: int, walk: RequestWalk | AnswerWalk, out_fd: int) -> None:
+        """From now on what comes from `fd` may pass to `out_fd` without a call of its callback, where there is a pump.
+
+        Both are plain sockets; `walk` is the owner of the callback of `fd` (see pump.Pump).
+        """
+        if self._pump is not None:
+            self._pump.connect(fd, walk, out_fd)
+
     def close(self, sock: socket.socket) -> None:
         """Close a socket that is not registered, at the end of this turn."""
+        if self._pump is not None:
+            self._pump.forget(sock.fileno())
         self._chores.append(sock.close)
 
     # time (ports.Timers)
@@ -142,6 +155,10 @@ class Reactor:
         """Call at the end of this turn, when nobody uses the receive buffer."""
         self._chores.append(partial(faults.guard, owner, callback))
 
+    def call_from_thread(self, callback: Callable[[], object]) -> None:
+        """Call at the end of this turn or of the next; may be called by any thread. What it raises ends the process."""
+        self._call_from_any_thread(callback)
+
     # the loop
 
     def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
@@ -157,8 +174,7 @@ class Reactor:
                 wait = wait_max_s
             elif wait < 0.0:
                 wait = 0.0  # epoll takes a negative time for "without end"
-        poll = self._poll
-        serve(poll(wait, BATCH), self._ready)
+        self._wait(wait)
         if self._chores:
             self._do_chores()
 
@@ -202,6 +218,9 @@ class Reactor:
     def failed(self, error: Exception) -> None:
         """The loop's own callback (the bell) failed: nothing can be done without it."""
         self._cancel_guest(error)
+
+    def _poll_and_serve(self, wait_s: float) -> None:
+        serve(self._poller.poll(wait_s, BATCH), self._ready)
 
     async def _hosted(self, main: Callable[[], Awaitable[T]]) -> T:
         with trio.CancelScope() as self._scope:

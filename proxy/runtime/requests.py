@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.cluster.routes import Kind, Route
 from proxy.errors import RemoteProtocolError
-from proxy.link.downstream import Expected, Head
+from proxy.link.downstream import Head
 from proxy.link.framing import Gathering
 from proxy.link.produce import acks_layout, read_acks
 from proxy.link.upstream import TOKEN
+from proxy.link.walk import Expected
 from proxy.runtime.answers import SaslAuthenticateAnswer, SaslHandshakeAnswer
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _ends_tokens(connection: Connection, head: Head) -> bool:
     if head.name not in connection.plane.routes:
         return False
     connection.up.raw = False
-    connection.up.use(connection.plane.passing)
+    connection.up.go_by(connection.plane.passing)
     pending = connection.pending
     while pending and pending[-1][1] is TOKEN:
         pending.pop()

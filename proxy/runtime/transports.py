@@ -65,6 +65,11 @@ class PlainTransport:
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[Data], int] = sock.send
 
+    @property
+    def fd(self) -> int:
+        """The descriptor; negative once it is closed."""
+        return self._fd
+
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
         """See Transport."""
         self._ready = ready

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from errno import EIO
+from os import strerror
 from typing import TYPE_CHECKING
 
-from proxy.link.downstream import Downstream, Pending
+from proxy.link.downstream import Downstream
 from proxy.link.framing import Gathering
+from proxy.link.walking import Pending
 from proxy.runtime import requests
 from proxy.runtime.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from proxy.runtime.transports import Data, Transport
@@ -20,16 +23,12 @@ class Upward(Downstream):
     __slots__ = (
         "_buffer",
         "_connection",
-        "_in_flight_max",
         "_kept",
         "_recv",
         "_resuming",
         "_send",
-        "bytes",
-        "flows",
         "gathering",
         "handshaking",
-        "quiet_s",
     )
 
     def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
@@ -37,21 +36,15 @@ class Upward(Downstream):
         super().__init__(pending, plane.passing, plane.limits.frame_bytes)
         self._connection = connection
         self._buffer = plane.reactor.buffer
-        self._in_flight_max = plane.limits.in_flight_requests
+        self.in_flight_max = plane.limits.in_flight_requests
         self._recv = transport.recv_into
         self._send = transport.send  # the broker's, once there is one; until then nothing flows
         self._kept = b""
         self._resuming = False
-        self.bytes = 0
-        """Passed on so far."""
-        self.flows = False
-        """Nothing is in the way: the fast path may be taken."""
         self.gathering: Gathering | None = None
         """The request that is being gathered."""
         self.handshaking = False
         """Nothing of the client is looked at until the broker has answered SaslHandshake v0 (tokens may follow)."""
-        self.quiet_s = 0
-        """Sweeps (seconds) since the client's last byte."""
 
     def ready(self, mask: int) -> None:
         """The client's socket is ready: the fast path, or whatever else there is."""
@@ -81,14 +74,27 @@ class Upward(Downstream):
             sent = send(buffer[:count])
         except BlockingIOError:
             sent = 0
-        except OSError:
+        except OSError as error:
+            sent = -(error.errno or EIO)
+        if sent != count or len(self.pending) > self.in_flight_max:
+            self.sent(sent, count)
+
+    def ended(self, code: int, _: int) -> None:
+        """See pump.Pump."""
+        self._connection.client_left(OSError(code, strerror(code)) if code else None)
+
+    def walked(self, upto: int, count: int) -> None:
+        """See pump.Pump."""
+        self._walk(0, upto, count)
+
+    def sent(self, sent: int, count: int) -> None:
+        """See pump.Pump."""
+        if sent < 0:
             self._connection.broker_refuses()
             return
-        if sent != count:
-            self._connection.to_broker(buffer[sent:count])
-            self._connection.update()
-        elif len(self.pending) > self._in_flight_max:
-            self._connection.update()
+        if sent < count:
+            self._connection.to_broker(self._buffer[sent:count])
+        self._connection.update()
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner."""
@@ -111,7 +117,7 @@ class Upward(Downstream):
     @property
     def is_full(self) -> bool:
         """Whether too many requests wait for their answer."""
-        return len(self.pending) > self._in_flight_max
+        return len(self.pending) > self.in_flight_max
 
     @property
     def at_boundary(self) -> bool:

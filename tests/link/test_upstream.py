@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import deque
 
 import pytest
 
 from proxy.errors import RemoteProtocolError
-from proxy.link.downstream import Pending
 from proxy.link.upstream import TOKEN, Upstream
+from proxy.link.walking import Pending
 
 FRAME_MAX = 100_000
 
@@ -38,7 +37,9 @@ class Walk:
     """A broker whose bytes come in pieces."""
 
     def __init__(self, *expected: tuple[int, object]) -> None:
-        self.pending: Pending = deque(expected)  # type: ignore[arg-type]
+        self.pending = Pending()
+        for pair in expected:
+            self.pending.append(pair)  # type: ignore[arg-type]
         self.frames = Upstream(self.pending, FRAME_MAX)
         self.passed = b""
         self.gathered: list[int] = []

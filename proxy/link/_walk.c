@@ -1,0 +1,597 @@
+/* Frame boundaries in C: the same as link/walk.py, which is used where this could not be built.
+ *
+ * Why C: what a forwarded request costs in Python is not the dozen lines of the walk but that the interpreter's code
+ * and data have left the caches by the time the next request comes. This fits into a few lines of them.
+ *
+ * `receive` judges nothing: whatever does not simply pass, an impossible size included, ends the walk, and the caller
+ * asks in Python (Downstream.peek, Upstream.peek) what stands there. */
+
+#define PY_SSIZE_T_CLEAN
+#include "walk.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+#define KEYS 128
+#define VERSIONS 32
+#define REQUEST_HEAD 12
+#define ANSWER_HEAD 8
+#define ANSWER_MIN 4
+#define REQUEST_MIN 8
+#define PENDING_MIN 4 /* a ring begins so small, for most connections have one request in flight */
+
+enum treatment { STOPS, PASSES, ACKS, LOOKS };
+
+struct treated {
+    enum treatment how;
+    int gathers;
+    int absent;         /* ACKS: the byte that stands for "no transactional id", see AcksLook */
+    PyObject *expected; /* strong; what the answer is for */
+    PyObject *look;     /* strong; ACKS where the usual form does not fit, LOOKS */
+};
+
+struct table {
+    PyObject_HEAD
+    PyObject *silent;
+    struct treated of[KEYS][VERSIONS];
+};
+
+static PyObject *word_rewrite, *word_absent, *word_expected;
+static PyTypeObject *pending_type, *table_type;
+
+static int32_t int32_at(const unsigned char *at)
+{
+    return (int32_t)((uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3]);
+}
+
+static int int16_at(const unsigned char *at)
+{
+    return (int16_t)(at[0] << 8 | at[1]);
+}
+
+/* Whether an answer is gathered: its `rewrite` is not None. -1 with an exception. */
+static int gathers(PyObject *expected)
+{
+    PyObject *rewrite = PyObject_GetAttr(expected, word_rewrite);
+    if (!rewrite)
+        return -1;
+    int result = rewrite != Py_None;
+    Py_DECREF(rewrite);
+    return result;
+}
+
+static void free_object(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+/* Pending */
+
+static int push(Pending *self, int32_t correlation_id, PyObject *expected, int gathers_it)
+{
+    if (self->count == self->size) {
+        Py_ssize_t size = self->size ? 2 * self->size : PENDING_MIN;
+        struct entry *ring = PyMem_Malloc((size_t)size * sizeof *ring);
+        if (!ring) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        for (Py_ssize_t i = 0; i < self->count; i++)
+            ring[i] = self->ring[(self->first + i) & (self->size - 1)];
+        PyMem_Free(self->ring);
+        self->ring = ring;
+        self->size = size;
+        self->first = 0;
+    }
+    struct entry *entry = &self->ring[(self->first + self->count++) & (self->size - 1)];
+    entry->correlation_id = correlation_id;
+    entry->gathers = gathers_it;
+    entry->expected = Py_NewRef(expected);
+    return 0;
+}
+
+static void drop_first(Pending *self)
+{
+    PyObject *expected = self->ring[self->first].expected;
+    self->first = (self->first + 1) & (self->size - 1);
+    self->count--;
+    Py_DECREF(expected);
+}
+
+static PyObject *entry_at(Pending *self, Py_ssize_t index)
+{
+    struct entry *entry = &self->ring[(self->first + index) & (self->size - 1)];
+    return Py_BuildValue("(iO)", (int)entry->correlation_id, entry->expected);
+}
+
+static PyObject *pending_item(PyObject *object, Py_ssize_t index)
+{
+    Pending *self = (Pending *)object;
+    if (index < 0 || index >= self->count) {
+        PyErr_SetString(PyExc_IndexError, "no such request waits");
+        return NULL;
+    }
+    return entry_at(self, index);
+}
+
+static Py_ssize_t pending_length(PyObject *self)
+{
+    return ((Pending *)self)->count;
+}
+
+static PyObject *pending_append(PyObject *self, PyObject *pair)
+{
+    int correlation_id, gathers_it;
+    PyObject *expected;
+    if (!PyArg_ParseTuple(pair, "iO", &correlation_id, &expected) || (gathers_it = gathers(expected)) < 0)
+        return NULL;
+    if (push((Pending *)self, correlation_id, expected, gathers_it) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *pending_take(Pending *self, Py_ssize_t index)
+{
+    if (!self->count) {
+        PyErr_SetString(PyExc_IndexError, "no request waits");
+        return NULL;
+    }
+    PyObject *pair = entry_at(self, index);
+    if (!pair)
+        return NULL;
+    if (index) {
+        self->count--;
+        Py_DECREF(self->ring[(self->first + self->count) & (self->size - 1)].expected);
+    } else {
+        drop_first(self);
+    }
+    return pair;
+}
+
+static PyObject *pending_popleft(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return pending_take((Pending *)self, 0);
+}
+
+static PyObject *pending_pop(PyObject *self, PyObject *none)
+{
+    (void)none;
+    return pending_take((Pending *)self, ((Pending *)self)->count ? ((Pending *)self)->count - 1 : 0);
+}
+
+static int pending_empty(PyObject *object)
+{
+    Pending *self = (Pending *)object;
+    while (self->count)
+        drop_first(self);
+    return 0;
+}
+
+static PyObject *pending_clear(PyObject *self, PyObject *none)
+{
+    (void)none;
+    pending_empty(self);
+    Py_RETURN_NONE;
+}
+
+static int pending_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Pending *self = (Pending *)object;
+    Py_VISIT(Py_TYPE(object));
+    for (Py_ssize_t i = 0; i < self->count; i++)
+        Py_VISIT(self->ring[(self->first + i) & (self->size - 1)].expected);
+    return 0;
+}
+
+static void pending_dealloc(PyObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    pending_empty(self);
+    PyMem_Free(((Pending *)self)->ring);
+    free_object(self);
+}
+
+static PyMethodDef pending_methods[] = {
+    {"append", pending_append, METH_O, "Queue (correlation id, what is expected)."},
+    {"popleft", pending_popleft, METH_NOARGS, "Take the oldest off."},
+    {"pop", pending_pop, METH_NOARGS, "Take the newest off."},
+    {"clear", pending_clear, METH_NOARGS, "Forget all."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot pending_slots[] = {
+    {Py_tp_doc, "Requests that wait for their answer, oldest first: (correlation id, what is expected)."},
+    {Py_tp_methods, pending_methods},
+    {Py_tp_dealloc, pending_dealloc},
+    {Py_tp_traverse, pending_traverse},
+    {Py_tp_clear, pending_empty},
+    {Py_sq_length, pending_length},
+    {Py_sq_item, pending_item},
+    {0, NULL},
+};
+
+static PyType_Spec pending_spec = {
+    "proxy.link._walk.Pending", sizeof(Pending), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, pending_slots,
+};
+
+/* Table */
+
+static struct treated *place(Table *self, const unsigned char *name)
+{
+    int key = int16_at(name), version = int16_at(name + 2);
+    if (key < 0 || key >= KEYS || version < 0 || version >= VERSIONS)
+        return NULL; /* what lies outside does not pass by itself: Python looks it up */
+    return &self->of[key][version];
+}
+
+static int fill_plain(Table *self, PyObject *plain)
+{
+    PyObject *name, *expected;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(plain, &position, &name, &expected)) {
+        const char *bytes = PyBytes_AsString(name);
+        struct treated *to = bytes ? place(self, (const unsigned char *)bytes) : NULL;
+        if (!bytes)
+            return -1;
+        if (!to)
+            continue;
+        to->how = PASSES;
+        to->expected = Py_NewRef(expected);
+        if ((to->gathers = gathers(expected)) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* AcksLook has `absent` and `expected`; others are called. */
+static int fill_look(struct treated *to, PyObject *look)
+{
+    to->how = LOOKS;
+    to->look = Py_NewRef(look);
+    PyObject *absent = PyObject_GetAttr(look, word_absent);
+    if (!absent) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+            return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    if (absent != Py_None) {
+        to->how = ACKS;
+        to->absent = (int)PyLong_AsLong(absent);
+        to->expected = PyObject_GetAttr(look, word_expected);
+        if (to->expected)
+            to->gathers = gathers(to->expected);
+    }
+    Py_DECREF(absent);
+    return PyErr_Occurred() || to->gathers < 0 ? -1 : 0;
+}
+
+static int fill_looked(Table *self, PyObject *looked)
+{
+    PyObject *name, *look;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(looked, &position, &name, &look)) {
+        const char *bytes = PyBytes_AsString(name);
+        struct treated *to = bytes ? place(self, (const unsigned char *)bytes) : NULL;
+        if (!bytes || (to && fill_look(to, look) < 0))
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *plain, *looked, *silent;
+    (void)names;
+    if (!PyArg_ParseTuple(args, "O!O!O", &PyDict_Type, &plain, &PyDict_Type, &looked, &silent))
+        return NULL;
+    Table *self = (Table *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self)
+        return NULL;
+    self->silent = Py_NewRef(silent);
+    if (fill_plain(self, plain) < 0 || fill_looked(self, looked) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int table_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Table *self = (Table *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->silent);
+    for (struct treated *to = self->of[0]; to < self->of[0] + KEYS * VERSIONS; to++) {
+        Py_VISIT(to->expected);
+        Py_VISIT(to->look);
+    }
+    return 0;
+}
+
+static int table_clear(PyObject *object)
+{
+    Table *self = (Table *)object;
+    Py_CLEAR(self->silent);
+    for (struct treated *to = self->of[0]; to < self->of[0] + KEYS * VERSIONS; to++) {
+        to->how = STOPS;
+        Py_CLEAR(to->expected);
+        Py_CLEAR(to->look);
+    }
+    return 0;
+}
+
+static void table_dealloc(PyObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    table_clear(self);
+    free_object(self);
+}
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, "Table(plain, looked, silent): which requests pass, by API key and version. See walk.Table."},
+    {Py_tp_new, table_new},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_traverse, table_traverse},
+    {Py_tp_clear, table_clear},
+    {0, NULL},
+};
+
+static PyType_Spec table_spec = {
+    "proxy.link._walk.Table", sizeof(Table), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, table_slots,
+};
+
+/* Walks */
+
+/* What the request at `at` is expected to bring, as a new reference; NULL without an exception: the walk stops here. */
+static PyObject *ask_look(PyObject *look, PyObject *view, Py_ssize_t at, Py_ssize_t end, Py_ssize_t frame_end)
+{
+    PyObject *expected = PyObject_CallFunction(look, "Onnn", view, at, end < frame_end ? end : frame_end, frame_end);
+    if (expected == Py_None)
+        Py_CLEAR(expected);
+    return expected;
+}
+
+/* Acks of what producers without transactions send; 0 when this is not of that form. */
+static int usual_acks(const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int absent, int *acks)
+{
+    if (at + 18 > end)
+        return 0;
+    int client_id = int16_at(buffer + at + 12);
+    if (client_id < -1)
+        return 0;
+    Py_ssize_t behind = at + 14 + (client_id > 0 ? client_id : 0);
+    if (behind + 4 > end || buffer[behind] != absent || buffer[behind + 1] != absent)
+        return 0;
+    *acks = int16_at(buffer + behind + 2);
+    return 1;
+}
+
+/* 1: the request passes, and what it expects is queued; 0: the walk stops before it; -1: exception. */
+static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t at, Py_ssize_t end, int size)
+{
+    struct treated *to = place(self->table, buffer + at + 4);
+    int32_t correlation_id = int32_at(buffer + at + 8);
+    Py_ssize_t frame_end = at + 4 + size;
+    int acks;
+    if (!to || to->how == STOPS)
+        return 0;
+    if (to->how == PASSES)
+        return push(self->pending, correlation_id, to->expected, to->gathers) < 0 ? -1 : 1;
+    if (to->how == ACKS && usual_acks(buffer, at, end < frame_end ? end : frame_end, to->absent, &acks))
+        return !acks ? 1 : push(self->pending, correlation_id, to->expected, to->gathers) < 0 ? -1 : 1;
+    PyObject *expected = ask_look(to->look, view, at, end, frame_end);
+    if (!expected)
+        return PyErr_Occurred() ? -1 : 0;
+    int result = 1;
+    if (expected != self->table->silent) {
+        int gathers_it = gathers(expected);
+        result = gathers_it < 0 || push(self->pending, correlation_id, expected, gathers_it) < 0 ? -1 : 1;
+    }
+    Py_DECREF(expected);
+    return result;
+}
+
+static Py_ssize_t rest(Walk *self, Py_ssize_t at, Py_ssize_t end)
+{
+    self->left = at >= end ? at - end : 0;
+    return at >= end ? end : at;
+}
+
+static Py_ssize_t receive_requests(
+    Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end)
+{
+    Py_ssize_t at = start + (Py_ssize_t)self->left;
+    while (at + REQUEST_HEAD <= end) {
+        int size = int32_at(buffer + at);
+        if (size < REQUEST_MIN || size > self->frame_max)
+            break;
+        int passes = admit(self, buffer, view, at, end, size);
+        if (passes < 0)
+            return -1;
+        if (!passes)
+            break;
+        at += (Py_ssize_t)size + 4;
+    }
+    return rest(self, at, end);
+}
+
+static Py_ssize_t receive_answers(Walk *self, const unsigned char *buffer, Py_ssize_t start, Py_ssize_t end)
+{
+    Py_ssize_t at = start + (Py_ssize_t)self->left;
+    Pending *pending = self->pending;
+    while (at + ANSWER_HEAD <= end && pending->count) {
+        int size = int32_at(buffer + at);
+        struct entry *next = &pending->ring[pending->first];
+        if (next->gathers || next->correlation_id != int32_at(buffer + at + 4) || size < ANSWER_MIN ||
+            size > self->frame_max)
+            break;
+        drop_first(pending);
+        at += (Py_ssize_t)size + 4;
+    }
+    return rest(self, at, end);
+}
+
+static Py_ssize_t receive(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end)
+{
+    return self->table ? receive_requests(self, buffer, view, start, end) : receive_answers(self, buffer, start, end);
+}
+
+static PyObject *walk_receive(PyObject *self, PyObject *args)
+{
+    PyObject *view;
+    Py_ssize_t start, end;
+    Py_buffer buffer;
+    if (!PyArg_ParseTuple(args, "Onn", &view, &start, &end) || PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Py_ssize_t upto = -1;
+    if (start < 0 || end < start || end > buffer.len)
+        PyErr_Format(PyExc_ValueError, "no range of %zd bytes: %zd to %zd", buffer.len, start, end);
+    else
+        upto = receive((Walk *)self, buffer.buf, view, start, end);
+    PyBuffer_Release(&buffer);
+    return upto < 0 ? NULL : PyLong_FromSsize_t(upto);
+}
+
+static PyObject *walk_use(PyObject *self, PyObject *table)
+{
+    if (!PyObject_TypeCheck(table, table_type)) {
+        PyErr_SetString(PyExc_TypeError, "use() takes a Table");
+        return NULL;
+    }
+    Table *before = ((Walk *)self)->table;
+    ((Walk *)self)->table = (Table *)Py_NewRef(table);
+    Py_XDECREF((PyObject *)before);
+    Py_RETURN_NONE;
+}
+
+static int begin(Walk *self, PyObject *pending, PyObject *table, int frame_max)
+{
+    Pending *before = self->pending;
+    self->pending = (Pending *)Py_NewRef(pending);
+    Py_XDECREF((PyObject *)before);
+    Table *used = self->table;
+    self->table = (Table *)Py_XNewRef(table);
+    Py_XDECREF((PyObject *)used);
+    self->frame_max = frame_max;
+    self->in_flight_max = INT_MAX;
+    return 0;
+}
+
+static int requests_init(PyObject *self, PyObject *args, PyObject *names)
+{
+    PyObject *pending, *table;
+    int frame_max;
+    (void)names;
+    if (!PyArg_ParseTuple(args, "O!O!i", pending_type, &pending, table_type, &table, &frame_max))
+        return -1;
+    return begin((Walk *)self, pending, table, frame_max);
+}
+
+static int answers_init(PyObject *self, PyObject *args, PyObject *names)
+{
+    PyObject *pending;
+    int frame_max;
+    (void)names;
+    if (!PyArg_ParseTuple(args, "O!i", pending_type, &pending, &frame_max))
+        return -1;
+    return begin((Walk *)self, pending, NULL, frame_max);
+}
+
+static int walk_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Walk *)self)->pending);
+    Py_VISIT(((Walk *)self)->table);
+    return 0;
+}
+
+static int walk_clear(PyObject *self)
+{
+    (void)self; /* what refers back to a connection lies in the ring, which the ring's own clear breaks */
+    return 0;
+}
+
+static void walk_dealloc(PyObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(((Walk *)self)->pending);
+    Py_CLEAR(((Walk *)self)->table);
+    free_object(self);
+}
+
+static PyMemberDef walk_members[] = {
+    {"pending", T_OBJECT_EX, offsetof(Walk, pending), READONLY, "What waits for its answer."},
+    {"left", T_LONGLONG, offsetof(Walk, left), 0, "Bytes of a frame that passes which are still to come."},
+    {"bytes", T_LONGLONG, offsetof(Walk, bytes), 0, "Passed on so far."},
+    {"flows", T_BOOL, offsetof(Walk, flows), 0, "Nothing is in the way: the fast path may be taken."},
+    {"quiet_s", T_INT, offsetof(Walk, quiet_s), 0, "Sweeps (seconds) since the last byte."},
+    {"in_flight_max", T_INT, offsetof(Walk, in_flight_max), 0, "More requests than this wait: no more is read."},
+    {"frame_max", T_INT, offsetof(Walk, frame_max), READONLY, "The largest size a frame may have."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyMethodDef requests_methods[] = {
+    {"receive", walk_receive, METH_VARARGS, "receive(buffer, start, end): see walk.RequestWalk."},
+    {"use", walk_use, METH_O, "From the next frame on, go by this table."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMethodDef answers_methods[] = {
+    {"receive", walk_receive, METH_VARARGS, "receive(buffer, start, end): see walk.AnswerWalk."},
+    {NULL, NULL, 0, NULL},
+};
+
+#define WALK_SLOTS(initialise, methods, text)                                                                          \
+    {                                                                                                                  \
+        {Py_tp_doc, text}, {Py_tp_init, initialise}, {Py_tp_methods, methods}, {Py_tp_members, walk_members},          \
+            {Py_tp_dealloc, walk_dealloc}, {Py_tp_traverse, walk_traverse}, {Py_tp_clear, walk_clear}, {0, NULL},      \
+    }
+
+static PyType_Slot requests_slots[] =
+    WALK_SLOTS(requests_init, requests_methods, "RequestWalk(pending, table, frame_max). See walk.RequestWalk.");
+static PyType_Slot answers_slots[] =
+    WALK_SLOTS(answers_init, answers_methods, "AnswerWalk(pending, frame_max). See walk.AnswerWalk.");
+
+#define WALK_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE)
+
+static PyType_Spec requests_spec = {"proxy.link._walk.RequestWalk", sizeof(Walk), 0, WALK_FLAGS, requests_slots};
+static PyType_Spec answers_spec = {"proxy.link._walk.AnswerWalk", sizeof(Walk), 0, WALK_FLAGS, answers_slots};
+
+static struct walk_functions functions = {NULL, NULL, receive};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "proxy.link._walk", "Frame boundaries in C. See walk.", -1, NULL, NULL, NULL, NULL, NULL,
+};
+
+/* Make a type and give it a name in the module; a borrowed reference that the module keeps alive. */
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    if (!type || PyModule_AddObjectRef(module, name, type) < 0)
+        return NULL;
+    return (PyTypeObject *)type; /* this reference is kept for good: other modules use it through the capsule */
+}
+
+PyMODINIT_FUNC PyInit__walk(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    word_rewrite = PyUnicode_InternFromString("rewrite");
+    word_absent = PyUnicode_InternFromString("absent");
+    word_expected = PyUnicode_InternFromString("expected");
+    if (!module || !word_rewrite || !word_absent || !word_expected)
+        return NULL;
+    pending_type = add_type(module, &pending_spec, "Pending");
+    table_type = add_type(module, &table_spec, "Table");
+    functions.requests = add_type(module, &requests_spec, "RequestWalk");
+    functions.answers = add_type(module, &answers_spec, "AnswerWalk");
+    PyObject *capsule = PyCapsule_New(&functions, WALK_CAPSULE, NULL);
+    if (!pending_type || !table_type || !functions.requests || !functions.answers || !capsule ||
+        PyModule_AddObjectRef(module, "functions", capsule) < 0)
+        return NULL;
+    Py_DECREF(capsule);
+    return module;
+}

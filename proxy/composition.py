@@ -11,6 +11,7 @@ import trio
 from proxy import auditing, observe
 from proxy.apis import handlers, table
 from proxy.apis import services as apis_services
+from proxy.apis.deleted_topics import DeletedTopics
 from proxy.apis.memory_journal import MemoryJournal
 from proxy.apis.ports import Connection, Notes
 from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
@@ -245,6 +246,8 @@ def compose(
         serve_share=local,
     )
     services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
+    if local:
+        DeletedTopics(services).start()
     routes = table.build(book, services.versions, limits, handlers.served(services.coordinator) if local else {})
     plane = Plane(
         reactor,

@@ -88,6 +88,8 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-group-settings-changed": INFO,
     "share-locks-released": INFO,
     "share-renewal-refused": WARNING,
+    "share-topics-deleted": INFO,
+    "share-topics-not-checked": WARNING,
     "audit-not-written": WARNING,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,

@@ -168,6 +168,12 @@ class TopicJournal:
     def _takeover(self, producer_id: int, producer_epoch: int) -> Record:
         return share_state.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
 
+    def unreachable(self, node_id: int) -> None:
+        """A broker cannot be reached: what it led or coordinated is looked for anew."""
+        self.leaders = {partition: node for partition, node in self.leaders.items() if node != node_id}
+        self.coordinators = {partition: node for partition, node in self.coordinators.items() if node != node_id}
+        self.look_soon()
+
     # The loop
 
     def look_soon(self) -> None:
@@ -253,6 +259,7 @@ class TopicJournal:
             return
         now = self._reactor.now()
         if answer is None:
+            self.coordinators.pop(partition, None)
             self._tell(partition, producer.unanswered(now))
         else:
             code = _code(answer.error_code)

@@ -34,6 +34,8 @@ class Links:
     ) -> None:
         self.addresses: dict[int, Address] = {}
         """Where the brokers are; somebody else keeps this right."""
+        self.on_unreachable: Callable[[int], None] = lambda _node_id: None
+        """Called with a node that could not be reached: another one may do its work by now."""
         self._nursery = nursery
         self._reactor = reactor
         self._settings = settings
@@ -68,12 +70,12 @@ class Links:
         try:
             address = self.addresses.get(place.node_id)
             if address is None:
-                self._failures[place] = failures + 1
+                self._failed(place)
                 return
             channel = await open_channel(self._reactor, address, self._settings)
         except ProxyError as error:
-            self._failures[place] = failures + 1
             self._notes("state-link-failed", node_id=place.node_id, reason=str(error))
+            self._failed(place)
         else:
             self._failures.pop(place, None)
             self._open[place] = channel
@@ -81,6 +83,10 @@ class Links:
         finally:
             self._opening.discard(place)
             self._changed()
+
+    def _failed(self, place: Place) -> None:
+        self._failures[place] = self._failures.get(place, 0) + 1
+        self.on_unreachable(place.node_id)
 
     def _closed(self, place: Place, channel: Channel, reason: str) -> None:
         if self._open.get(place) is channel:

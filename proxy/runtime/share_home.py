@@ -131,6 +131,7 @@ class ShareHome:
         async with trio.open_nursery() as nursery:
             journal = self._journal
             journal.links = Links(nursery, self._reactor, self._settings, self._notes, journal.look_soon)
+            journal.links.on_unreachable = journal.unreachable
             nursery.start_soon(self._owner.run)
             nursery.start_soon(self._follow_view)
             nursery.start_soon(self._rest)

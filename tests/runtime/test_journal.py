@@ -238,6 +238,37 @@ def test_moved_leader_is_looked_for(world):
     assert not world.channel("Append").asked
 
 
+def test_dead_leader_is_looked_for_even_if_nothing_was_on_its_way(world):
+    """Its partitions have new leaders by then; who only dials it again and again waits for ever."""
+    world.put()
+    world.links.down = True
+    world.loop.turn()
+    assert not world.views
+    world.journal.unreachable(LEADER)
+    world.loop.turn()
+    assert world.views
+    world.links.down = False
+    world.links.channels[3, "Append"] = world.links.channels[LEADER, "Append"]
+    world.journal.leaders[PARTITION] = 3
+    world.loop.turn(1.0)
+    assert world.produced() == {PARTITION: [key()]}
+
+
+def test_coordinator_that_does_not_answer_is_looked_for():
+    """Its transactional ids have another one by then."""
+    world = World()
+    world.journal.take_over([PARTITION])
+    world.loop.turn()
+    _, _, done = world.channel("Identify").asked.pop()
+    done(None)
+    world.loop.turn(0.1)
+    assert world.views
+    world.journal.coordinators[PARTITION] = COORDINATOR
+    world.journal.unreachable(COORDINATOR)
+    assert PARTITION not in world.journal.coordinators
+    assert world.journal.leaders[PARTITION] == LEADER
+
+
 def test_what_cannot_even_be_sent_is_refused_in_time(world):
     world.links.down = True
     promise = world.put()

@@ -29,9 +29,12 @@ def test_a_link_is_opened_and_opened_again() -> None:
                     await changed[0].wait()
                     changed[0] = trio.Event()
 
+                unreachable: list[int] = []
+                links.on_unreachable = unreachable.append
                 assert links.get(1, "a") is None
                 await wait()
                 assert links.get(1, "a") is None, "no address is known yet"
+                assert unreachable == [1]
                 links.addresses = {1: await broker.listen(nursery), 2: Address("127.0.0.1", 1)}
                 await wait()
                 first = links.get(1, "a")
@@ -48,6 +51,7 @@ def test_a_link_is_opened_and_opened_again() -> None:
                 assert links.get(2, "a") is None
                 await wait()
                 assert notes == ["state-link-lost", "state-link-failed"]
+                assert unreachable == [1, 2]
                 links.close()
                 nursery.cancel_scope.cancel()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from proxy import auditing, observe
+from proxy import auditing, observe, viewing
 from proxy.apis import handlers, table
 from proxy.apis import services as apis_services
 from proxy.apis.deleted_topics import DeletedTopics
@@ -209,7 +209,7 @@ def planned_routes(config: Config, local: bool) -> Routes:
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
     versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
     served = handlers.served(ShareCoordinator(config.share_groups.limits)) if local else {}
-    return table.build(book, versions, config.named_limits, served)
+    return table.build(book, versions, config.named_limits, viewing.with_views(config, None, served))
 
 
 def compose(
@@ -248,7 +248,9 @@ def compose(
     services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
     if local:
         DeletedTopics(services).start()
-    routes = table.build(book, services.versions, limits, handlers.served(services.coordinator) if local else {})
+    viewing.set_up(config, services, notes)
+    served = handlers.served(services.coordinator) if local else {}
+    routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     plane = Plane(
         reactor,
         lambda: routes,

@@ -10,6 +10,10 @@ Behaviour
   passes without brokers, as it came.
 - State topics of the proxies and view topics are left out of an answer to "all topics" (so that pattern subscriptions
   do not read them) and shown to whoever names them. The answer alone does not tell, so the request is looked at.
+- A request that names a view is served here (`handle`): the view is made ready first, then everything else in the
+  request is asked as the client did, and the view is shown with the partitions of its base. By id (v12+) the answer
+  tells that a topic is a view. Names that no view can have: 17. No such base: 3. The broker's refusal to make the
+  view's topic is passed on. Broker-side auto-creation never sees the name of a view.
 
 KIPs: 516 (topic ids), 1102 (rebootstrap).
 """
@@ -19,13 +23,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from proxy.apis.exchange import ask, reply, told
+from proxy.apis.group_ids import decoded
+from proxy.apis.ports import Call
+from proxy.apis.promise import Promise
 from proxy.apis.rewrites import ours, unusable
+from proxy.apis.services import Services
+from proxy.apis.view_metadata import metadata_entry, refused_entry
+from proxy.apis.view_services import ViewServices
 from proxy.cluster.addresses import AddressBook
 from proxy.errors import ErrorCode
-from proxy.values import UNKNOWN_NODE
+from proxy.values import UNKNOWN_NODE, ZERO_UUID
+from proxy.views.catalog import ViewCatalog
+from proxy.views.names import PREFIX_BYTES, is_view
 from proxy.wire import headers, registry
 
 KEY = 3
+BY_ID_SINCE = 12
+"""Requests may name topics by id from here on (KIP-516)."""
 
 HIDDEN_PREFIXES = ("__proxy_", "__view.")
 HIDDEN_TOPICS = ("__individual_commit_offsets",)
@@ -101,6 +116,66 @@ def asks_for_all_topics(version: int) -> Callable[[memoryview], bool]:
         return frame[body : body + size] == marker
 
     return asks
+
+
+def may_name_view(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
+    """A predicate over request frames: a view is named, or an id that is not known to be no view's."""
+
+    def may_name(frame: memoryview) -> bool:
+        data = bytes(frame)
+        if PREFIX_BYTES in data:
+            return True
+        if data[2:4] < _BY_ID_SINCE or data.count(ZERO_UUID) >= _topics(data):
+            return False  # each topic that goes by its name has an id of zeros
+        request = decoded(frame)
+        return request is not None and not catalog.all_plain(bytes(each.topic_id) for each in request.topics or ())
+
+    return may_name
+
+
+_BY_ID_SINCE = BY_ID_SINCE.to_bytes(2, "big")
+
+
+def _topics(data: bytes) -> int:
+    """How many topics a request of v12 or later names, if its head is an ordinary one; else more than it can."""
+    body = 10 + max(int.from_bytes(data[8:10], "big", signed=True), 0)
+    if data[body : body + 1] != b"\0":
+        return len(data)  # tags in the header: rare
+    count = data[body + 1] if body + 1 < len(data) else 0
+    return count - 1 if count < 0x80 else len(data)
+
+
+async def handle(call: Call, services: Services) -> bytes | None:
+    """A request that may name views."""
+    views = services.views
+    if views is None or call.message.topics is None:
+        return None
+    request = call.message
+    named = [topic.name for topic in request.topics if is_view(topic.name)]
+    request.topics = [topic for topic in request.topics if not is_view(topic.name)]
+    rest = _ask_rest(call)
+    operations = bool(request.include_topic_authorized_operations)
+    shown = await _show(views, call, named, operations)
+    answer = told(KEY, max(call.version, 1), await rest)
+    by_id = views.keeper.file(topic for topic in answer.topics or () if request.topics)
+    if by_id:
+        answer.topics = [topic for topic in answer.topics if not is_view(topic.name)]
+        shown += await _show(views, call, [name for name in by_id if name not in named], operations)
+    answer.topics = [*(answer.topics or ()), *shown]
+    repair(answer, services.book)
+    return reply(call, answer)
+
+
+def _ask_rest(call: Call) -> Promise[memoryview]:
+    """What is left of the request; with no topic left it asks for brokers only, which v0 cannot."""
+    return ask(call.connection, KEY, max(call.version, 1), call.message)
+
+
+async def _show(views: ViewServices, call: Call, topics: Sequence[str], operations: bool) -> list[Any]:
+    names, bad = views.keeper.read(topics)
+    sights = await views.keeper.look(call.connection, names, operations=operations)
+    entries = [metadata_entry(sight, views.catalog) for sight in sights.values()]
+    return entries + [refused_entry(topic, code) for topic, code in bad.items()]
 
 
 def _known(book: AddressBook) -> list[Any]:

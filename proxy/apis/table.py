@@ -102,12 +102,12 @@ class _Table:
         if version > CAPS.get(key, version):
             return self.fallback(key, version)
         offer = self._versions.offer
+        if key == METADATA:
+            return self._metadata(version, self._served.get(key))
         if key in self._served:
             return self._served_here(key, version, self._served[key])
         if offer.serve_share and key in SHARE_APIS:
             raise LocalProtocolError(f"nobody serves {registry.API_KEYS[key]}, which is to be served here")
-        if key == METADATA:
-            return self._metadata(version)
         return self._forwarded(key, version, self._rewrite(key, version))
 
     def fallback(self, key: int, version: int) -> Route:
@@ -128,7 +128,7 @@ class _Table:
         if served.serve_here is None:
             return Route(kind=Kind.LOCAL, key=key, version=version, handler=served.handler)
         return Route(
-            kind=Kind.INSPECT,
+            kind=Kind.PRODUCE if key == PRODUCE else Kind.INSPECT,
             key=key,
             version=version,
             handler=served.handler,
@@ -141,7 +141,7 @@ class _Table:
         amend = limit_max_bytes(self._limits.collected_bytes) if key == SHARE_FETCH else None
         return Route(kind=kind, key=key, version=version, rewrite=rewrite, amend=amend)
 
-    def _metadata(self, version: int) -> Route:
+    def _metadata(self, version: int, served: Served | None) -> Route:
         """Answers to "all topics" are another matter than those to names; the request tells which it will be."""
         every = rewriter(METADATA, version, self._book, k03_metadata.repair_all_topics, k03_metadata.may_show_hidden)
         for_all = Route(
@@ -152,9 +152,11 @@ class _Table:
         )
         asks = k03_metadata.asks_for_all_topics(version)
         return Route(
-            kind=Kind.ANSWER,
+            kind=Kind.ANSWER if served is None else Kind.INSPECT,
             key=METADATA,
             version=version,
+            handler=None if served is None else served.handler,
+            serve_here=None if served is None else served.serve_here,
             rewrite=self._rewrite(METADATA, version),
             amend=lambda frame: for_all if asks(frame) else None,
         )

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from proxy.apis.ports import Connection
+from proxy.apis.ports import Connection, Workers
+from proxy.apis.promise import Promise, settled
+from proxy.apis.view_cache import ViewCache
+from proxy.apis.view_sharing import ViewReads
 from proxy.errors import ErrorCode
+from proxy.values import MIB
 from proxy.views.catalog import ViewCatalog
-from proxy.views.names import SLOTS_MAX
+from proxy.views.names import SLOTS_MAX, ViewName
+from proxy.wire import compression
+
+if TYPE_CHECKING:
+    from proxy.apis.view_creation import Sight
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +32,24 @@ class ViewOptions:
     """A view that would have more partitions is refused."""
     create_wait_s: float = 10.0
     """How long a request that names a view waits for it to be ready."""
+    codec: int = compression.NONE
+    """How filtered batches are compressed."""
+    cache_bytes: int = 64 * MIB
+    """Batches just read, and their parts, kept for the other slots."""
+    cache_age_s: float = 10.0
+    """Cached batches older than this are read again, so that deleted records do not live on here."""
+    read_bytes: int = 2 * MIB
+    """Records asked for in one upstream Fetch."""
+    scanned_bytes: int = 32 * MIB
+    """An answer is given once so much was looked through, matched or not."""
+
+
+class Inline:
+    """ports.Workers without threads."""
+
+    def run(self, work: Callable[[], T]) -> Promise[T]:
+        """See ports.Workers."""
+        return settled(work())
 
 
 class ViewKeeper(Protocol):
@@ -33,6 +61,17 @@ class ViewKeeper(Protocol):
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes]) -> None:
         """See ViewServices.resolve."""
 
+    async def look(
+        self, connection: Connection, names: Iterable[ViewName], *, create: bool = True, operations: bool = False
+    ) -> dict[str, Sight]:
+        """See ViewCreation.look."""
+
+    def read(self, topics: Iterable[str]) -> tuple[list[ViewName], dict[str, ErrorCode]]:
+        """See ViewCreation.read."""
+
+    def file(self, entries: Iterable[Any]) -> list[str]:
+        """See ViewCreation.file."""
+
 
 @dataclass(slots=True, kw_only=True)
 class ViewServices:
@@ -41,6 +80,15 @@ class ViewServices:
     catalog: ViewCatalog = field(default_factory=ViewCatalog)
     options: ViewOptions = field(default_factory=ViewOptions)
     keeper: ViewKeeper
+    workers: Workers = field(default_factory=Inline)
+    """Takes batches apart where that takes long."""
+    reads: ViewReads = field(init=False)
+    """What was read for views, and is being read."""
+
+    def __post_init__(self) -> None:
+        """Make what the options say."""
+        options = self.options
+        self.reads = ViewReads(ViewCache(options.cache_bytes, options.cache_age_s), options.codec)
 
     async def ensure(self, connection: Connection, topics: Iterable[str]) -> Mapping[str, ErrorCode]:
         """Make these views ready over the client's own connection: created, grown, visible, in the catalog.

@@ -30,6 +30,7 @@ SHELL = {
     "proxy.server",
     "proxy.sources",
     "proxy.state_rights",
+    "proxy.viewing",
 }
 MAY_USE: dict[str, set[str]] = {
     "proxy.values": set(),

@@ -1,0 +1,26 @@
+"""ConsumerGroupHeartbeat (key 68): views it subscribes to are made ready, then it is forwarded.
+
+librdkafka asks for no Metadata before it joins (KIP-848), and a broker assigns nothing of a topic that does not exist.
+What stands in the way of a view is not told here: the broker accepts names of topics that do not exist, and Metadata
+says what is wrong with them. A pattern is judged by the broker, which sees the topics of views as any others.
+"""
+
+from __future__ import annotations
+
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.views.names import PREFIX_BYTES, is_view
+
+KEY = 68
+
+
+def serve_here(frame: memoryview) -> bool:
+    """Heartbeats that name a view; most name no topic at all."""
+    return PREFIX_BYTES in bytes(frame)
+
+
+async def handle(call: Call, services: Services) -> None:
+    """Make them ready; the heartbeat itself is the broker's."""
+    if services.views is not None:
+        names = [name for name in call.message.subscribed_topic_names or () if is_view(name)]
+        await services.views.ensure(call.connection, names)

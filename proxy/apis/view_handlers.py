@@ -1,0 +1,51 @@
+"""Every API that views change, with its handler: put in front of those that share groups change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proxy.apis import k03_metadata, k68_consumer_group_heartbeat, k75_describe_topic_partitions
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.apis.table import Served
+from proxy.views.catalog import ViewCatalog
+from proxy.wire import frames
+
+def served(catalog: ViewCatalog) -> dict[int, Served]:
+    """API key -> handler, and which requests it gets, where views are served."""
+    return {
+        k03_metadata.KEY: Served(k03_metadata.handle, k03_metadata.may_name_view(catalog)),
+        k68_consumer_group_heartbeat.KEY: Served(
+            k68_consumer_group_heartbeat.handle, k68_consumer_group_heartbeat.serve_here
+        ),
+        k75_describe_topic_partitions.KEY: Served(
+            k75_describe_topic_partitions.handle, k75_describe_topic_partitions.serve_here
+        ),
+    }
+
+
+def in_front(views: Mapping[int, Served], others: Mapping[int, Served]) -> dict[int, Served]:
+    """Both: a handler of views sees a request first; what it lets go is then looked at as if there were no views."""
+    return {**others, **{key: _joined(each, others.get(key)) for key, each in views.items()}}
+
+
+def _joined(view: Served, other: Served | None) -> Served:
+    if other is None:
+        return view
+    view_here, other_here = view.serve_here, other.serve_here
+
+    async def handle(call: Call, services: Services) -> bytes | None:
+        frame = memoryview(frames.request(call.key, call.version, call.correlation_id, call.client_id, call.message))[
+            4:
+        ]
+        if view_here is None or view_here(frame):
+            answer = await view.handler(call, services)
+            if answer is not None:
+                return answer
+        if other_here is None or other_here(frame):
+            return await other.handler(call, services)
+        return None
+
+    if view_here is None or other_here is None:
+        return Served(handle)
+    return Served(handle, lambda frame: view_here(frame) or other_here(frame))

@@ -8,7 +8,8 @@ and 1 are written anew as magic 2. Parts come uncompressed unless a codec is ask
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError
@@ -17,8 +18,13 @@ from proxy.views.cuts import Cut
 from proxy.wire import compression, records
 from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
 
-KERNEL = "python"
-"""Which kernel works here: "c" or "python"."""
+try:
+    from proxy.views import _slicing
+except ImportError:  # no compiler was there when this was installed
+    _slicing = None  # type: ignore[assignment]
+
+BUILT_VERSION = 1
+"""`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22
@@ -47,6 +53,26 @@ class Slice(NamedTuple):
     last_kept: int
     """Offset of the last kept record; -1: none is."""
     records: int
+
+
+Kernel = Callable[[memoryview, bytes | None, Cut, Sequence[int], int], list[twin.Part]]
+"""(batch, its records where they had to be opened, cut, slots, from_offset); raises ValueError."""
+
+
+def _by_extension(
+    batch: memoryview, body: bytes | None, cut: Cut, slots: Sequence[int], from_offset: int
+) -> list[twin.Part]:
+    return _slicing.split(batch, body, *cut.packed, array("i", slots).tobytes(), from_offset)
+
+
+KERNELS: Mapping[str, Kernel] = {
+    **({"c": _by_extension} if _slicing is not None and _slicing.VERSION == BUILT_VERSION else {}),
+    "python": twin.split,
+}
+"""Those that work here, the best first."""
+KERNEL = next(iter(KERNELS))
+"""Which one is used: "c" or "python"."""
+_kernel = KERNELS[KERNEL]
 
 
 def split(
@@ -79,7 +105,7 @@ def split(
         raise ValueError(f"slots {list(wanted)} of {cut.slots}")
     try:
         body = _opened(batch, decompressed_max)
-        parts = [Slice(*part) for part in twin.split(batch, body, cut, wanted, from_offset)]
+        parts = [Slice._make(part) for part in _kernel(batch, body, cut, wanted, from_offset)]
     except compression.CodecMissing as error:
         raise CodecUnavailable(str(error)) from error
     except (ValueError, RemoteProtocolError) as error:

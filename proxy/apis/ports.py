@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from proxy.apis.promise import Promise
 from proxy.errors import ErrorCode, ProxyError
 from proxy.values import ZERO_UUID
+
+T = TypeVar("T")
 
 
 class Connection(Protocol):
@@ -66,6 +68,13 @@ class Timers(Protocol):
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
         """Call once, at or soon after `deadline` on the clock of `now`."""
+
+
+class Workers(Protocol):
+    """Threads for computations that would hold up the loop (performance.md 4: more than about a millisecond)."""
+
+    def run(self, work: Callable[[], T]) -> Promise[T]:
+        """Compute elsewhere; settled in the loop. `work` touches nothing that anybody changes meanwhile."""
 
 
 class Notes(Protocol):

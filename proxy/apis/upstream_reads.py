@@ -170,7 +170,7 @@ class UpstreamRead:
             share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
         if not batches:
             return False
-        _widen_old(batches, head.reservation.offset)
+        widen_old(batches, head.reservation.offset)
         data = data[:size]
         if len(data) * SMALL_PART < answer_bytes:
             data = memoryview(bytes(data))
@@ -196,7 +196,7 @@ class UpstreamRead:
             self._services.topology.mark_stale(head.topic.name)
 
 
-def _widen_old(batches: Iterable[records.BatchHeader], fetch_offset: int) -> None:
+def widen_old(batches: Iterable[records.BatchHeader], fetch_offset: int) -> None:
     """Give compressed wrappers of magic 0 and 1 a base offset.
 
     They tell only their last one; without this the offsets in front would pass for a hole that compaction left.

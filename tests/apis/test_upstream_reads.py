@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis.upstream_reads import _widen_old
+from proxy.apis.upstream_reads import widen_old
 from proxy.wire import records
 from tests.support.ports import World, acquired
 
@@ -62,7 +62,7 @@ def test_old_wrappers_are_no_holes(world):
         base_sequence=-1,
         records_count=1,
     )
-    _widen_old([header], 3)
+    widen_old([header], 3)
     assert header.base_offset == 3
 
 

@@ -1,0 +1,305 @@
+"""Base partitions just read for views: batches as the broker sent them, and their parts for the slots that want them.
+
+One Fetch of one client brings a chunk; every slot of every view of that partition that has a reader with the right to
+read the base is served from it (decision 25). A batch is taken apart once for all slots that were asked for lately.
+What is taken apart is kept with the chunk and counted with it; it can be made again, so it goes first when room is
+short. A chunk belongs to one leader epoch, has an age limit, and the oldest goes when all are too large together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from proxy.apis.promise import Promise
+from proxy.errors import ErrorCode
+from proxy.views.aborts import AbortedTransaction, AbortResolver
+from proxy.views.cuts import Cut
+from proxy.views.scanning import Facts
+from proxy.views.slicing import CorruptBatch, Slice, split
+from proxy.wire import compression
+from proxy.wire.records import BatchHeader
+
+CHUNKS_PER_PARTITION = 32
+"""Chunks kept of one partition and isolation: readers at that many places of one log are served from here at once."""
+
+RUN_BYTES = 8 << 20
+"""Batches are taken apart until their parts have so many bytes, then whoever waits goes on: compressed batches may be
+a thousand times larger when opened."""
+
+WANTED_S = 30.0
+"""A slot that nobody asked for so long is left out when batches are taken apart for others."""
+
+NOTHING = Slice(None, -1, 0)
+
+_last_offset = attrgetter("last_offset")
+
+
+class ReadKey(NamedTuple):
+    """What is read, and how: read_committed answers end at the last stable offset."""
+
+    base_id: bytes
+    partition: int
+    read_committed: bool
+
+
+class Division(NamedTuple):
+    """A cut, and what tells it from others cheaply: the view's topic id, or the bytes of a filter."""
+
+    name: Hashable
+    cut: Cut
+
+
+Row = dict[int, Slice] | ErrorCode
+"""Of one batch: slot -> its part; or why there is none."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Batches that are being taken apart."""
+
+    slots: frozenset[int]
+    first: int
+    done: Promise[None] = field(default_factory=Promise)
+
+
+@dataclass(slots=True)
+class Table:
+    """What one division made of a chunk's batches so far."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    bytes: int = 0
+
+    def has(self, index: int, slots: Iterable[int]) -> bool:
+        """Whether the parts of that batch for these slots are there."""
+        row = self.rows.get(index)
+        return isinstance(row, ErrorCode) or (row is not None and all(slot in row for slot in slots))
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Whole batches of one partition of one Fetch answer."""
+
+    key: ReadKey
+    fetch_offset: int
+    """Everything that the log holds from here to `next_offset` is in `batches`; holes included."""
+    batches: Sequence[BatchHeader]
+    """Not empty, ascending."""
+    records: memoryview
+    """The bytes that the batches' positions refer to."""
+    verdicts: Sequence[ErrorCode | bool]
+    """Of each batch: whether its records are to be looked at; an error where it cannot be read."""
+    leader_epoch: int
+    """The leader was asked in this epoch."""
+    asked_epoch: int
+    """LastFetchedEpoch of the question; -1 none. The log before `fetch_offset` ends in it."""
+    read_at: float
+    facts: Facts
+    tables: dict[Hashable, Table] = field(default_factory=dict)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last batch."""
+        return self.batches[-1].last_offset + 1
+
+    @property
+    def bytes(self) -> int:
+        """In memory for it."""
+        return len(self.records) + sum(table.bytes for table in self.tables.values())
+
+    def holds(self, offset: int) -> bool:
+        """Whether what the log has from this offset on is here."""
+        return self.fetch_offset <= offset < self.next_offset
+
+    def index_of(self, offset: int) -> int:
+        """The first batch that ends at or behind the offset."""
+        return bisect_left(self.batches, offset, key=_last_offset)
+
+    def data(self, index: int) -> memoryview:
+        """One batch."""
+        batch = self.batches[index]
+        return self.records[batch.position : batch.position + batch.size]
+
+    def continues(self, offset: int, last_fetched_epoch: int) -> bool:
+        """Whether a reader whose log ends in that epoch before `offset` reads on here, as the broker would judge.
+
+        Epoch and offset together name one history of a log. -1: the reader does not say.
+        """
+        if last_fetched_epoch in (-1, self.leader_epoch):
+            return True
+        index = self.index_of(offset)
+        batch = self.batches[index]
+        before = batch if batch.base_offset < offset else self.batches[index - 1] if index else None
+        epoch = self.asked_epoch if before is None else before.leader_epoch
+        return last_fetched_epoch == epoch
+
+    def parts_of(
+        self, index: int, cut: Cut, slots: Sequence[int], from_offset: int = 0, codec: int = compression.NONE
+    ) -> list[Slice] | ErrorCode:
+        """Take one batch apart; the parts are compressed by `codec`."""
+        verdict = self.verdicts[index]
+        if isinstance(verdict, ErrorCode):
+            return verdict
+        batch, data = self.batches[index], self.data(index)
+        if not verdict:
+            return [NOTHING] * len(slots)
+        if batch.is_control:
+            return [Slice(data, batch.last_offset, batch.records_count)] * len(slots)
+        try:
+            return split(data, cut, slots, from_offset, codec=codec)
+        except CorruptBatch as error:
+            return error.code
+
+
+def verdicts(
+    batches: Sequence[BatchHeader], data: memoryview, aborted: Iterable[AbortedTransaction] | None, committed: bool
+) -> list[ErrorCode | bool]:
+    """Which batches of an answer a consumer gets records of. Under read_uncommitted all, markers too."""
+    if not committed:
+        return [True] * len(batches)
+    resolver = AbortResolver(aborted)
+    found: list[ErrorCode | bool] = []
+    for batch in batches:
+        try:
+            found.append(resolver.keep(batch, data[batch.position : batch.position + batch.size]))
+        except CorruptBatch as error:
+            found.append(error.code)
+            break
+    code = found[-1] if found and isinstance(found[-1], ErrorCode) else ErrorCode.NONE
+    return found + [code] * (len(batches) - len(found))
+
+
+def take_apart(chunk: Chunk, cut: Cut, slots: Sequence[int], first: int, codec: int = compression.NONE) -> list[Row]:
+    """The rows of the batches from `first` on, until there is enough; may run in a thread of its own."""
+    rows: list[Row] = []
+    made = 0
+    for index in range(first, len(chunk.batches)):
+        parts = chunk.parts_of(index, cut, slots, codec=codec)
+        if isinstance(parts, ErrorCode):
+            rows.append(parts)
+            break  # nobody gets past it
+        rows.append(dict(zip(slots, parts, strict=True)))
+        made += sum(len(part.batch) for part in parts if part.batch is not None)
+        if made >= RUN_BYTES:
+            break
+    return rows
+
+
+_SECONDS_PER_BYTE = {
+    compression.NONE: 0.5e-9,
+    compression.GZIP: 9e-9,
+    compression.SNAPPY: 3e-9,
+    compression.LZ4: 2e-9,
+    compression.ZSTD: 4e-9,
+}
+"""Per byte as it came; text that shrinks to a third or so (performance.md 3.1)."""
+_SECONDS_PER_RECORD = 45e-9
+
+
+def predicted_s(batches: Iterable[BatchHeader]) -> float:
+    """How long taking these batches apart will take with the compiled kernel, about."""
+    return sum(
+        batch.size * _SECONDS_PER_BYTE.get(batch.compression, 9e-9) + batch.records_count * _SECONDS_PER_RECORD
+        for batch in batches
+    )
+
+
+class ViewCache:
+    """Chunks by partition and isolation, bounded in bytes and age; and who wants which slots of what."""
+
+    def __init__(self, limit_bytes: int, age_s: float) -> None:
+        self._limit_bytes = limit_bytes
+        self._age_s = age_s
+        self._chunks: dict[ReadKey, list[Chunk]] = {}
+        self._oldest: OrderedDict[Chunk, int] = OrderedDict()
+        """Chunk -> its bytes as they are counted."""
+        self._wanted: dict[tuple[ReadKey, Hashable], dict[int, float]] = {}
+        self.bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    def add(self, chunk: Chunk, now: float) -> None:
+        """Keep a chunk; what it covers of the same partition goes, and the oldest until all fits."""
+        self.drop_aged(now)
+        for other in tuple(self._chunks.get(chunk.key, ())):
+            stale = other.leader_epoch != chunk.leader_epoch
+            if stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
+                self._drop(other)
+        kept = self._chunks.setdefault(chunk.key, [])
+        kept.append(chunk)
+        self._oldest[chunk] = 0
+        if len(kept) > CHUNKS_PER_PARTITION:
+            self._drop(kept[0])
+        self.grown(chunk)
+
+    def grown(self, chunk: Chunk) -> None:
+        """Count what became of a chunk; the oldest go until all fits."""
+        if chunk not in self._oldest:
+            return
+        self.bytes += chunk.bytes - self._oldest[chunk]
+        self._oldest[chunk] = chunk.bytes
+        while self.bytes > self._limit_bytes and len(self._oldest) > 1:
+            self._drop(next(iter(self._oldest)))
+        if self.bytes > self._limit_bytes:
+            for table in chunk.tables.values():
+                table.rows.clear()
+                table.bytes = 0
+            self.bytes = self._oldest[chunk] = chunk.bytes
+
+    def find(self, key: ReadKey, offset: int, leader_epoch: int, last_fetched_epoch: int, now: float) -> Chunk | None:
+        """The newest chunk from which a reader in that state may go on."""
+        for chunk in reversed(self._chunks.get(key, ())):
+            if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self._age_s:
+                continue
+            if chunk.holds(offset) and chunk.continues(offset, last_fetched_epoch):
+                self.hits += 1
+                return chunk
+        self.misses += 1
+        return None
+
+    def newest(self, key: ReadKey, now: float) -> Chunk | None:
+        """What was read last of a partition."""
+        kept = self._chunks.get(key)
+        return kept[-1] if kept and now < kept[-1].read_at + self._age_s else None
+
+    def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
+        """Note who asks for these slots now; all that were asked for lately, in order."""
+        wanted = self._wanted.setdefault((key, division.name), {})
+        wanted.update(dict.fromkeys(slots, now))
+        late = [slot for slot, seen in wanted.items() if now - seen > WANTED_S]
+        for slot in late:
+            del wanted[slot]
+        return sorted(wanted)
+
+    def drop_partition(self, base_id: bytes, partition: int) -> None:
+        """Let go of everything of one partition: its leader has moved, or it is gone."""
+        for isolation in (False, True):
+            for chunk in tuple(self._chunks.get(ReadKey(base_id, partition, isolation), ())):
+                self._drop(chunk)
+
+    def drop_aged(self, now: float) -> None:
+        """Let go of chunks past their age, and of wishes nobody repeated."""
+        while self._oldest:
+            chunk = next(iter(self._oldest))
+            if now < chunk.read_at + self._age_s:
+                return
+            self._drop(chunk)
+        for name in [name for name, slots in self._wanted.items() if now - max(slots.values()) > WANTED_S]:
+            del self._wanted[name]
+
+    @property
+    def chunks(self) -> int:
+        """How many there are."""
+        return len(self._oldest)
+
+    def _drop(self, chunk: Chunk) -> None:
+        self.bytes -= self._oldest.pop(chunk)
+        kept = self._chunks[chunk.key]
+        kept.remove(chunk)
+        if not kept:
+            del self._chunks[chunk.key]

@@ -1,0 +1,441 @@
+"""A Fetch that names views: the loop between its machine, the cache, and the brokers (decision 25).
+
+Theory of operation. `views.scanning.FetchScan` decides what is read next and when to answer. Each turn of the loop
+
+1. moves every slot as far as the cache goes. A reader is served from it only while its own connection is known to have
+   READ on the base and to lead to the base partition's leader, and only if it named no other leader epoch (19);
+2. asks the machine. What another client's Fetch is about to bring is waited for; what nobody reads is read on this
+   client's own upstream connection, together with the plain partitions of the request;
+3. waits for the first of these to come, at most for the client's wait.
+
+Never a second upstream Fetch while one is under way on a connection, which is also true across its requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.apis.leadership import ask_topics, judge, tell_topics, topics_to_ask
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.apis.upstream_reads import FETCH_VERSION_WITH_IDS
+from proxy.apis.view_cache import Chunk, Division, ReadKey
+from proxy.apis.view_reads import Plain, ViewRead, in_turn
+from proxy.apis.view_services import ViewServices
+from proxy.apis.view_sharing import Flight, Head
+from proxy.apis.waiting import first_until, wait_until
+from proxy.errors import ErrorCode
+from proxy.values import TopicIdPartition
+from proxy.views.scanning import BaseScan, FetchScan, PlainScan, Read, SlotScan
+from proxy.wire import registry
+
+READ_BYTES_MIN = 64 << 10
+"""Asked for of one base partition at least, however little the client takes at a time."""
+
+PARKED_WAIT_S = 0.5
+"""Longest wait of an upstream Fetch beside which its request waits for another client's: it may be answered early, and
+what the client asks next waits behind that Fetch."""
+
+JOINED_GRACE_S = 0.5
+"""A read of another client's that does not wait at its broker is given up after this; then this one reads itself."""
+
+TURN_BATCHES = 128
+"""Batches that are moved over before others of the loop have their turn."""
+
+ROUNDS_MAX = 10_000
+"""Turns of one request's loop; more is a mistake of ours, and the request is answered with what it has."""
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """One base partition that the request reads through views or filters."""
+
+    key: ReadKey
+    name: str
+    """Of the base topic."""
+    scan: BaseScan
+    divisions: dict[SlotScan, Division]
+    may_share: bool = False
+    """What others read may be used."""
+    is_alone: bool = False
+    """A read that this request waited for went wrong: from now on only its own."""
+    dry_at: int = -1
+    """A read from here brought nothing."""
+    refusal: Any = None
+    """FetchResponse.PartitionData of the broker, or of ours."""
+    own: list[Chunk] = field(default_factory=list)
+    """What this request read itself."""
+
+
+@dataclass(slots=True, eq=False)
+class PlainTarget:
+    """One partition that is no view."""
+
+    plain: Plain
+    scan: PlainScan
+    base: tuple[bytes | str, int]
+    """Topic and partition as upstream is asked."""
+    answer: Any = None
+    """FetchResponse.PartitionData."""
+
+
+class ViewFetching:
+    """One request. `run` fills the scans, refusals and plain answers."""
+
+    def __init__(
+        self,
+        call: Call,
+        services: Services,
+        views: ViewServices,
+        targets: Sequence[Target],
+        plains: Sequence[PlainTarget],
+    ) -> None:
+        request = call.message
+        self._connection = call.connection
+        self._services, self._views, self._reads = services, views, views.reads
+        self._version: int = call.version
+        self._targets = targets
+        self._by_scan = {target.scan: target for target in targets}
+        self._plains = plains
+        self._plain_by_scan = {plain.scan: plain for plain in plains}
+        self._read_committed = bool(request.isolation_level)
+        self._max_bytes: int = min(request.max_bytes, services.limits.local_answer_bytes)
+        self._session_id: int = request.session_id
+        memory = call.connection.memory
+        self._turn = memory["view-turn"] = memory.get("view-turn", -1) + 1
+        now = services.timers.now()
+        self.scan = FetchScan(
+            [target.scan for target in targets],
+            [plain.scan for plain in plains],
+            deadline=now + max(request.max_wait_ms, 0) / 1000,
+            min_bytes=request.min_bytes,
+            max_bytes=self._max_bytes,
+            scanned_max=views.options.scanned_bytes,
+            turn=self._turn,
+        )
+        self._moved = 0
+        self.throttle_time_ms = 0
+        self.error_code = 0
+        """Of the answer as a whole."""
+
+    async def run(self) -> None:
+        """Read until there is an answer."""
+        await self._confirm()
+        for _ in range(ROUNDS_MAX):
+            await self._use_cache()
+            step = self.scan.step(self._services.timers.now())
+            if step is None or self.error_code:
+                break
+            await self._read(step)
+        await self._await_room()
+
+    # Rights and leaders
+
+    async def _confirm(self) -> None:
+        """Learn what this connection may read, and who leads."""
+        services, connection = self._services, self._connection
+        places = [TopicIdPartition(target.key.base_id, target.key.partition) for target in self._targets]
+        names, ids = topics_to_ask(connection, services, places)
+        if names or ids:
+            tell_topics(connection, services, await ask_topics(connection, names, ids))
+        for target in self._targets:
+            self._judge(target)
+            if judge(connection, services, _place(target)) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._refuse(target, self._not_leader(target))
+
+    def _judge(self, target: Target) -> None:
+        allowed = judge(self._connection, self._services, _place(target)) == ErrorCode.NONE
+        epoch = target.scan.current_leader_epoch
+        target.may_share = allowed and not target.is_alone and epoch in (-1, self._leader_epoch(target))
+
+    def _leader_epoch(self, target: Target) -> int:
+        leader = self._services.topology.leader(target.key.base_id, target.key.partition)
+        return -1 if leader is None else leader.epoch
+
+    def _not_leader(self, target: Target) -> Any:
+        """The partition answer that sends a client to the leader."""
+        leader = self._services.topology.leader(target.key.base_id, target.key.partition)
+        entry = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leader is not None and leader.node_id >= 0:
+            entry.current_leader = registry.message("FetchResponse").LeaderIdAndEpoch(
+                leader_id=leader.node_id, leader_epoch=leader.epoch
+            )
+        return entry
+
+    @staticmethod
+    def _refuse(target: Target, refusal: Any) -> None:
+        target.refusal = refusal
+        target.scan.is_refused = True
+
+    # What is here already
+
+    async def _use_cache(self) -> None:
+        """Move every slot as far as what was read reaches."""
+        for target in in_turn(self._targets, self._turn):
+            if target.scan.is_refused:
+                continue
+            self._judge(target)
+            for position in in_turn(target.scan.positions(), self._turn):
+                await self._move(target, position)
+
+    async def _move(self, target: Target, position: int) -> None:
+        """Move the slots that stand at this place, as long as they stand together."""
+        scan, timers = self.scan, self._services.timers
+        chunk: Chunk | None = None
+        while slots := target.scan.at(position):
+            if scan.is_spent or (scan.room <= 0 and scan.matched):
+                return
+            if chunk is None or not chunk.holds(position):
+                chunk = self._chunk(target, slots[0])
+            if chunk is None:
+                return
+            target.scan.facts = chunk.facts
+            index = chunk.index_of(position)
+            parts = await self._parts(target, chunk, index, slots)
+            if isinstance(parts, ErrorCode):
+                for slot in slots:
+                    slot.mistake, slot.is_looked = parts, True
+                return
+            scan.take(slots, chunk.batches[index], parts)
+            position = chunk.batches[index].last_offset + 1
+            self._moved += 1
+            if self._moved % TURN_BATCHES == 0:
+                await wait_until(timers, timers.now())
+
+    def _chunk(self, target: Target, slot: SlotScan) -> Chunk | None:
+        """What holds the next batch of a slot."""
+        for chunk in target.own:
+            if chunk.holds(slot.position):
+                return chunk
+        if not target.may_share:
+            return None
+        now = self._services.timers.now()
+        epoch = self._leader_epoch(target)
+        return self._reads.cache.find(target.key, slot.position, epoch, slot.last_fetched_epoch, now)
+
+    async def _parts(self, target: Target, chunk: Chunk, index: int, slots: Sequence[SlotScan]) -> Any:
+        """The parts of one batch for these slots, in order; an error code where it cannot be taken apart."""
+        position = slots[0].position
+        by_division: dict[Any, list[SlotScan]] = {}
+        for slot in slots:
+            by_division.setdefault(target.divisions[slot].name, []).append(slot)
+        found: dict[SlotScan, Any] = {}
+        for mine in by_division.values():
+            division, numbers = target.divisions[mine[0]], [slot.slot for slot in mine]
+            if chunk.batches[index].base_offset < position:
+                row = chunk.parts_of(index, division.cut, numbers, position, self._reads.codec)
+                if isinstance(row, ErrorCode):
+                    return row
+                found.update(zip(mine, row, strict=True))
+                continue
+            kept = await self._row(chunk, division, numbers, index)
+            if isinstance(kept, ErrorCode):
+                return kept
+            found.update((slot, kept[slot.slot]) for slot in mine)
+        return [found[slot] for slot in slots]
+
+    async def _row(self, chunk: Chunk, division: Division, slots: Sequence[int], index: int) -> Any:
+        reads, services = self._reads, self._services
+        for _ in range(ROUNDS_MAX):
+            waits = reads.parts(chunk, division, slots, index, self._views.workers, services.timers)
+            if waits is None:
+                break
+            await waits
+        row = chunk.tables[division.name].rows[index]
+        reads.cache.grown(chunk)
+        return row
+
+    # Reading
+
+    async def _read(self, step: Read) -> None:
+        """Have what the machine wants read, and wait for the first of it."""
+        under_way = ViewRead.of(self._connection)
+        joined: list[tuple[Target, Flight]] = []
+        heads: list[Head] = []
+        for target, offset in ((self._by_scan[scan], offset) for scan, offset in step.offsets):
+            flight = self._joined(target, offset, step.wait_s)
+            if flight is not None:
+                joined.append((target, flight))
+            elif not self._is_known_end(target, offset, step.wait_s):
+                heads.append(self._head(target, offset))
+        mine = None
+        if under_way is None and (heads or step.plains):
+            wait_s = min(step.wait_s, PARKED_WAIT_S) if joined else step.wait_s
+            mine = self._launch(in_turn(heads, self._turn), step.plains, wait_s)
+        busy = mine or (under_way if heads or step.plains else None)
+        self._reads.figures.joined += bool(joined)
+        await self._first(busy, joined)
+        if mine is not None and mine.done.done:
+            self._absorb_own(mine)
+        for read in dict.fromkeys([under_way, *(flight for _, flight in joined)]):
+            if read is not None and read.done.done:
+                self._absorb(read, own=False, here=read is under_way)
+
+    async def _first(self, busy: ViewRead | None, joined: Sequence[tuple[Target, Flight]]) -> None:
+        """Until one of the reads is in: that of this connection, or one of other clients', which may fail us."""
+        timers = self._services.timers
+        now, deadline = timers.now(), self.scan.deadline
+        if busy is not None and (not joined or now >= deadline):
+            await busy.done
+        elif joined:
+            dones = [flight.done for _, flight in joined] + ([] if busy is None else [busy.done])
+            await first_until(timers, deadline if now < deadline else now + JOINED_GRACE_S, *dones)
+            late = timers.now() >= deadline
+            for target, flight in joined:
+                target.is_alone = target.is_alone or (late and not flight.done.done and flight.wait_s == 0)
+
+    def _joined(self, target: Target, offset: int, wait_s: float) -> Flight | None:
+        """A read of another client's, if this one may use it."""
+        if not target.may_share:
+            return None
+        slot = next((slot for slot in target.scan.at(offset)), None)
+        epoch, now = self._leader_epoch(target), self._services.timers.now()
+        flight = self._reads.flight(target.key, offset, epoch, wait_s, now)
+        if flight is None or slot is None:
+            return None
+        asked = flight.heads[target.key].last_fetched_epoch
+        return flight if slot.last_fetched_epoch in (-1, epoch, asked) else None
+
+    def _is_known_end(self, target: Target, offset: int, wait_s: float) -> bool:
+        """Nothing waits at the broker here: another client's read stands at the same place. Only a look is wanted."""
+        newest = self._reads.ends.get(target.key)
+        if wait_s > 0 or not target.may_share or newest is None:
+            return False
+        if not self._reads.stands_at_end(target.key, offset, self._leader_epoch(target)):
+            return False
+        target.scan.told(offset, newest)
+        return True
+
+    def _head(self, target: Target, offset: int) -> Head:
+        scan = target.scan
+        slots = scan.at(offset)
+        epoch = scan.current_leader_epoch
+        return Head(
+            key=target.key,
+            name=target.name,
+            offset=offset,
+            leader_epoch=epoch if epoch >= 0 else self._leader_epoch(target),
+            last_fetched_epoch=max((slot.last_fetched_epoch for slot in slots), default=-1),
+            max_bytes=max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN),
+        )
+
+    def _launch(self, heads: Sequence[Head], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
+        """One Fetch of our own; a base partition that the client also wants plain is in it once (rule 5)."""
+        asked = [self._plain_by_scan[scan] for scan in plains]
+        heads, asked, wait_s = self._apart(heads, asked, wait_s)
+        session_id, self._session_id = self._session_id, 0
+        read_bytes = max(self._views.options.read_bytes, READ_BYTES_MIN * len(heads))
+        return ViewRead(
+            self._connection,
+            self._services,
+            self._reads,
+            heads,
+            [target.plain for target in asked],
+            wait_s=wait_s,
+            max_bytes=max(read_bytes if heads else 0, self._max_bytes if asked else 0),
+            read_committed=self._read_committed,
+            version=self._version if self._plains else None,
+            session_id=session_id,
+        )
+
+    def _apart(
+        self, heads: Sequence[Head], plains: list[PlainTarget], wait_s: float
+    ) -> tuple[Sequence[Head], list[PlainTarget], float]:
+        """Never one base partition from two places in one question: the views go first, then the plain partition."""
+        offsets = {plain.base: plain.plain.entry.fetch_offset for plain in plains}
+        by_key = {target.key: target for target in self._targets}
+
+        def conflicts(head: Head) -> bool:
+            at = (self._topic(head), head.key.partition)
+            return at in offsets and offsets[at] != head.offset
+
+        if any(conflicts(head) and by_key[head.key].dry_at != head.offset for head in heads):
+            return heads, [], 0.0
+        return [head for head in heads if not conflicts(head)], plains, wait_s
+
+    def _topic(self, head: Head) -> bytes | str:
+        return head.key.base_id if self._version >= FETCH_VERSION_WITH_IDS else head.name
+
+    def _absorb_own(self, read: ViewRead) -> None:
+        """Take over what the broker told this request beside the records of views."""
+        self.error_code = read.error_code
+        self.throttle_time_ms = max(self.throttle_time_ms, read.throttle_time_ms)
+        if read.throttle_time_ms:
+            self.scan.deadline = self._services.timers.now()
+        for plain in self._plains:
+            self._absorb_plain(plain, read.plains.get(plain.base))
+        self._absorb(read, own=True, here=True)
+
+    def _absorb(self, read: Flight, *, own: bool, here: bool) -> None:
+        """Take over what a read brought: `own`, of this request; `here`, of this connection."""
+        if read.failure is not None:
+            if here:
+                raise read.failure
+            return  # its client is gone; the next turn reads anew
+        for target in self._targets:
+            head = read.heads.get(target.key)
+            if head is not None and not target.scan.is_refused and (own or target.may_share):
+                self._absorb_head(target, head, read, own=own)
+
+    def _absorb_head(self, target: Target, head: Head, read: Flight, *, own: bool) -> None:
+        key = target.key
+        if key in read.refusals:
+            if own:
+                self._refuse(target, read.refusals[key])
+            target.is_alone = True
+        elif key in read.facts:
+            target.scan.told(head.offset, read.facts[key])
+            if key not in read.chunks:
+                target.dry_at = head.offset
+            elif own:
+                target.own = [read.chunks[key]]
+        elif own:
+            self._refuse(target, unknown_partition())
+
+    @staticmethod
+    def _absorb_plain(target: PlainTarget, answer: Any) -> None:
+        if answer is None or target.scan.is_done:
+            return
+        target.answer = answer
+        target.scan.is_looked = True
+        target.scan.bytes = len(answer.records or b"")
+        refused = bool(answer.error_code) or answer.diverging_epoch.end_offset >= 0
+        target.scan.is_refused = refused or answer.preferred_read_replica >= 0
+        target.scan.is_done = bool(target.scan.bytes) or refused
+
+    # The answer
+
+    async def _await_room(self) -> None:
+        """An answer that does not fit beside the others waits, and comes without records then (decision 27)."""
+        answers, timers = self._services.answers, self._services.timers
+        size = self.scan.matched
+        if answers.has_room(size):
+            return
+        answers.reserve(size)  # refused, and counted as such
+        await wait_until(timers, self.scan.deadline)
+        if answers.has_room(size):
+            return
+        for target in self._targets:
+            for slot in target.scan.slots:
+                slot.give_up()
+        for plain in self._plains:
+            if plain.answer is not None:
+                plain.answer.records = b""
+
+
+def unknown_partition() -> Any:
+    """The partition answer where there is no such partition."""
+    return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def refusal(code: ErrorCode) -> Any:
+    """A partition answer that only has an error."""
+    return registry.message("FetchResponse").PartitionData(
+        error_code=code, high_watermark=-1, aborted_transactions=None, records=None
+    )
+
+
+def _place(target: Target) -> TopicIdPartition:
+    return TopicIdPartition(target.key.base_id, target.key.partition)

@@ -1,0 +1,168 @@
+"""What was read for views, what is being read, and what both cost: shared by all requests of one process.
+
+Theory of operation. `flights` are upstream Fetches under way: whoever stands at the offset that one was asked from (or
+so little behind that its answer will reach there) waits for it instead of asking the broker again. Their answers become
+chunks of the cache, which are taken apart here once for all slots that are wanted: at once where that is quick, else by
+a worker thread, and whoever needs the same batches meanwhile waits for the same job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from proxy.apis.ports import Timers, Workers
+from proxy.apis.promise import Promise, Task
+from proxy.apis.view_cache import Chunk, Division, Job, ReadKey, Row, Table, ViewCache, predicted_s, take_apart
+from proxy.errors import ErrorCode, ProxyError
+from proxy.views.scanning import Facts
+
+INLINE_S = 0.001
+"""What is predicted to take longer is done by a worker thread."""
+
+
+ENDS_MAX = 10_000
+"""Partitions whose end is remembered; past it all are forgotten, and brokers asked."""
+
+
+class Head(NamedTuple):
+    """One base partition to be read."""
+
+    key: ReadKey
+    name: str
+    """Of the base topic."""
+    offset: int
+    leader_epoch: int
+    """CurrentLeaderEpoch of the question."""
+    last_fetched_epoch: int
+    max_bytes: int
+
+    @property
+    def place(self) -> tuple[bytes | str, int]:
+        """Base id and partition."""
+        return self.key.base_id, self.key.partition
+
+
+class Flight(Protocol):
+    """An upstream Fetch under way (`view_reads.ViewRead`)."""
+
+    done: Promise[None]
+    failure: ProxyError | None
+    heads: Mapping[ReadKey, Head]
+    chunks: dict[ReadKey, Chunk]
+    facts: dict[ReadKey, Facts]
+    refusals: dict[ReadKey, Any]
+    wait_s: float
+
+
+@dataclass(slots=True)
+class Figures:
+    """What views cost; totals since the start."""
+
+    requests: int = 0
+    """Fetches answered here."""
+    reads: int = 0
+    """Fetches made upstream for them."""
+    joined: int = 0
+    """Waits for a Fetch that another client's request had made."""
+    read_bytes: int = 0
+    """Records of base partitions that came from brokers."""
+    scanned_bytes: int = 0
+    kept_bytes: int = 0
+    kept_records: int = 0
+    corrupt: int = 0
+    """Batches that could not be taken apart."""
+    threaded: int = 0
+    """Runs of batches taken apart by a worker thread."""
+
+
+@dataclass(slots=True)
+class ViewReads:
+    """Cache, reads under way, and figures. One per process."""
+
+    cache: ViewCache
+    codec: int = 0
+    """How parts are compressed."""
+    flights: dict[ReadKey, list[Flight]] = field(default_factory=dict)
+    figures: Figures = field(default_factory=Figures)
+    ends: dict[ReadKey, Facts] = field(default_factory=dict)
+    """What brokers said last about partitions."""
+
+    def note_end(self, key: ReadKey, facts: Facts) -> None:
+        """A broker said where a partition stands."""
+        if len(self.ends) >= ENDS_MAX:
+            self.ends.clear()
+        self.ends[key] = facts
+
+    def flight(self, key: ReadKey, offset: int, leader_epoch: int, wait_s: float, now: float) -> Flight | None:
+        """A read under way that will bring what the log has from this offset on, without waiting longer than asked."""
+        for read in self.flights.get(key, ()):
+            head = read.heads[key]
+            if head.leader_epoch != leader_epoch or (wait_s == 0 and read.wait_s > 0):
+                continue
+            if head.offset == offset or head.offset < offset < head.offset + self._span(key, head.max_bytes, now):
+                return read
+        return None
+
+    def stands_at_end(self, key: ReadKey, offset: int, leader_epoch: int) -> bool:
+        """Whether a read waits at the broker for what will come at this offset."""
+        return any(
+            read.heads[key].offset == offset and read.heads[key].leader_epoch == leader_epoch and read.wait_s > 0
+            for read in self.flights.get(key, ())
+        )
+
+    def _span(self, key: ReadKey, max_bytes: int, now: float) -> int:
+        """How many offsets a read of so many bytes brings, going by the last one."""
+        chunk = self.cache.newest(key, now)
+        if chunk is None:
+            return 0
+        return (chunk.next_offset - chunk.fetch_offset) * min(max_bytes, len(chunk.records)) // len(chunk.records)
+
+    def parts(
+        self, chunk: Chunk, division: Division, slots: Sequence[int], index: int, workers: Workers, timers: Timers
+    ) -> Promise[None] | None:
+        """See to it that a batch is taken apart for these slots; None: it is. Else wait, and look again."""
+        table = chunk.tables.setdefault(division.name, Table())
+        if table.has(index, slots):
+            return None
+        for job in table.jobs:
+            if job.first <= index and job.slots.issuperset(slots):
+                return job.done
+        wanted = tuple(self.cache.want(chunk.key, division, slots, timers.now()))
+        job = Job(frozenset(wanted), index)
+        cut, codec = division.cut, self.codec
+        if predicted_s(chunk.batches[index:]) <= INLINE_S:
+            self._made(chunk, table, job, take_apart(chunk, cut, wanted, index, codec))
+            return None
+        table.jobs.append(job)
+        self.figures.threaded += 1
+
+        async def made() -> None:
+            self._made(chunk, table, job, await workers.run(lambda: take_apart(chunk, cut, wanted, index, codec)))
+
+        def ended(task: Task[None]) -> None:
+            table.jobs.remove(job)
+            if task.error is not None:
+                job.done.fail(task.error)
+            job.done.set(None)
+
+        Task(made(), ended).start()
+        return None if table.has(index, slots) else job.done
+
+    def _made(self, chunk: Chunk, table: Table, job: Job, rows: Sequence[Row]) -> None:
+        for index, row in enumerate(rows, job.first):
+            before = table.rows.get(index)
+            if isinstance(before, dict) and isinstance(row, dict):
+                row = before | row
+            table.rows[index] = row
+            if isinstance(row, ErrorCode):
+                self.figures.corrupt += 1
+        source = chunk.records.obj
+        table.bytes = sum(
+            len(part.batch)
+            for row in table.rows.values()
+            if isinstance(row, dict)
+            for part in row.values()
+            if part.batch is not None and getattr(part.batch, "obj", None) is not source
+        )

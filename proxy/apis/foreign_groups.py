@@ -158,7 +158,7 @@ async def _describe(call: Call, services: Services, kind: str) -> bytes:
 
 
 def _held(groups: Iterable[Any], services: Services) -> list[Any]:
-    return [group for group in groups if services.coordinator.group(group.group_id) is not None]
+    return [group for group in groups if services.holds(group.group_id)]
 
 
 def _not_a(kind: str, group_id: str) -> str:

@@ -15,18 +15,22 @@ from proxy.apis import (
 )
 from proxy.apis.group_configs import names_group_resource
 from proxy.apis.group_ids import ServeHere, decoded, lists_held_group, names_held_group
+from proxy.apis.share_fleet import Fleet, HeldAnywhere
+from proxy.apis.share_gated import gated
 from proxy.apis.table import Served
+from proxy.cluster.routes import Handler
 from proxy.share.coordinator import ShareCoordinator
 
 TXN_OFFSET_COMMIT_GROUP = 1
 """Strings before the group id in TxnOffsetCommit: the transactional id."""
 
 
-def served(coordinator: ShareCoordinator) -> dict[int, Served]:
+def served(coordinator: ShareCoordinator, fleet: Fleet | None = None) -> dict[int, Served]:
     """API key -> handler and the requests it gets, for a proxy that serves share groups itself."""
-    held = names_held_group(coordinator)
-    held_by_transaction = names_held_group(coordinator, TXN_OFFSET_COMMIT_GROUP)
-    described: ServeHere = lists_held_group(coordinator, _group_ids)
+    groups = HeldAnywhere(coordinator, fleet)
+    held = names_held_group(groups)
+    held_by_transaction = names_held_group(groups, TXN_OFFSET_COMMIT_GROUP)
+    described: ServeHere = lists_held_group(groups, _group_ids)
     return {
         foreign_groups.JOIN_GROUP: Served(foreign_groups.join_group, held),
         foreign_groups.OFFSET_COMMIT: Served(foreign_groups.offset_commit, held),
@@ -37,19 +41,36 @@ def served(coordinator: ShareCoordinator) -> dict[int, Served]:
         foreign_groups.CONSUMER_GROUP_DESCRIBE: Served(foreign_groups.consumer_group_describe, described),
         foreign_groups.STREAMS_GROUP_DESCRIBE: Served(foreign_groups.streams_group_describe, described),
         k15_describe_groups.KEY: Served(
-            k15_describe_groups.handle, lists_held_group(coordinator, lambda request: request.groups)
+            k15_describe_groups.handle, lists_held_group(groups, lambda request: request.groups)
         ),
         k16_list_groups.KEY: Served(k16_list_groups.handle),
-        k32_describe_configs.KEY: Served(k32_describe_configs.handle, _names_group_configs),
+        k32_describe_configs.KEY: Served(_gated(k32_describe_configs.KEY), _names_group_configs),
         k42_delete_groups.KEY: Served(
-            k42_delete_groups.handle, lists_held_group(coordinator, lambda request: request.groups_names)
+            _gated(k42_delete_groups.KEY), lists_held_group(groups, lambda request: request.groups_names)
         ),
         k44_incremental_alter_configs.ALTER_CONFIGS: Served(
-            k44_incremental_alter_configs.handle_alter_configs, _names_group_configs
+            _gated(k44_incremental_alter_configs.ALTER_CONFIGS), _names_group_configs
         ),
-        k44_incremental_alter_configs.KEY: Served(k44_incremental_alter_configs.handle, _names_group_configs),
+        k44_incremental_alter_configs.KEY: Served(_gated(k44_incremental_alter_configs.KEY), _names_group_configs),
         k74_list_config_resources.KEY: Served(k74_list_config_resources.handle, k74_list_config_resources.serve_here),
     }
+
+
+def of_owner() -> dict[int, Handler]:
+    """API key -> handler, of what only the owner of a group can answer."""
+    return dict(_OWNERS)
+
+
+_OWNERS: dict[int, Handler] = {
+    k32_describe_configs.KEY: k32_describe_configs.handle,
+    k42_delete_groups.KEY: k42_delete_groups.handle,
+    k44_incremental_alter_configs.ALTER_CONFIGS: k44_incremental_alter_configs.handle_alter_configs,
+    k44_incremental_alter_configs.KEY: k44_incremental_alter_configs.handle,
+}
+
+
+def _gated(key: int) -> Handler:
+    return gated(key, _OWNERS[key])
 
 
 def _group_ids(request: Any) -> list[str]:

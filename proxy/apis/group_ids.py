@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from struct import Struct, error
 from typing import Any
 
+from proxy.apis.share_fleet import HeldAnywhere
 from proxy.errors import RemoteProtocolError
-from proxy.share.coordinator import ShareCoordinator
 from proxy.wire import frames, headers, registry
 
 _LENGTH = Struct(">h").unpack_from
@@ -49,21 +49,19 @@ def _compact(frame: memoryview, position: int) -> tuple[int, int]:
             raise IndexError(position)
 
 
-def names_held_group(coordinator: ShareCoordinator, index: int = 0) -> ServeHere:
-    """Requests whose string at this index is the id of a group held here."""
+def names_held_group(groups: HeldAnywhere, index: int = 0) -> ServeHere:
+    """Requests whose string at this index is the id of a share group."""
 
     def serve_here(frame: memoryview) -> bool:
-        groups = coordinator.groups
         return len(groups) > 0 and leading_string(frame, index) in groups
 
     return serve_here
 
 
-def lists_held_group(coordinator: ShareCoordinator, names: Callable[[Any], Iterable[str]]) -> ServeHere:
-    """Requests that name a group held here, as `names` finds them in the decoded request; for APIs that are rare."""
+def lists_held_group(groups: HeldAnywhere, names: Callable[[Any], Iterable[str]]) -> ServeHere:
+    """Requests that name a share group, as `names` finds them in the decoded request; for APIs that are rare."""
 
     def serve_here(frame: memoryview) -> bool:
-        groups = coordinator.groups
         if not groups:
             return False
         request = decoded(frame)

@@ -12,8 +12,10 @@ from proxy.apis import (
     k91_alter_share_group_offsets,
     k92_delete_share_group_offsets,
 )
+from proxy.apis.share_fleet import Fleet
 from proxy.apis.share_gated import gated
 from proxy.apis.table import Served
+from proxy.cluster.routes import Handler
 from proxy.share.coordinator import ShareCoordinator
 
 _SHARE = (
@@ -27,6 +29,12 @@ _SHARE = (
 )
 
 
-def served(coordinator: ShareCoordinator) -> dict[int, Served]:
+def served(coordinator: ShareCoordinator, fleet: Fleet | None = None) -> dict[int, Served]:
     """API key -> handler, and which requests it gets."""
-    return group_apis.served(coordinator) | {api.KEY: Served(gated(api.KEY, api.handle)) for api in _SHARE}
+    groups = group_apis.served(coordinator, fleet)
+    return groups | {api.KEY: Served(gated(api.KEY, api.handle)) for api in _SHARE}
+
+
+def of_owner() -> dict[int, Handler]:
+    """API key -> handler, of what other proxies may ask of the owner of a group."""
+    return group_apis.of_owner() | {api.KEY: api.handle for api in _SHARE}

@@ -30,7 +30,7 @@ async def handle(call: Call, services: Services) -> bytes:
     """Let the broker answer, and correct what it says of groups held here."""
     answer = await ask_upstream(call, call.message)
     for group in answer.groups:
-        if services.coordinator.group(group.group_id) is not None and group.error_code in NOT_A_MEMBER:
+        if services.holds(group.group_id) and group.error_code in NOT_A_MEMBER:
             _make_dead(group, call.version)
     return reply(call, answer)
 

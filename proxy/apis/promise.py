@@ -9,7 +9,7 @@ A task that is cancelled gets GeneratorExit at its await; `finally` blocks run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -155,3 +155,28 @@ class Task(Generic[T]):
             return
         self.finished, self.value, self.error = True, value, error
         self._on_done(self)
+
+
+async def all_of(coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
+    """What each gives, in order; all run at once. The first error is raised when all have ended."""
+    finished: Promise[None] = Promise()
+
+    def look(_task: Task[T]) -> None:
+        if started and all(task.finished for task in tasks):
+            finished.set(None)
+
+    started = False
+    tasks = [Task(coroutine, look) for coroutine in coroutines]
+    try:
+        for task in tasks:
+            task.start()
+        started = True
+        if not all(task.finished for task in tasks):
+            await finished
+    finally:
+        for task in tasks:
+            task.cancel()
+    for task in tasks:
+        if task.error is not None:
+            raise task.error
+    return [task.value for task in tasks]  # type: ignore[misc]  # finished without error: each is a T

@@ -8,6 +8,7 @@ from proxy.apis.audit import Audit
 from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
 from proxy.apis.share_cache import BatchCache, CacheKey
 from proxy.apis.share_clock import ShareClock
+from proxy.apis.share_fleet import Fleet
 from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_reads import Head, ShareReads
 from proxy.apis.share_writes import ShareWrites
@@ -75,10 +76,18 @@ class Services:
     options: ShareOptions = field(default_factory=ShareOptions)
     audit: Audit | None = None
     """Told what happens to deliveries; None where audit is off, which is the default."""
+    fleet: Fleet | None = None
+    """Other proxies that own groups; None where this one owns all or none."""
     own: OwnQuestions | None = None
     """Questions under the proxy's own identity; None where it asks none."""
     views: ViewServices | None = None
     """None where views are switched off."""
+
+    def holds(self, group_id: str) -> bool:
+        """Whether a share group is held, here or by another proxy."""
+        return self.coordinator.group(group_id) is not None or (
+            self.fleet is not None and group_id in self.fleet.groups
+        )
 
 
 def build(

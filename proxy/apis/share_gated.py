@@ -1,64 +1,229 @@
-"""Handlers of share requests between two looks at the gate, and what each API answers while it is closed."""
+"""Requests about share groups on their way to whoever owns the groups: here, behind the gate, or at another proxy.
+
+Theory of operation. What a request is about lies in one or several state partitions. All of them owned and open here:
+the handler runs, which is the only case a proxy alone knows. Owned by another proxy: that one is asked. Several owners:
+the request is cut into one for each, and the answers are put together. Owned by nobody at this moment (taken over,
+loading, moved): it waits for a bounded time, looks again, and is refused in the end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.apis.exchange import reply
+from proxy.apis.group_configs import GROUP
 from proxy.apis.ports import Call
+from proxy.apis.promise import Promise, Task, all_of
 from proxy.apis.services import Services
+from proxy.apis.share_fleet import Peer, PeerLost
 from proxy.apis.share_gate import HOLD_MAX_S
 from proxy.apis.share_state import state_partition
 from proxy.apis.waiting import first_until
 from proxy.cluster.routes import Handler
 from proxy.errors import ErrorCode
-from proxy.wire import registry
+from proxy.wire import frames, registry
 
+DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 42, 44
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 76, 77, 78, 79, 90, 91, 92
+
+LOOK_AGAIN_S = 0.1
+"""A proxy that does not own what the table says it does is asked again after this, if nothing happens before."""
 
 Refuse = Callable[[Call, ErrorCode, str], Any]
 """The answer of an API that is not served now."""
 
 
 def gated(key: int, handler: Handler) -> Handler:
-    """The handler, let in and out by the gate."""
-    refuse = _REFUSALS[key]
+    """The handler, let in and out by the gate, or run by whoever owns what the request is about."""
 
     async def handle(call: Call, services: Services) -> bytes | None:
-        gate = services.gate
-        if not gate.is_open:
-            await _hold(services)
-        if not gate.is_open or _is_refused(call, services):
-            return reply(call, refuse(call, gate.refusal, gate.reason))
-        before = gate.times_closed
-        answer = await handler(call, services)
-        if not gate.is_open or gate.times_closed != before:
-            return reply(call, refuse(call, gate.refusal, gate.reason))
-        return answer
+        partitions = partitions_of(call)
+        if services.gate.lets_in(partitions) and not services.gate.refused:
+            return await _inside(handler, call, services, partitions)
+        return await _dispatch(handler, call, services, services.timers.now() + HOLD_MAX_S)
 
+    assert key in _REFUSALS  # noqa: S101  # of our own tables
     return handle
 
 
-async def _hold(services: Services) -> None:
-    gate = services.gate
-    opened = gate.wait()
+async def serve_peer(handler: Handler, call: Call, services: Services) -> bytes | None:
+    """A request that another proxy sent here as to the owner; None: this is not the owner."""
+    partitions = partitions_of(call)
+    if not services.gate.lets_in(partitions):
+        return None
+    if not services.gate.refused.keys().isdisjoint(partitions):
+        return _refusal(call, services, partitions)
+    return await _inside(handler, call, services, partitions)
+
+
+def partitions_of(call: Call) -> tuple[int, ...]:
+    """The state partitions of the groups that a request is about, each once."""
+    several = _SEVERAL.get(call.key)
+    if several is None:
+        group_id = call.message.group_id
+        return (state_partition(group_id),) if group_id else ()
+    names = map(several.group_of, getattr(call.message, several.field) or ())
+    return tuple(dict.fromkeys(state_partition(name) for name in names if name))
+
+
+async def _dispatch(handler: Handler, call: Call, services: Services, deadline: float) -> bytes | None:
+    """Whoever it takes, until somebody has answered or the time is over."""
+    while True:
+        partitions = partitions_of(call)
+        places = {partition: _place(services, partition) for partition in partitions}
+        if len(set(map(id, places.values()))) > 1:
+            parts = _cut(call, places)
+            return _joined(call, await all_of(_dispatch(handler, part, services, deadline) for part in parts))
+        answer = await _attempt(handler, call, services, partitions, next(iter(places.values()), None))
+        if answer is not None:
+            return answer
+        now = services.timers.now()
+        if now >= deadline:
+            return _refusal(call, services, partitions)
+        await _change(services, min(deadline, now + LOOK_AGAIN_S) if places[partitions[0]] is not None else deadline)
+
+
+async def _attempt(
+    handler: Handler, call: Call, services: Services, partitions: Sequence[int], place: Peer | str | None
+) -> bytes | None:
+    """The answer; None when it is to be tried again."""
+    if isinstance(place, str):
+        return _refusal(call, services, partitions)
+    if place is None:
+        inside = services.gate.lets_in(partitions)
+        return await _inside(handler, call, services, partitions) if inside else None
     try:
-        await first_until(services.timers, services.timers.now() + HOLD_MAX_S, opened)
+        return await place.serve(call)
+    except PeerLost as error:
+        return reply(call, _REFUSALS[call.key](call, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+
+
+async def _inside(handler: Handler, call: Call, services: Services, partitions: Sequence[int]) -> bytes | None:
+    """Run the handler; what it says counts only if no door was closed meanwhile and the lease still holds."""
+    gate, done, ended = services.gate, Promise[None](), False
+    task: Task[bytes | None] = Task(handler(call, services), lambda _: done.set(None))
+
+    def end() -> None:
+        nonlocal ended
+        ended = True
+        task.cancel()
+        done.set(None)
+
+    task.start()
+    if not task.finished:
+        gate.enter(partitions, end)
+        try:
+            await done
+        finally:
+            gate.leave(partitions, end)
+            task.cancel()
+    if task.error is not None:
+        raise task.error
+    if ended or (partitions and not gate.lease()):
+        return reply(call, _REFUSALS[call.key](call, ErrorCode.COORDINATOR_NOT_AVAILABLE, gate.why_not(partitions)[1]))
+    return task.value
+
+
+def _place(services: Services, partition: int) -> Peer | str | None:
+    """The proxy to ask; None: this one, or nobody now; words, where it is served nowhere."""
+    if partition in services.gate.refused:
+        return _UNREADABLE
+    if services.fleet is None or services.gate.lets_in((partition,)):
+        return None
+    return services.fleet.owner(partition)
+
+
+_UNREADABLE = "unreadable"
+
+
+async def _change(services: Services, deadline: float) -> None:
+    changed = services.gate.wait()
+    try:
+        await first_until(services.timers, deadline, changed)
     finally:
-        gate.forget(opened)
+        services.gate.forget(changed)
 
 
-def _is_refused(call: Call, services: Services) -> bool:
-    """Whether what is stored about this group cannot be read here."""
-    if not services.gate.refused:
-        return False
-    message = call.message
-    ids = getattr(message, "group_ids", None) or [
-        *(group.group_id for group in getattr(message, "groups", None) or ()),
-        *filter(None, [getattr(message, "group_id", None)]),
-    ]
-    return any(state_partition(group_id) in services.gate.refused for group_id in ids)
+def _refusal(call: Call, services: Services, partitions: Iterable[int]) -> bytes:
+    return reply(call, _REFUSALS[call.key](call, *services.gate.why_not(partitions)))
+
+
+# Requests about several groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    """An API whose requests name several groups."""
+
+    field: str
+    """Of the request."""
+    group_of: Callable[[Any], str | None]
+    """The group of an element; None for what is no group."""
+    answers: str
+    """The field of the response."""
+    answered: Callable[[Any], Any]
+    """What an element of the response is about, as `asked` tells it of the request's."""
+    asked: Callable[[Any], Any]
+
+
+def _same(name: str) -> str:
+    return name
+
+
+def _group_id(entry: Any) -> str:
+    return str(entry.group_id)
+
+
+def _resource(entry: Any) -> tuple[int, str]:
+    return entry.resource_type, entry.resource_name
+
+
+def _group_resource(entry: Any) -> str | None:
+    return entry.resource_name if entry.resource_type == GROUP else None
+
+
+_SEVERAL: Mapping[int, _Several] = {
+    DESCRIBE_CONFIGS: _Several("resources", _group_resource, "results", _resource, _resource),
+    ALTER_CONFIGS: _Several("resources", _group_resource, "responses", _resource, _resource),
+    DELETE_GROUPS: _Several("groups_names", _same, "results", _group_id, _same),
+    INCREMENTAL_ALTER_CONFIGS: _Several("resources", _group_resource, "responses", _resource, _resource),
+    DESCRIBE: _Several("group_ids", _same, "groups", _group_id, _same),
+    DESCRIBE_OFFSETS: _Several("groups", _group_id, "groups", _group_id, _group_id),
+}
+
+
+def _cut(call: Call, places: Mapping[int, object]) -> list[Call]:
+    """One call for each place; what is about no group goes with the first."""
+    several = _SEVERAL[call.key]
+    first = id(next(iter(places.values())))
+    parts: dict[int, list[Any]] = {}
+    for entry in getattr(call.message, several.field):
+        name = several.group_of(entry)
+        parts.setdefault(id(places[state_partition(name)]) if name else first, []).append(entry)
+    return [replace(call, message=_with(call.message, several.field, part)) for part in parts.values()]
+
+
+def _with(message: Any, field: str, value: list[Any]) -> Any:
+    fields = {name: getattr(message, name) for name in type(message).__slots__ if name != "unknown_tags"}
+    return type(message)(**fields | {field: value})
+
+
+def _joined(call: Call, parts: Sequence[bytes | None]) -> bytes:
+    """The answers in one, in the order of the request."""
+    several = _SEVERAL[call.key]
+    answers = [frames.decode_response(call.key, call.version, memoryview(part or b"")[4:])[1] for part in parts]
+    entries = [entry for answer in answers for entry in getattr(answer, several.answers) or ()]
+    order: dict[Any, int] = {}
+    for index, entry in enumerate(getattr(call.message, several.field)):
+        order.setdefault(several.asked(entry), index)
+    entries.sort(key=lambda entry: order.get(several.answered(entry), len(order)))
+    setattr(answers[0], several.answers, entries)
+    return reply(call, answers[0])
+
+
+# Refusals
 
 
 def _whole(call: Call, code: ErrorCode, reason: str) -> Any:
@@ -88,7 +253,40 @@ def _described_offsets(call: Call, code: ErrorCode, reason: str) -> Any:
     return answer(groups=groups)
 
 
+def _deleted(call: Call, code: ErrorCode, _reason: str) -> Any:
+    answer = registry.message("DeleteGroupsResponse")
+    names = dict.fromkeys(call.message.groups_names)
+    return answer(results=[answer.DeletableGroupResult(group_id=name, error_code=code) for name in names])
+
+
+def _configured(call: Call, code: ErrorCode, reason: str) -> Any:
+    """Every resource of the part: those that are no groups are not changed either."""
+    answer = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    entry, field = _CONFIG_RESULTS[call.key]
+    results = [
+        getattr(answer, entry)(
+            error_code=code,
+            error_message=reason or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            **({"configs": []} if call.key == DESCRIBE_CONFIGS else {}),
+        )
+        for resource in call.message.resources
+    ]
+    return answer(**{field: results})
+
+
+_CONFIG_RESULTS = {
+    DESCRIBE_CONFIGS: ("DescribeConfigsResult", "results"),
+    ALTER_CONFIGS: ("AlterConfigsResourceResponse", "responses"),
+    INCREMENTAL_ALTER_CONFIGS: ("AlterConfigsResourceResponse", "responses"),
+}
+"""(name of an entry, field of the response)"""
+
 _REFUSALS: dict[int, Refuse] = {
+    DESCRIBE_CONFIGS: _configured,
+    ALTER_CONFIGS: _configured,
+    DELETE_GROUPS: _deleted,
     HEARTBEAT: _whole,
     DESCRIBE: _described,
     FETCH: _session,
@@ -97,3 +295,4 @@ _REFUSALS: dict[int, Refuse] = {
     ALTER_OFFSETS: _whole,
     DELETE_OFFSETS: _whole,
 }
+_REFUSALS[INCREMENTAL_ALTER_CONFIGS] = _configured

@@ -7,7 +7,7 @@ proxy has written what this one would lose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -133,6 +133,13 @@ def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -
             ShareSnapshot.check_version(value)
             topic_id = ids.setdefault(key.topic_id, key.topic_id)
             coordinator.rest(ShareKey(group_id, topic_id, key.partition), value)
+
+
+def groups_in(coordinator: ShareCoordinator, partitions: Container[int]) -> list[str]:
+    """Ids of everything held about groups of these state partitions: groups, settings, share partitions."""
+    held = {group_id for group_id, _ in coordinator.topics()}
+    held.update(coordinator.groups, coordinator.groups_with_settings())
+    return sorted(group_id for group_id in held if state_partition(group_id) in partitions)
 
 
 _KEEP_ALIVE_PREFIX = KEEP_ALIVE.to_bytes(_INT16, "big")

@@ -87,7 +87,8 @@ class TopicJournal:
         self.on_lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
         self.appends = 0
         """Append requests sent."""
-        self.is_serving = False
+        self._serving: set[int] = set()
+        """Partitions that take appends."""
         self._reactor = reactor
         self._notes = notes
         self._owner = owner
@@ -115,7 +116,7 @@ class TopicJournal:
             return promise
         (partition,) = partitions
         producer = self._producers.get(partition)
-        if not self.is_serving or producer is None:
+        if partition not in self._serving or producer is None:
             promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded"))
             return promise
         time_ms = self._reactor.wall_ms()
@@ -132,6 +133,7 @@ class TopicJournal:
     def take_over(self, partitions: Iterable[int]) -> None:
         """Begin to own these; `on_taken_over` tells of each."""
         for partition in partitions:
+            self._serving.discard(partition)
             self._producers[partition] = StateProducer(
                 self._takeover, share_state.keep_alive(), self._keep_alive_s, self._identity_s
             )
@@ -152,16 +154,26 @@ class TopicJournal:
             self._eager.add(partition)
             self.look_soon()
 
-    def serve(self) -> None:
-        """Everything is loaded: take appends."""
-        self.is_serving = True
+    def serve(self, partitions: Iterable[int]) -> None:
+        """These are loaded: take appends."""
+        self._serving.update(partitions)
 
-    def stop(self, code: ErrorCode, reason: str) -> None:
-        """Own nothing any more; whoever waits is refused, whatever became of what was sent."""
-        self.is_serving = False
-        producers, self._producers = self._producers, {}
-        self._eager.clear()
-        for producer in producers.values():
+    def is_idle(self, partitions: Iterable[int]) -> bool:
+        """Whether nothing is to be stored, or being stored, in any of these."""
+        return not any(self._producers[p].tokens() for p in partitions if p in self._producers)
+
+    @property
+    def owned(self) -> int:
+        """Partitions that take appends."""
+        return len(self._serving)
+
+    def stop(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
+        """Own these no more; whoever waits is refused, whatever became of what was sent."""
+        wanted = set(partitions)
+        self._serving -= wanted
+        self._eager -= wanted
+        producers = [self._producers.pop(partition) for partition in sorted(wanted & self._producers.keys())]
+        for producer in producers:
             for token in producer.tokens():
                 _refuse(token, code, reason)
 
@@ -192,7 +204,9 @@ class TopicJournal:
         now = self._reactor.now()
         appends: dict[int, dict[int, Append]] = {}
         for partition in sorted(self._eager):
-            producer = self._producers[partition]
+            producer = self._producers.get(partition)
+            if producer is None:
+                continue  # stopped by what was told of another
             self._tell(partition, producer.overdue(now))
             if not self._ask_for(partition, producer, appends, now):
                 self._eager.discard(partition)

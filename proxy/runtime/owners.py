@@ -4,12 +4,15 @@ Theory of operation. JoinGroup and SyncGroup go over one connection, heartbeats 
 for the slowest member. The proxy joins as a static member named by its address: one that is started again at once is
 let in at once. If a second proxy has the same name, the older one is told so (82), stops, and goes on as a member
 without a name, that is, as one who waits.
+
+In a fleet (`owning.spread`) a partition that this proxy is to give up stays among what it names as its own until
+`stopped` says otherwise; then it joins anew, which makes a new generation, and that gives the partition away.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import trio
@@ -17,7 +20,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.apis.share_state import PARTITIONS
 from proxy.cluster import owning
-from proxy.cluster.owning import GROUP, PROTOCOL, PROTOCOL_TYPE, Lease, Member, Owner
+from proxy.cluster.owning import FLEET_PROTOCOL, GROUP, PROTOCOL, PROTOCOL_TYPE, Lease, Member, Owner
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.runtime import faults
 from proxy.runtime.client import OwnClient
@@ -29,6 +32,8 @@ FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 1
 GROUP_KEY = 0
 """Key type of a group id (FindCoordinator)."""
 HEARTBEATS_PER_SESSION = 6
+HEARTBEATS_PER_SESSION_IN_FLEET = 24
+"""A member that leaves is noticed with the next heartbeat, and again with that of each who must join anew."""
 MARGIN_SHARE = 0.25
 """Of the session timeout."""
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 2.0
@@ -58,7 +63,10 @@ class Membership:
         address: str,
         session_s: float,
         clock: Callable[[], float] = awake_and_asleep,
+        *,
+        peer: str = "",
     ) -> None:
+        """`peer`: where other proxies of a fleet reach this one; empty: one proxy owns everything."""
         self.lease_s = session_s
         self.trouble = "the group of proxies has not been asked yet"
         """Why this proxy is not the owner; empty while it is."""
@@ -66,31 +74,47 @@ class Membership:
         """Called when the lease was renewed."""
         self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
         """Called when it turns out that somebody else is the owner, or that nobody can tell."""
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called when there is a new table; `assigned` may be another."""
+        self.assigned: frozenset[int] = frozenset()
+        """What this proxy is to own."""
+        self.elsewhere: dict[int, str] = {}
+        """What others own: where they are reached by other proxies."""
+        self.peers: frozenset[str] = frozenset()
+        """Where the other members are reached, whether or not they own anything."""
+        self.generation = -1
+        """Of the table; -1 without one."""
         self._client = client
         self._notes = notes
         self._address = address
+        self._peer = peer
+        self._beat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
         self._session_s = session_s
         self._clock = clock
         self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
-        self._instance: str | None = f"proxy-{address}"
+        # A static member that comes back with another address for its peers would not be heard of at once.
+        self._instance: str | None = f"proxy-{address}-{peer}" if peer else f"proxy-{address}"
         self._member_id = ""
-        self._generation = -1
-        self._is_owner = False
-        self._owned = trio.Event()
-        self._not_owned = trio.Event()
+        self._holding: set[int] = set()
+        """What was assigned and not stopped: nobody else may get it."""
+        self._join_anew = trio.Event()
         self._alone: bool | None = None
 
     def is_valid(self) -> bool:
         """See share_home.Owner."""
-        return self._is_owner and self._lease.is_valid(self._clock())
+        return bool(self.assigned) and self._lease.is_valid(self._clock())
 
-    async def wait_owned(self) -> None:
-        """See share_home.Owner."""
-        await self._owned.wait()
+    @property
+    def is_member(self) -> bool:
+        """Whether the group has answered lately."""
+        return self.generation >= 0 and self._lease.is_valid(self._clock())
 
-    async def wait_lost(self) -> None:
+    def stopped(self, partitions: Iterable[int]) -> None:
         """See share_home.Owner."""
-        await self._not_owned.wait()
+        before = self._holding - self.assigned
+        self._holding.difference_update(partitions)
+        if before and not self._holding - self.assigned:
+            self._join_anew.set()
 
     async def run(self) -> None:
         """Take part until cancelled; then leave."""
@@ -117,7 +141,7 @@ class Membership:
         address = await self._coordinator()
         settings = self._client.settings
         async with connection(address, settings) as joining, connection(address, settings) as beating:
-            if self._generation < 0:
+            if self.generation < 0:
                 await self._join(joining)
             while True:
                 await self._beat_until_rebalance(beating)
@@ -132,24 +156,25 @@ class Membership:
         return self._client.address_of(found.node_id, Address(found.host, found.port))
 
     async def _beat_until_rebalance(self, beating: OwnConnection) -> None:
-        code = ErrorCode.NONE
-        while code != ErrorCode.REBALANCE_IN_PROGRESS:
-            code = await self._beat(beating)
-            await trio.sleep(0 if code else self._session_s / HEARTBEATS_PER_SESSION)
+        while not self._join_anew.is_set():
+            if await self._beat(beating) == ErrorCode.REBALANCE_IN_PROGRESS:
+                return
+            with trio.move_on_after(self._beat_s):
+                await self._join_anew.wait()
 
     async def _beat(self, beating: OwnConnection, *, joining: bool = False) -> ErrorCode:
         """One heartbeat. Raises NotAMember, UpstreamLost."""
         request = registry.message("HeartbeatRequest")(
             group_id=GROUP,
-            generation_id=self._generation,
+            generation_id=self.generation,
             member_id=self._member_id,
             group_instance_id=self._instance,
         )
-        generation, sent = self._generation, self._clock()
+        generation, sent = self.generation, self._clock()
         with trio.move_on_after(self._session_s):
             answer = await beating.ask(HEARTBEAT, request)
             code = _code(answer.error_code)
-            if generation != self._generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
+            if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # of a generation that has passed: it says nothing about this one
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
                 self._lease.heard(code, sent)
@@ -166,7 +191,7 @@ class Membership:
 
         async def beat_on() -> None:
             while True:
-                await trio.sleep(self._session_s / HEARTBEATS_PER_SESSION)
+                await trio.sleep(self._beat_s)
                 await self._beat(beating, joining=True)
 
         try:
@@ -189,14 +214,15 @@ class Membership:
             table = await self._sync(joining, answer)
             if table is not None:
                 break
-        self._generation = answer.generation_id
+        self.generation = answer.generation_id
         self._lease.joined(sent)
         self._heard_table(table)
         self.on_renewed()
 
     async def _ask_to_join(self, joining: OwnConnection) -> Any | None:
-        owned = tuple(range(PARTITIONS)) if self.is_valid() else ()
-        metadata = owning.encode_member(Member(self._address, owned, self._instance or ""))
+        self._join_anew = trio.Event()
+        owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
+        metadata = owning.encode_member(Member(self._address, owned, self._instance or "", self._peer))
         request = registry.message("JoinGroupRequest")
         timeout_ms = round(self._session_s * 1000)
         answer = await joining.ask(
@@ -208,7 +234,7 @@ class Membership:
                 member_id=self._member_id,
                 group_instance_id=self._instance,
                 protocol_type=PROTOCOL_TYPE,
-                protocols=[request.JoinGroupRequestProtocol(name=PROTOCOL, metadata=metadata)],
+                protocols=[request.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata)],
             ),
         )
         code = _code(answer.error_code)
@@ -228,7 +254,8 @@ class Membership:
         assignments = []
         if joined.leader == joined.member_id and not joined.skip_assignment:
             members = {each.member_id: owning.decode_member(bytes(each.metadata)) for each in joined.members}
-            table = owning.encode_table(owning.assign(members, range(PARTITIONS)))
+            give = owning.spread if self._peer else owning.assign
+            table = owning.encode_table(give(members, range(PARTITIONS)))
             entry = request.SyncGroupRequestAssignment
             assignments = [entry(member_id=member_id, assignment=table) for member_id in sorted(members)]
         answer = await joining.ask(
@@ -239,7 +266,7 @@ class Membership:
                 member_id=self._member_id,
                 group_instance_id=self._instance,
                 protocol_type=PROTOCOL_TYPE,
-                protocol_name=PROTOCOL,
+                protocol_name=self._protocol,
                 assignments=assignments,
             ),
         )
@@ -252,32 +279,38 @@ class Membership:
             raise self._expelled(code)
         return owning.decode_table(bytes(answer.assignment))
 
+    @property
+    def _protocol(self) -> str:
+        return FLEET_PROTOCOL if self._peer else PROTOCOL
+
     def _heard_table(self, table: dict[str, Owner]) -> None:
         mine = {i: o for i, o in table.items() if owning.is_mine(i, o, self._member_id, self._instance)}
-        others = sorted(owner.address for member_id, owner in table.items() if member_id not in mine)
-        if others and self._alone is not False:
-            self._notes("another-proxy", address=others[0], reason="cluster.mode is single")
-        self._alone = not others
-        if any(owner.partitions for owner in mine.values()):
-            self.trouble = ""
-            self._set_owner(True)
+        others = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
+        self.peers = frozenset(owner.peer for owner in others.values() if owner.peer)
+        self.elsewhere = {p: owner.peer for owner in others.values() if owner.peer for p in owner.partitions}
+        self.trouble = ""
+        self._assign(p for owner in mine.values() for p in owner.partitions)
+        if self._peer:
+            self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
         else:
-            owner = next((owner.address for owner in table.values() if owner.partitions), "nobody")
+            self._heard_of_one(others)
+
+    def _heard_of_one(self, others: dict[str, Owner]) -> None:
+        """Where one owns everything, and it may be another."""
+        if others and self._alone is not False:
+            address = min(owner.address for owner in others.values())
+            self._notes("another-proxy", address=address, reason="cluster.mode is single")
+        self._alone = not others
+        if not self.assigned:
+            owner = next((owner.address for owner in others.values() if owner.partitions), "nobody")
             self.trouble = f"another proxy ({owner}) serves share groups on this cluster (cluster.mode: single)"
-            self._set_owner(False)
             self._notes("share-groups-off", reason=self.trouble)
             self.on_refused(self.trouble, None)
 
-    def _set_owner(self, is_owner: bool) -> None:
-        if is_owner == self._is_owner:
-            return
-        self._is_owner = is_owner
-        if is_owner:
-            self._not_owned = trio.Event()
-            self._owned.set()
-        else:
-            self._owned = trio.Event()
-            self._not_owned.set()
+    def _assign(self, partitions: Iterable[int]) -> None:
+        self.assigned = frozenset(partitions)
+        self._holding |= self.assigned
+        self.on_changed()
 
     # Trouble
 
@@ -291,6 +324,8 @@ class Membership:
             return RemoteProtocolError(
                 f"the brokers do not allow cluster.session_timeout_s {self._session_s:g} (group.min.session.timeout.ms)"
             )
+        if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            return RemoteProtocolError(f"the proxies in group {GROUP} run with another cluster.mode than this one")
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return RemoteProtocolError(f"the proxy's own identity needs READ on group {GROUP}")
         return RemoteProtocolError(f"group {GROUP}: {code.name}")
@@ -298,23 +333,24 @@ class Membership:
     def _drop(self, reason: str) -> None:
         """Not a member any more: somebody else may be the owner."""
         self._lease.end()
-        self._member_id, self._generation = "", -1
-        if self._is_owner:
+        self._member_id, self.generation = "", -1
+        if self.assigned:
             self._notes("share-groups-off", reason=reason)
         self.trouble = reason
-        self._set_owner(False)
+        self._assign(())
+        self._holding.clear()
 
     def _cannot(self, error: ProxyError) -> None:
         """The group is not to be reached; whether we are the owner, the lease says."""
         text = f"the group of proxies cannot be asked: {error}"
-        if not self._is_owner or not self.is_valid():
+        if not self.is_valid():
             if self.trouble != text:
                 self._notes("proxy-group-trouble", reason=text)
             self.trouble = text
             self.on_refused(text, error)
 
     async def _leave(self) -> None:
-        if self._generation < 0:
+        if self.generation < 0:
             return
         request = registry.message("LeaveGroupRequest")
         member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")

@@ -1,14 +1,16 @@
 """Where share groups live: takes their state over, reads it, serves it, and gives it up (decisions 20-22).
 
-Theory of operation. One task goes round: wait until this proxy is to own the state; see to the topic; take every state
-partition over (`journal`); read each from its start to the takeover (`replay`); fill the coordinator; open the gate.
-Then wait until ownership or a state partition is lost, close the gate, forget everything, and begin again. Clients of
-everything else notice nothing of it.
+Theory of operation. The group of proxies says which state partitions this proxy is to own (`Owner.assigned`). What is
+new there is one *takeover*: see to the topic; take every partition of it over (`journal`); read each from its start to
+the takeover (`replay`); fill the coordinator; open the gate. What is not ours any more is stopped: nobody is let in,
+what is being stored is waited for, the gate is closed, its groups are forgotten, and the group of proxies is told.
+Where one proxy owns everything there is one takeover of all partitions, and the loss of one is the loss of all.
+Clients of everything else notice nothing of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -39,35 +41,46 @@ AGAIN_S = 1.0
 """After ownership was lost, before it is looked for again: two who fight for it do so slowly."""
 VIEW_PAUSE_S = 0.1
 """Between two looks for leaders."""
-REST_EVERY_S = 60.0
-"""Between two looks for share partitions that nobody has used since the last."""
+DRAIN_S = 0.5
+"""What is being stored when a partition is to move is waited for so long."""
+DRAIN_LOOK_S = 0.005
+FORGOTTEN_AT_ONCE = 100
+"""Groups forgotten in one go; then others get their turn."""
 
 
 class Owner(Protocol):
-    """Says who is to own the state partitions."""
+    """Says which state partitions this proxy is to own."""
 
     lease_s: float
     """The longest time that a lost owner goes on by its own clock."""
+    assigned: frozenset[int]
+    """What it is to own now."""
+    on_changed: Callable[[], None]
+    """Called when `assigned` may have changed."""
     on_renewed: Callable[[], None]
     on_refused: Callable[[str, ProxyError | None], None]
 
     async def run(self) -> None:
         """Take part until cancelled."""
 
-    async def wait_owned(self) -> None:
-        """Until this proxy is to own them."""
-
-    async def wait_lost(self) -> None:
-        """Until it is not any more."""
+    def stopped(self, partitions: Iterable[int]) -> None:
+        """These were assigned once, are not any more, and have been stopped: somebody else may own them."""
 
     def is_valid(self) -> bool:
         """Whether nobody else can have become the owner meanwhile."""
 
+    @property
+    def is_member(self) -> bool:
+        """Whether it is known what it is to own."""
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class _Takeover:
-    """One attempt to own everything."""
+    """Partitions that were assigned together, until they are served."""
 
+    partitions: set[int]
+    """Those that are still wanted."""
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     taken: dict[int, TakenOver] = field(default_factory=dict)
     checking: set[int] = field(default_factory=set)
     replays: dict[int, Replay] = field(default_factory=dict)
@@ -76,6 +89,17 @@ class _Takeover:
     def note(self) -> None:
         """Something came."""
         self.changed.set()
+
+    def let_go(self, partitions: Iterable[int]) -> None:
+        """These are not wanted any more."""
+        self.partitions.difference_update(partitions)
+        self.checking &= self.partitions
+        for partition in partitions:
+            self.taken.pop(partition, None)
+            self.replays.pop(partition, None)
+        if not self.partitions:
+            self.scope.cancel()
+        self.note()
 
 
 class ShareHome:
@@ -90,13 +114,18 @@ class ShareHome:
         settings: OwnSettings,
         reactor: Reactor,
         notes: Notes,
+        *,
+        shares: bool = False,
     ) -> None:
+        """`shares`: other proxies own what this one does not."""
         self.off = ""
         """What the proxy lacks to serve share groups, where everything else works without; a reason to go on."""
         self.trouble = "share state is not loaded yet"
         """Why share groups are not served; empty while they are."""
         self.loaded_s = 0.0
         """How long the last takeover and replay took."""
+        self.served: set[int] = set()
+        """State partitions whose groups are served here."""
         self._services = services
         self._journal = journal
         self._owner = owner
@@ -104,14 +133,20 @@ class ShareHome:
         self._settings = settings
         self._reactor = reactor
         self._notes = notes
+        self._shares = shares
         self._view = View({}, {})
         self._view_wanted = trio.Event()
         self._view_seen = trio.Event()
-        self._lost = trio.Event()
-        self._takeover = _Takeover()
+        self._changed = trio.Event()
+        self._takeovers: dict[int, _Takeover] = {}
+        """Those under way, by each of their partitions."""
+        self._lost: set[int] = set()
+        """Partitions that somebody else has taken over, to be stopped."""
+        self._retiring = False
         services.gate.lease = owner.is_valid
         owner.on_renewed = services.gate.look
         owner.on_refused = self._refused_ownership
+        owner.on_changed = self._look_soon
         journal.need_view = lambda: self._view_wanted.set()
         journal.on_taken_over = self._taken_over
         journal.on_checking = self._checking
@@ -122,103 +157,159 @@ class ShareHome:
         """Why share groups are not served at this moment; empty while they are, or where they are off."""
         if self.off:
             return ""
-        if not self.trouble and not self._owner.is_valid():
+        if not self.trouble and self._owner.assigned and not self._owner.is_valid():
             return "the group of proxies has not answered for a while"
         return self.trouble
 
     async def run(self) -> None:
-        """Own, serve, lose, and again, until cancelled."""
+        """Own what is assigned, as long as it is, until cancelled."""
         async with trio.open_nursery() as nursery:
             journal = self._journal
             journal.links = Links(nursery, self._reactor, self._settings, self._notes, journal.look_soon)
             journal.links.on_unreachable = journal.unreachable
             nursery.start_soon(self._owner.run)
             nursery.start_soon(self._follow_view)
-            nursery.start_soon(self._rest)
             try:
-                while True:
-                    await self._owner.wait_owned()
-                    await self._own()
-                    await trio.sleep(AGAIN_S)
+                await self._follow_assignment(nursery)
             finally:
+                self._services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the proxy stops")
                 journal.links.close()
 
-    # One round
+    async def retire(self) -> None:
+        """Serve nobody any more; what is being stored is waited for. To be called before `run` is cancelled."""
+        self._retiring = True
+        await self._drain(self.served)
+        self._services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the proxy stops")
 
-    async def _own(self) -> None:
-        self._lost = trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_for_loss, nursery.cancel_scope)
-            await self._load_in_the_end()
-            await trio.sleep_forever()
-        self._give_up()
+    # What is ours
 
-    async def _watch_for_loss(self, scope: trio.CancelScope) -> None:
-        async with trio.open_nursery() as nursery:
+    def _look_soon(self) -> None:
+        self._changed.set()
 
-            async def first(wait: Callable[[], Awaitable[None]]) -> None:
-                await wait()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(first, self._lost.wait)
-            nursery.start_soon(first, self._owner.wait_lost)
-        scope.cancel()
-
-    async def _load_in_the_end(self) -> None:
+    async def _follow_assignment(self, nursery: trio.Nursery) -> None:
         while True:
-            try:
-                return await self._load()
-            except ProxyError as error:
-                self._complain(error)
-            self._journal.stop(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded")
-            self._services.coordinator.clear()
-            await trio.sleep(RETRY_MAX_S)
+            self._changed = trio.Event()
+            wanted = self._owner.assigned
+            held = self.served | self._takeovers.keys()
+            lost, self._lost = self._lost, set()
+            gone = held - wanted
+            if gone - lost and wanted and self._owner.is_valid():
+                await self._drain((gone - lost) & self.served)
+            await self._give_up(gone | (lost & held))
+            self._owner.stopped(gone)
+            if lost:
+                await trio.sleep(AGAIN_S)
+            wanted = self._owner.assigned
+            news = wanted - self.served - self._takeovers.keys()
+            if news and not self._retiring:
+                takeover = _Takeover(set(news))
+                self._takeovers.update(dict.fromkeys(news, takeover))
+                nursery.start_soon(self._take_over, takeover)
+            elif not wanted - self.served and self._shares and self._owner.is_member:
+                self.trouble = ""
+            if not self._lost:
+                await self._changed.wait()
 
-    async def _load(self) -> None:
+    async def _drain(self, partitions: Iterable[int]) -> None:
+        """Let nobody in, and what is being stored be stored, for a bounded time."""
+        moving = tuple(partitions)
+        self._services.gate.closing(moving, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group moves to another proxy")
+        with trio.move_on_after(DRAIN_S):
+            while not self._journal.is_idle(moving):  # noqa: ASYNC110 - of the loop's doing, and short
+                await trio.sleep(DRAIN_LOOK_S)
+
+    async def _give_up(self, partitions: Iterable[int]) -> None:
+        gone = set(partitions)
+        if not gone:
+            return
+        reason = "share state is owned by another proxy"
+        self._services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.trouble or reason, gone)
+        self.served -= gone
+        for takeover in {self._takeovers.pop(p) for p in gone & self._takeovers.keys()}:
+            takeover.let_go(gone)
+        await self._forget(gone)
+        self._journal.stop(gone, ErrorCode.NOT_COORDINATOR, reason)
+        self._notes("share-state-given-up", partitions=len(gone), left=len(self.served))
+
+    async def _forget(self, partitions: set[int]) -> None:
+        coordinator = self._services.coordinator
+        if partitions.issuperset(ALL):
+            coordinator.clear()
+            return
+        for count, group_id in enumerate(share_state.groups_in(coordinator, partitions)):
+            coordinator.remove_group(group_id)
+            coordinator.store_settings(group_id, {})
+            if count % FORGOTTEN_AT_ONCE == FORGOTTEN_AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
+
+    # One takeover
+
+    async def _take_over(self, takeover: _Takeover) -> None:
+        with takeover.scope:
+            while True:
+                try:
+                    return await self._load(takeover)
+                except ProxyError as error:
+                    self._complain(error, takeover.partitions)
+                self._journal.stop(
+                    takeover.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded"
+                )
+                await self._forget(takeover.partitions)
+                await trio.sleep(RETRY_MAX_S)
+
+    async def _load(self, takeover: _Takeover) -> None:
         began = trio.current_time()
-        self._close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is being loaded")
-        self._services.gate.refused.clear()
-        await self._see_to_topic()
-        self._takeover = _Takeover()
-        self._journal.take_over(ALL)
-        await self._wait_taken()
+        gate = self._services.gate
+        self._close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is being loaded", takeover.partitions)
+        for partition in takeover.partitions:
+            gate.refused.pop(partition, None)
+        await self._see_to_topic(takeover)
+        for found in (takeover.taken, takeover.checking, takeover.replays):
+            found.clear()
+        self._journal.take_over(sorted(takeover.partitions))
+        await self._wait_taken(takeover)
         taken_s = trio.current_time() - began
-        await self._read()
-        await self._fill()
-        self._journal.serve()
+        await self._read(takeover)
+        await self._fill(takeover)
+        self._serve(takeover)
         self.loaded_s = trio.current_time() - began
-        self.off = ""
-        self.trouble = "; ".join(sorted(set(self._services.gate.refused.values())))
-        self._services.gate.open()
         coordinator = self._services.coordinator
         self._notes(
             "share-state-loaded",
             groups=len(coordinator.groups),
             share_partitions=coordinator.resting,
+            partitions=len(self.served),
             takeover_s=round(taken_s, 3),
             seconds=round(self.loaded_s, 3),
         )
 
-    def _give_up(self) -> None:
-        self._close(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.trouble or "share state is owned by another proxy")
-        self._services.coordinator.clear()
-        self._journal.stop(ErrorCode.NOT_COORDINATOR, "share state is owned by another proxy")
+    def _serve(self, takeover: _Takeover) -> None:
+        """All of it is loaded; nothing is waited for from here on, so that nothing can have changed."""
+        gate, loaded = self._services.gate, set(takeover.partitions)
+        for partition in loaded:
+            del self._takeovers[partition]
+        self._journal.serve(loaded)
+        self.served |= loaded
+        self.off = ""
+        self.trouble = "; ".join(sorted(set(gate.refused.values())))
+        if not self._retiring:
+            gate.open(loaded)
 
-    def _close(self, code: ErrorCode, reason: str) -> None:
+    def _close(self, code: ErrorCode, reason: str, partitions: Iterable[int] = ALL) -> None:
         self.trouble = reason
-        self._services.gate.close(code, reason)
+        self._services.gate.close(code, reason, partitions)
 
     # Steps
 
-    async def _see_to_topic(self) -> None:
+    async def _see_to_topic(self, takeover: _Takeover) -> None:
         """Until the topic is there and every partition has a leader."""
         client = self._client()
         try:
-            await self._see_to(StateTopic(client))
+            await self._see_to(StateTopic(client), takeover)
         finally:
             await client.aclose()
 
-    async def _see_to(self, topic: StateTopic) -> None:
+    async def _see_to(self, topic: StateTopic, takeover: _Takeover) -> None:
         delay = RETRY_MIN_S
         while True:
             try:
@@ -231,12 +322,12 @@ class ShareHome:
                     self._view_wanted.set()
                     return
             except ProxyError as error:
-                self._complain(error)
+                self._complain(error, takeover.partitions)
                 delay = max(delay, 1.0)
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
 
-    def _complain(self, error: ProxyError) -> None:
+    def _complain(self, error: ProxyError, partitions: Iterable[int] = ALL) -> None:
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         text, self.off = str(error), ""
         if isinstance(error, AuthenticationNeeded | AuthenticationFailed):
@@ -251,79 +342,80 @@ class ShareHome:
             text = f"share groups are off: {error}"
         if self.trouble != text:
             self._notes("share-groups-off", reason=text)
-        self._close(code, text)
+        self._close(code, text, partitions)
 
-    async def _wait_taken(self) -> None:
+    async def _wait_taken(self, takeover: _Takeover) -> None:
         """Until every partition has its takeover record in the log."""
-        takeover = self._takeover
-        while len(takeover.taken) < PARTITIONS:
+        while len(takeover.taken) < len(takeover.partitions):
             takeover.changed = trio.Event()
-            if takeover.checking and len(takeover.taken) + len(takeover.checking) == PARTITIONS:
-                await self._check(sorted(takeover.checking))
+            if takeover.checking and len(takeover.taken) + len(takeover.checking) == len(takeover.partitions):
+                await self._check(takeover, sorted(takeover.checking))
                 continue
             await takeover.changed.wait()
 
-    async def _check(self, partitions: list[int]) -> None:
+    async def _check(self, takeover: _Takeover, partitions: list[int]) -> None:
         """Partitions to be owned under a producer id that is new: is there an owner with another?"""
-        ends = await self._insist(lambda: replay.ends(partitions, *self._where(), self._settings))
+        ends = await self._insist(lambda: replay.ends(partitions, *self._where(), self._settings), takeover)
         replays = {p: Replay(share_state.reign_of, ends[p] - 1) for p in partitions if ends[p] > 0}
-        await self._insist(lambda: replay.read(replays, *self._where(), self._settings))
+        await self._insist(lambda: replay.read(replays, *self._where(), self._settings), takeover)
         if any(each.reign is not None for each in replays.values()):
             self._notes("share-state-old-owner", reason="waiting until an earlier owner has stopped by its own clock")
             await trio.sleep(self._owner.lease_s)
-        self._takeover.checking.difference_update(partitions)
-        for partition in partitions:
+        takeover.checking.difference_update(partitions)
+        for partition in takeover.partitions.intersection(partitions):
             self._journal.proceed(partition)
 
-    async def _read(self) -> None:
-        self._takeover.replays = {
-            partition: Replay(share_state.reign_of, taken.offset) for partition, taken in self._takeover.taken.items()
-        }
-        await self._insist(self._read_on)
+    async def _read(self, takeover: _Takeover) -> None:
+        takeover.replays = {p: Replay(share_state.reign_of, taken.offset) for p, taken in takeover.taken.items()}
+        await self._insist(lambda: self._read_on(takeover), takeover)
 
-    async def _read_on(self) -> None:
+    async def _read_on(self, takeover: _Takeover) -> None:
         try:
-            await replay.read(self._takeover.replays, *self._where(), self._settings)
+            await replay.read(takeover.replays, *self._where(), self._settings)
         except RemoteProtocolError as error:
-            await self._read_each(error)
+            await self._read_each(takeover, error)
 
-    async def _read_each(self, error: RemoteProtocolError) -> None:
+    async def _read_each(self, takeover: _Takeover, error: RemoteProtocolError) -> None:
         """Something cannot be read: which partition is it?"""
-        for partition, each in list(self._takeover.replays.items()):
+        refused = False
+        for partition, each in list(takeover.replays.items()):
             try:
                 await replay.read({partition: each}, *self._where(), self._settings)
             except RemoteProtocolError as own_error:
-                self._refuse(partition, own_error)
-        if not self._services.gate.refused:
+                self._refuse(takeover, partition, own_error)
+                refused = True
+        if not refused:
             raise error
 
-    async def _fill(self) -> None:
+    async def _fill(self, takeover: _Takeover) -> None:
         coordinator = self._services.coordinator
-        for partition, each in self._takeover.replays.items():
+        for partition, each in list(takeover.replays.items()):
+            if partition not in takeover.partitions:
+                continue  # given up meanwhile
             if each.ignored:
                 self._notes("share-state-ignored", partition=partition, batches=each.ignored)
             try:
                 share_state.load(coordinator, each.values.items())
             except RemoteProtocolError as error:
-                self._refuse(partition, error)
+                self._refuse(takeover, partition, error)
             if superfluous := each.superfluous():
                 self._journal.forget_keys(partition, superfluous)
             await trio.lowlevel.checkpoint()
-        self._takeover.replays = {}
+        takeover.replays = {}
 
-    def _refuse(self, partition: int, error: RemoteProtocolError) -> None:
-        self._takeover.replays.pop(partition, None)
+    def _refuse(self, takeover: _Takeover, partition: int, error: RemoteProtocolError) -> None:
+        takeover.replays.pop(partition, None)
         self._services.gate.refused[partition] = f"state partition {partition} cannot be read here: {error}"
         self._notes("share-state-unreadable", partition=partition, reason=str(error))
 
-    async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _insist(self, attempt: Callable[[], Awaitable[T]], takeover: _Takeover) -> T:
         """Again and again until it succeeds; brokers come back, leaders are found."""
         delay = RETRY_MIN_S
         while True:
             try:
                 return await attempt()
             except (UpstreamLost, AuthenticationFailed) as error:
-                self._complain(error)
+                self._complain(error, takeover.partitions)
             self._view_seen = trio.Event()
             self._view_wanted.set()
             await self._view_seen.wait()
@@ -338,22 +430,29 @@ class ShareHome:
     def _refused_ownership(self, reason: str, error: ProxyError | None = None) -> None:
         if isinstance(error, AuthenticationNeeded | AuthenticationFailed):
             self._complain(error)
-        elif self._services.gate.code != ErrorCode.NONE:
+        elif not self.served:
             self._close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     def _taken_over(self, partition: int, outcome: TakenOver) -> None:
-        self._takeover.taken.setdefault(partition, outcome)
-        self._takeover.note()
+        takeover = self._takeovers.get(partition)
+        if takeover is not None:
+            takeover.taken.setdefault(partition, outcome)
+            takeover.note()
 
     def _checking(self, partition: int) -> None:
-        self._takeover.checking.add(partition)
-        self._takeover.note()
+        takeover = self._takeovers.get(partition)
+        if takeover is not None:
+            takeover.checking.add(partition)
+            takeover.note()
 
     def _partition_lost(self, partition: int, code: ErrorCode) -> None:
-        """Somebody else has taken over: nothing may be answered from here on."""
+        """Somebody else has taken over: nothing may be answered from here on. -1: a fault of ours, all is lost."""
         self._notes("share-state-lost", partition=partition, reason=f"another proxy took over ({code.name})")
-        self._close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share state was taken over by another proxy")
-        self._lost.set()
+        lost = {partition} if self._shares and partition >= 0 else set(ALL)
+        reason = "share state was taken over by another proxy"
+        self._close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, lost)
+        self._lost |= lost
+        self._look_soon()
 
     # In the background
 
@@ -369,8 +468,8 @@ class ShareHome:
                     await self._look(topic)
                 except ProxyError as error:
                     self._notes("state-view-failed", reason=str(error))
-                    if self._services.gate.code != ErrorCode.NONE:
-                        self._complain(error)
+                    if self._takeovers:
+                        self._complain(error, self._takeovers.keys())
                 self._journal.look_soon()
                 self._view_seen.set()
                 await trio.sleep(VIEW_PAUSE_S)
@@ -390,8 +489,3 @@ class ShareHome:
             names = {f"{TRANSACTIONAL_ID}{partition}": partition for partition in missing}
             for name, node_id in (await topic.coordinators(names)).items():
                 journal.coordinators[names[name]] = node_id
-
-    async def _rest(self) -> None:
-        while True:
-            await trio.sleep(REST_EVERY_S)
-            self._services.coordinator.rest_idle()

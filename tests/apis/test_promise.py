@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis.promise import Promise, Task, first_of, settled
+from proxy.apis.promise import Promise, Task, all_of, first_of, settled
 
 
 class Ended:
@@ -130,3 +130,39 @@ def test_first_of_raises_nothing_when_the_settled_one_failed() -> None:
     Task(handler(), ended).start()
     failing.fail(ValueError("lost"))
     assert ended.tasks[0].value == "handled"
+
+
+def test_all_of_gives_everything_in_order_once_the_last_has_ended():
+    first: Promise[int] = Promise()
+    second: Promise[int] = Promise()
+
+    async def wait(promise: Promise[int]) -> int:
+        return await promise
+
+    task: Task[list[int]] = Task(all_of([wait(first), wait(second), wait(settled(3))]), lambda _: None)
+    task.start()
+    second.set(2)
+    assert not task.finished
+    first.set(1)
+    assert task.value == [1, 2, 3]
+
+
+def test_all_of_ends_the_others_with_its_waiter_and_tells_the_first_error():
+    ended: list[str] = []
+
+    async def wait(promise: Promise[int]) -> int:
+        try:
+            return await promise
+        finally:
+            ended.append("ended")
+
+    never: Promise[int] = Promise()
+    task: Task[list[int]] = Task(all_of([wait(never)]), lambda _: None)
+    task.start()
+    task.cancel()
+    assert ended == ["ended"]
+    failed: Promise[int] = Promise()
+    failed.fail(ValueError("no"))
+    task = Task(all_of([wait(failed), wait(settled(1))]), lambda _: None)
+    task.start()
+    assert isinstance(task.error, ValueError)

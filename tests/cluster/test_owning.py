@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from proxy.cluster.owning import (
@@ -14,6 +16,7 @@ from proxy.cluster.owning import (
     encode_member,
     encode_table,
     is_mine,
+    spread,
 )
 from proxy.errors import ErrorCode, RemoteProtocolError
 
@@ -104,12 +107,70 @@ def test_there_and_back():
     assert decode_member(encode_member(member)) == member
     table = {"m-1": Owner("a:1", (1, 2), "proxy-a"), "m-2": Owner("b:1", ())}
     assert decode_table(encode_table(table)) == table
+    member = Member("proxy:9092", (0, 49), "proxy-a", "proxy:9999")
+    assert decode_member(encode_member(member)) == member
+    table = {"m-1": Owner("a:1", (1, 2), "proxy-a", "a:2"), "m-2": Owner("b:1", (), "", "b:2")}
+    assert decode_table(encode_table(table)) == table
 
 
-@pytest.mark.parametrize("data", [b"", b"\0", b"\0\1abc", b"\0\0\xff\xff"])
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\2abc", b"\0\0\xff\xff"])
 def test_what_cannot_be_read_is_refused(data):
     """A member of another release, or somebody else's bytes."""
     with pytest.raises(RemoteProtocolError):
         decode_member(data)
     with pytest.raises(RemoteProtocolError):
         decode_table(data)
+
+
+def fleet(*owned: tuple[int, ...]) -> dict[str, Member]:
+    return {chr(97 + n): Member(f"{n}:1", each, "", f"{n}:2") for n, each in enumerate(owned)}
+
+
+def test_fleet_shares_evenly():
+    table = spread(fleet((), (), ()), range(50))
+    assert sorted(len(owner.partitions) for owner in table.values()) == [16, 17, 17]
+    assert sorted(p for owner in table.values() for p in owner.partitions) == list(range(50))
+    assert {owner.peer for owner in table.values()} == {"0:2", "1:2", "2:2"}
+    assert spread({}, range(50)) == {}
+
+
+def test_what_moves_between_live_members_is_nobodys_until_its_owner_has_stopped():
+    """Two owners at once is what must never be."""
+    first = spread(fleet(tuple(range(6)), ()), range(6))
+    assert [owner.partitions for owner in first.values()] == [(0, 1, 2), ()]
+    second = spread(fleet((0, 1, 2), ()), range(6))
+    assert [owner.partitions for owner in second.values()] == [(0, 1, 2), (3, 4, 5)]
+
+
+def test_of_two_who_say_they_own_a_partition_one_is_believed():
+    table = spread(fleet((0, 1), (1, 2)), range(4))
+    assert [owner.partitions for owner in table.values()] == [(0, 1), (2, 3)]
+
+
+def test_nothing_moves_where_the_shares_are_even():
+    owned = spread(fleet((), (), ()), range(50))
+    again = spread(fleet(*(owner.partitions for owner in owned.values())), range(50))
+    assert [o.partitions for o in again.values()] == [o.partitions for o in owned.values()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_members_come_and_go_and_no_partition_ever_has_two_owners(seed):
+    """Whoever stops what is not its own any more and joins anew: an even share within two generations of the last."""
+    chance = random.Random(seed)
+    held: dict[str, set[int]] = {}
+    for step in range(30):
+        if chance.random() < 0.4 or not held:
+            held[f"m{step}"] = set()
+        elif chance.random() < 0.5:
+            del held[chance.choice(sorted(held))]
+        if not held:
+            continue
+        for _ in range(2):
+            members = {m: Member(m, tuple(sorted(owned)), "", m) for m, owned in held.items()}
+            before = {p: m for m, owned in held.items() for p in owned}
+            for member_id, owner in spread(members, range(50)).items():
+                assert all(before.get(p, member_id) == member_id for p in owner.partitions)
+                held[member_id] = set(owner.partitions)
+        sizes = [len(owned) for owned in held.values()]
+        assert sum(sizes) == 50
+        assert max(sizes) - min(sizes) <= 1

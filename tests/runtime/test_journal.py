@@ -111,7 +111,7 @@ class World:
             self.identify(epoch=1)
         self.loop.turn()
         self.produced()
-        self.journal.serve()
+        self.journal.serve(partitions)
 
     def channel(self, purpose: str) -> Channel:
         return self.links.channels[LEADER if purpose == "Append" else COORDINATOR, purpose]
@@ -283,7 +283,7 @@ def test_replaced_owner_says_so_and_refuses_everybody(world):
     waiting = world.put()
     world.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH)
     assert world.lost == [(PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)]
-    world.journal.stop(ErrorCode.NOT_COORDINATOR, "another proxy")
+    world.journal.stop([PARTITION], ErrorCode.NOT_COORDINATOR, "another proxy")
     assert code_of(promise) == ErrorCode.NOT_COORDINATOR
     assert code_of(waiting) == ErrorCode.NOT_COORDINATOR
     assert code_of(world.put()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -292,7 +292,7 @@ def test_replaced_owner_says_so_and_refuses_everybody(world):
 def test_answers_of_an_earlier_ownership_change_nothing(world):
     world.put()
     world.loop.turn()
-    world.journal.stop(ErrorCode.NOT_COORDINATOR, "another proxy")
+    world.journal.stop([PARTITION], ErrorCode.NOT_COORDINATOR, "another proxy")
     world.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH)
     assert not world.lost
 

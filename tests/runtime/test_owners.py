@@ -79,7 +79,7 @@ def play(kafka_39: Cluster, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[st
 def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) -> None:
     async def test(group: Group) -> None:
         first, scope = group.join("one:1")
-        await first.wait_owned()
+        await until(first.is_valid)
         assert first.is_valid()
         second, _ = group.join("two:2")
         await until(lambda: "one:1" in second.trouble)
@@ -98,11 +98,11 @@ def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) ->
 
     async def test(group: Group) -> None:
         first, _ = group.join("one:1")
-        await first.wait_owned()
+        await until(first.is_valid)
         again, _ = group.join("one:1")
         with trio.fail_after(3):
-            await again.wait_owned()
-        await first.wait_lost()
+            await until(again.is_valid)
+        await until(lambda: not first.assigned)
         assert not first.is_valid()
         await until(lambda: "another proxy" in first.trouble)
         assert again.is_valid()
@@ -117,7 +117,7 @@ def test_cuts_in_the_middle_of_everything_are_survived(play: Callable[..., None]
         with Relay(kafka_39.bootstrap) as relay:
             group.nodes = {1: address(relay.address)}
             first, _ = group.join("one:1")
-            await first.wait_owned()
+            await until(first.is_valid)
             for _ in range(3):
                 _, scope = group.join("two:2")
                 for _ in range(4):
@@ -133,7 +133,7 @@ def test_lease_ends_by_the_clock_and_comes_back_with_the_next_answer(play: Calla
     async def test(group: Group) -> None:
         clock = Clock()
         first, _ = group.join("one:1", clock)
-        await first.wait_owned()
+        await until(first.is_valid)
         clock.slept = SESSION_S
         assert not first.is_valid()
         await until(first.is_valid)

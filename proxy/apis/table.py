@@ -134,12 +134,15 @@ class _Table:
             handler=served.handler,
             serve_here=served.serve_here,
             rewrite=self._rewrite(key, version),
+            amend=self._amend(key),
         )
 
     def _forwarded(self, key: int, version: int, rewrite: Rewrite | None) -> Route:
         kind = KINDS.get(key, Kind.ANSWER if rewrite is not None else Kind.FORWARD)
-        amend = limit_max_bytes(self._limits.collected_bytes) if key == SHARE_FETCH else None
-        return Route(kind=kind, key=key, version=version, rewrite=rewrite, amend=amend)
+        return Route(kind=kind, key=key, version=version, rewrite=rewrite, amend=self._amend(key))
+
+    def _amend(self, key: int) -> Callable[[memoryview], Route | None] | None:
+        return limit_max_bytes(self._limits.collected_bytes) if key == SHARE_FETCH else None
 
     def _metadata(self, version: int, served: Served | None) -> Route:
         """Answers to "all topics" are another matter than those to names; the request tells which it will be."""
@@ -148,7 +151,7 @@ class _Table:
             kind=Kind.ANSWER,
             key=METADATA,
             version=version,
-            rewrite=self._cache.through(METADATA, version, every, variant=b"*"),
+            rewrite=self._cache.through(every),
         )
         asks = k03_metadata.asks_for_all_topics(version)
         return Route(
@@ -164,13 +167,13 @@ class _Table:
     def _rewrite(self, key: int, version: int) -> Rewrite | None:
         """What is done to answers, remembered where they repeat; None = they pass as they come."""
         if key == API_VERSIONS:
-            return self._cache.through(key, version, k18_api_versions.rewriter(version, self._versions))
+            return self._cache.through(k18_api_versions.rewriter(version, self._versions))
         if endpoints.locator(key, version) is None or key in WAIVED:
             return None
         if key not in REPAIRS:
             raise LocalProtocolError(f"{registry.API_KEYS[key]} v{version} carries addresses, and nobody rewrites them")
         rewrite = rewriter(key, version, self._book, REPAIRS[key], _special(key, version))
-        return self._cache.through(key, version, rewrite) if key in REPEATED else rewrite
+        return self._cache.through(rewrite) if key in REPEATED else rewrite
 
 
 def _special(key: int, version: int) -> Special | None:

@@ -118,6 +118,14 @@ class ViewCreation:
                 names.append(name)
         return names, bad
 
+    async def know(self, names: Iterable[ViewName]) -> bool:
+        """Wait until what is stored about these views has been read; False when that took too long."""
+        if all(self.catalog.named(name.topic) is not None for name in names):
+            return True
+        synced = self.store.synced()
+        await first_until(self.timers, self.timers.now() + self.options.create_wait_s, synced)
+        return synced.done
+
     async def look(
         self, connection: Connection, names: Iterable[ViewName], *, create: bool = True, operations: bool = False
     ) -> dict[str, Sight]:
@@ -168,13 +176,9 @@ class _Look:
     async def _know(self) -> None:
         """What is stored about views that are new here must be known first: another proxy may know them."""
         new = [name for topic, name in self._waiting.items() if self._catalog.named(topic) is None]
-        if not new:
-            return
-        store = self._room.store
-        synced = store.synced()
-        await first_until(self._room.timers, self._deadline, synced)
+        known, store = await self._room.know(new), self._room.store
         for name in new:
-            if not synced.done:
+            if not known:
                 self._refuse(name, ErrorCode.LEADER_NOT_AVAILABLE, f"{view_facts.TOPIC} could not be read in time")
             elif name.plan is not None and self._catalog.plan(name.plan) is None:
                 off = f" ({store.off})" if store.off else ""

@@ -10,6 +10,7 @@ from proxy.apis.ports import Connection, Workers
 from proxy.apis.promise import Promise, settled
 from proxy.apis.view_cache import ViewCache
 from proxy.apis.view_sharing import ViewReads
+from proxy.apis.view_store import ViewStore
 from proxy.errors import ErrorCode
 from proxy.values import MIB
 from proxy.views.catalog import ViewCatalog
@@ -55,6 +56,10 @@ class Inline:
 class ViewKeeper(Protocol):
     """Makes views ready, and tells which topic ids are views (`view_creation.ViewCreation`)."""
 
+    @property
+    def store(self) -> ViewStore:
+        """Where plans are kept, and which base a view belongs to."""
+
     async def ensure(self, connection: Connection, topics: Iterable[str]) -> Mapping[str, ErrorCode]:
         """See ViewServices.ensure."""
 
@@ -65,6 +70,9 @@ class ViewKeeper(Protocol):
         self, connection: Connection, names: Iterable[ViewName], *, create: bool = True, operations: bool = False
     ) -> dict[str, Sight]:
         """See ViewCreation.look."""
+
+    async def know(self, names: Iterable[ViewName]) -> bool:
+        """See ViewCreation.know."""
 
     def read(self, topics: Iterable[str]) -> tuple[list[ViewName], dict[str, ErrorCode]]:
         """See ViewCreation.read."""

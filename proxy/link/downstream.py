@@ -94,6 +94,18 @@ def look_to_inspect(serve_here: Callable[[memoryview], bool], forward: Look) -> 
     return look
 
 
+def look_at_beginning(serve_here: Callable[[memoryview], bool], forward: Look) -> Look:
+    """As `look_to_inspect`, for requests too long to wait for: `serve_here` gets what has come of the frame, and says
+    yes where that is not enough to tell; the request is gathered then, and it is asked again."""
+
+    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
+        if serve_here(buffer[at + 4 : end]):
+            return None
+        return forward(buffer, at, end, frame_end)
+
+    return look
+
+
 class Head(NamedTuple):
     """The beginning of a request that `receive` stopped at."""
 

@@ -15,7 +15,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.cluster.routes import Context, Kind, Route, Routes
 from proxy.link.budget import AnswerBudget
-from proxy.link.downstream import NOTHING_PASSES, AcksLook, Passing, look_to_amend, look_to_inspect
+from proxy.link.downstream import NOTHING_PASSES, AcksLook, Passing, look_at_beginning, look_to_amend, look_to_inspect
 from proxy.link.produce import acks_layout
 from proxy.link.walk import Look
 from proxy.runtime.connection import Connection
@@ -299,7 +299,9 @@ def passing(routes: Routes) -> Passing:
     looked: dict[bytes, Look] = {}
     produce = set()
     for name, route in routes.items():
-        if route.kind is Kind.PRODUCE and route.amend is None:
+        if route.kind is Kind.PRODUCE and route.serve_here is not None:
+            looked[name] = look_at_beginning(route.serve_here, AcksLook(acks_layout(route.version), route))
+        elif route.kind is Kind.PRODUCE and route.amend is None:
             looked[name] = AcksLook(acks_layout(route.version), route)
             produce.add(name)
         elif route.kind in (Kind.FORWARD, Kind.ANSWER):

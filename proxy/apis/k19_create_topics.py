@@ -1,0 +1,91 @@
+"""CreateTopics (key 19): a view's topic is made with as many partitions as it needs, whoever makes it.
+
+Versions: all.
+
+Behaviour
+- A name that no view can have: 17. No such base, or none the client may see: the broker's answer about the base.
+- Partitions left to the brokers (-1) become those of the base times the slots, and so does the replication factor of
+  the base; any other number of partitions, or partitions placed by hand: 37.
+- The topic gets the settings of a view's (nothing can be written into it) unless the client gives its own. What is left
+  is asked of the broker as the client's principal, together with the topics that are no views.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.apis import view_requests
+from proxy.apis.exchange import ask_upstream, reply
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.apis.view_services import ViewServices
+from proxy.errors import ErrorCode
+from proxy.views.names import PREFIX_BYTES, ViewName, is_view
+from proxy.views.standing import Step, cut_of, judge
+from proxy.wire import registry
+
+KEY = 19
+
+
+def serve_here(frame: memoryview) -> bool:
+    """Requests that name a view."""
+    return PREFIX_BYTES in bytes(frame)
+
+
+async def handle(call: Call, services: Services) -> bytes | None:
+    """A request that may name views."""
+    views = services.views
+    wanted = [topic for topic in call.message.topics or () if is_view(topic.name)]
+    if views is None or not wanted:
+        return None
+    names, bad = views.keeper.read(topic.name for topic in wanted)
+    refused = {topic: (code, "no view can be called so") for topic, code in bad.items()}
+    refused |= await _fit(call, views, names, {topic.name: topic for topic in wanted})
+    request = call.message
+    request.topics = [topic for topic in request.topics if topic.name not in refused]
+    message = registry.message("CreateTopicsResponse")
+    answer = await ask_upstream(call, request) if request.topics else message(topics=[])
+    answer.topics = [
+        *(answer.topics or ()),
+        *(
+            message.CreatableTopicResult(name=topic, error_code=int(code), error_message=text, configs=None)
+            for topic, (code, text) in refused.items()
+        ),
+    ]
+    return reply(call, answer)
+
+
+async def _fit(
+    call: Call, views: ViewServices, names: list[ViewName], wanted: dict[str, Any]
+) -> dict[str, tuple[ErrorCode, str]]:
+    """Complete what is asked for, in place; what cannot be made so."""
+    if not names:
+        return {}
+    await views.keeper.know(names)
+    entries = await view_requests.ask_topics(call.connection, [name.base for name in names])
+    refused = {}
+    for name in names:
+        plan = None if name.plan is None else views.catalog.plan(name.plan)
+        if name.plan is not None and plan is None:
+            refused[name.topic] = (ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no plan {name.plan!r}")
+            continue
+        base = view_requests.seen(entries.get(name.base))
+        missing = view_requests.seen(None)
+        standing = judge(cut_of(name, plan).slots, missing, base, None, views.options.partitions_max)
+        if standing.step is not Step.CREATE:
+            refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be looked at")
+        elif wanted[name.topic].assignments or wanted[name.topic].num_partitions not in (-1, standing.partitions):
+            refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {standing.partitions} partitions")
+        else:
+            _complete(wanted[name.topic], standing.partitions, entries[name.base])
+    return refused
+
+
+def _complete(topic: Any, partitions: int, base: Any) -> None:
+    topic.num_partitions = partitions
+    if topic.replication_factor == view_requests.DEFAULT_REPLICATION:
+        topic.replication_factor = min(len(each.replica_nodes) for each in base.partitions)
+    given = {config.name for config in topic.configs or ()}
+    entry = registry.message("CreateTopicsRequest").CreatableTopicConfig
+    ours = [entry(name=name, value=value) for name, value in view_requests.CONFIGS.items() if name not in given]
+    topic.configs = [*(topic.configs or ()), *ours]

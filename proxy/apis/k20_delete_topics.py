@@ -1,0 +1,45 @@
+"""DeleteTopics (key 20): a view's topic may be deleted as any other; what is known of the view goes with it.
+
+Versions: all. The broker answers; a view it has deleted is forgotten, with what was stored of it, so that a view of the
+same name begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.apis import view_facts
+from proxy.apis.exchange import ask_upstream, reply
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.errors import ErrorCode
+from proxy.views.catalog import ViewCatalog
+from proxy.views.names import PREFIX_BYTES, is_view
+
+KEY = 20
+
+
+def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
+    """Requests that name a view, or the topic id of one that is known."""
+
+    def serve(frame: memoryview) -> bool:
+        data = bytes(frame)
+        return PREFIX_BYTES in data or any(view.topic_id in data for view in catalog)
+
+    return serve
+
+
+async def handle(call: Call, services: Services) -> bytes | None:
+    """A request that may delete views."""
+    views = services.views
+    if views is None:
+        return None
+    ids = {view.topic_id: view.name.topic for view in views.catalog}
+    answer = await ask_upstream(call, call.message)
+    for result in answer.responses or ():
+        topic = result.name or ids.get(bytes(result.topic_id))
+        if topic is not None and is_view(topic) and result.error_code == ErrorCode.NONE:
+            views.catalog.forget(topic)
+            views.catalog.bind(topic, None)
+            views.keeper.store.store(view_facts.binding_key(topic), None)
+    return reply(call, answer)

@@ -1,0 +1,43 @@
+"""Long storms over the share coordinator: `python -m tests.storm.run [--steps 1000000] [--seed 0] [--tiny 4]`.
+
+Goes through one seed after the other, 500 steps each, until so many steps are done; a failure names its seed, which
+`--seed S --steps 500` repeats. `--tiny N` goes through every story of N steps of a tiny world instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from tests.share.world import RandomChooser
+from tests.support import storm
+
+STEPS_EACH = 500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0, help="the first")
+    parser.add_argument(
+        "--tiny", type=int, metavar="STEPS", help="every story of so many steps; 4 take a minute or two"
+    )
+    asked = parser.parse_args()
+    began = time.monotonic()
+    if asked.tiny is not None:
+        print(f"{storm.every_tiny_storm(asked.tiny):,} stories", end="")
+    else:
+        seeds = range(asked.seed, asked.seed + max(1, asked.steps // STEPS_EACH))
+        records = 0
+        for seed in seeds:
+            try:
+                records += sum(p.end for p in storm.run(RandomChooser(seed), STEPS_EACH).partitions)
+            except Exception as error:
+                error.add_note(f"seed {seed}: python -m tests.storm.run --seed {seed} --steps {STEPS_EACH}")
+                raise
+        print(f"{len(seeds) * STEPS_EACH:,} steps, seeds {seeds[0]}-{seeds[-1]}, {records:,} records", end="")
+    print(f", {time.monotonic() - began:.0f} s, nothing broken")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Weather for the whole coordinator over a journal that fails: long seeded stories, and every story of a tiny world.
+
+What must hold is listed in `tests/support/storm.py`. A million steps: `python -m tests.storm.run --steps 1000000`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.apis.share_writes import ShareWrites
+from proxy.share.coordinator import ShareCoordinator
+from proxy.share.partition import SharePartition
+from proxy.share.units import AVAILABLE
+from tests.share.world import RandomChooser
+from tests.support import storm
+
+SEEDS = 20
+STEPS = 500
+TINY_STEPS = 3
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_storm_breaks_nothing(seed: int) -> None:
+    """Ten thousand steps of members, acknowledgements, crashes, time-outs, refusals, lost answers and takeovers."""
+    story = storm.run(RandomChooser(seed), STEPS)
+    assert sum(len(partition.final) for partition in story.partitions) > 10, "a storm in which nothing happens"
+
+
+def test_every_story_of_a_tiny_world_is_right() -> None:
+    """Two members, three records, two deliveries: all that can happen in three steps."""
+    assert storm.every_tiny_storm(TINY_STEPS) > 1000
+
+
+def _told_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the journal refused is applied all the same."""
+    end = ShareWrites._end
+
+    def keep(self, key, share, transition, *, keep):
+        end(self, key, share, transition, keep=True)
+
+    monkeypatch.setattr(ShareWrites, "_end", keep)
+
+
+def _snapshot_of_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held is stored as delivered."""
+    free = SharePartition.snapshot
+
+    def snapshot(self, *transitions):
+        for run in self.runs:
+            run.count += 1
+        made = free(self, *transitions)
+        for run in self.runs:
+            run.count -= 1
+        return made
+
+    monkeypatch.setattr(SharePartition, "snapshot", snapshot)
+
+
+def _deaf_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks end, and nobody frees what they held."""
+    monkeypatch.setattr(ShareCoordinator, "expire", lambda self, now: [])
+
+
+def _too_generous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a member releases may be taken by another before that is stored."""
+    decide = SharePartition.decide_release
+
+    def release(self, member_id, settings):
+        transition = decide(self, member_id, settings)
+        for run in () if transition is None else transition.runs:
+            run.state = AVAILABLE
+        return transition
+
+    monkeypatch.setattr(SharePartition, "decide_release", release)
+
+
+@pytest.mark.parametrize("fault", [_told_too_early, _snapshot_of_the_future, _deaf_to_time, _too_generous])
+def test_a_storm_finds_faults(fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these breaks a promise; no storm is of use that does not see it."""
+    fault(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        _all_seeds()
+
+
+def _all_seeds() -> None:
+    for seed in range(SEEDS):
+        storm.run(RandomChooser(seed), STEPS)

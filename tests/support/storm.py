@@ -1,0 +1,594 @@
+"""Weather for a whole coordinator, in an order that a chooser picks (a seed, or every order there is).
+
+Members and acknowledgements of every kind, crashes, time, a journal that fails in every way it can, and owners that come
+and go.
+
+`Storm.step` does one thing and checks what it can see; `Storm.look` compares everything. What must hold:
+
+- a record is held by one member at a time, until its lock ends, is given back, or the owner is gone;
+- what was confirmed as accepted, rejected or a gap is in the journal when it is confirmed, and never comes again;
+- a delivery's count is one more than the last, after a takeover one more than the last that was stored, and never
+  beyond the limit;
+- start offsets never go back, neither live nor in what is stored; nor do group epochs that a member was told of;
+- what the journal gives back is the live state without its locks, wherever nothing is under way;
+- alarms are never late.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+
+from proxy.apis import share_state
+from proxy.apis.ports import JournalRefused, StateKey
+from proxy.apis.promise import Promise
+from proxy.apis.share_state import group_value, state_partition
+from proxy.apis.share_writes import Outcome, ShareWrites
+from proxy.errors import ErrorCode
+from proxy.share.acquiring import Read
+from proxy.share.coordinator import Change, ShareCoordinator, ShareKey
+from proxy.share.facts import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
+from proxy.share.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
+from proxy.share.partition import Transition
+from proxy.share.sessions import Session, SessionKey
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import TopicIdPartition
+from tests.share.world import Batch, Chooser, EveryChoice
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+FINAL = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED}
+"""What a record is for ever once one of these is confirmed."""
+TOPIC = b"t" * 16
+LOCK_S = 30.0
+NODES = (1, 2)
+STORY_TOLD = 40
+
+
+@dataclass(eq=False)
+class Append:
+    """One append on its way."""
+
+    records: list[tuple[StateKey, bytes | None]]
+    promise: Promise[None] = field(default_factory=Promise)
+    unknown: bool = False
+    """An attempt had no answer: it is repeated until there is one, and cannot be refused any more (decision 21)."""
+    written: bool = False
+
+    @property
+    def lane(self) -> int:
+        return state_partition(self.records[0][0].group_id) if self.records else -1
+
+
+class StormJournal:
+    """A compacted topic whose answers come when the storm says so, or never."""
+
+    def __init__(self) -> None:
+        self.stored: dict[StateKey, bytes] = {}
+        self.waiting: list[Append] = []
+        self.stopped = False
+        """As after the loss of ownership: everything is refused at once."""
+
+    def append(self, records: object) -> Promise[None]:
+        append = Append(list(records))  # type: ignore[call-overload]
+        if self.stopped:
+            append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
+        else:
+            self.waiting.append(append)
+        return append.promise
+
+    def firsts(self) -> list[Append]:
+        """The appends that may be under way: one of each partition."""
+        found: dict[int, Append] = {}
+        for append in self.waiting:
+            found.setdefault(append.lane, append)
+        return list(found.values())
+
+    def write(self, append: Append) -> None:
+        """It is in the log, whoever knows. A snapshot never takes back what an earlier one said."""
+        if append.written:
+            return
+        append.written = True
+        for key, value in append.records:
+            before = self.stored.pop(key, None)
+            if value is None:
+                continue
+            self.stored[key] = value
+            if key.kind == "partition" and before is not None:
+                old, new = ShareSnapshot.decode(before), ShareSnapshot.decode(value)
+                assert new.state_epoch > old.state_epoch or new.start_offset >= old.start_offset, "start offset stored"
+
+    def confirm(self, append: Append) -> None:
+        self.write(append)
+        self.waiting.remove(append)
+        append.promise.set(None)
+
+    def refuse(self, append: Append) -> None:
+        assert not append.unknown
+        self.waiting.remove(append)
+        append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
+
+
+@dataclass
+class Held:
+    """A record in a member's hands."""
+
+    member: str
+    deadline: float
+    node: int
+    pending: bool = False
+
+
+class Partition:
+    """What is known of one share partition, told apart from what the coordinator believes."""
+
+    def __init__(self, key: ShareKey) -> None:
+        self.key = key
+        self.end = 0
+        self.batches: list[Batch] = []
+        self.node = NODES[0]
+        self.held: dict[int, Held] = {}
+        self.final: dict[int, int] = {}
+        """Offset -> confirmed state."""
+        self.count: Counter[int] = Counter()
+        """Deliveries, as the owner must remember them."""
+        self.maybe: set[int] = set()
+        """Somebody said something final about it and was never told whether that holds."""
+        self.start = 0
+        self.under_way = 0
+        self.unstored = False
+        """A lock ended and that could not be stored, or ended while what its holder said could not be; the next that is
+        stored says it."""
+
+
+class Storm:
+    """One coordinator after the other over one journal."""
+
+    def __init__(
+        self, chooser: Chooser, *, groups: int = 3, partitions: int = 2, members: int = 3, limit: int = 4
+    ) -> None:
+        self.chooser = chooser
+        self.now = 0.0
+        self.journal = StormJournal()
+        self.limits = BrokerShareLimits(group_share_delivery_count_limit=limit)
+        self.limit = limit
+        self.members = [f"m{number}" for number in range(members)]
+        self.groups = [f"group-{number}" for number in range(groups)]
+        self.partitions = [Partition(ShareKey(group, TOPIC, n)) for group in self.groups for n in range(partitions)]
+        self.story: list[str] = []
+        self.told_epochs: Counter[str] = Counter()
+        self.calm = False
+        self.actions = [
+            *[self.produce] * 4, *[self.fetch] * 10, *[self.acknowledge] * 10, *[self.confirm] * 12, self.refuse,
+            self.lose_answer, self.meddle, *[self.pass_time] * 3, self.end_session, self.move_leader, self.rest,
+            self.take_over, *[self.heartbeat] * 2,
+        ]  # fmt: skip
+        self._own()
+        for partition in self.partitions:
+            self._begin(partition)
+
+    # What may happen
+
+    def step(self) -> None:
+        action = self.actions[self.chooser.number(0, len(self.actions) - 1)]
+        self.story.append(action.__name__)
+        action()
+        assert self.coordinator.next_deadline() <= self._next_end(), "an alarm would be late"
+
+    def produce(self) -> None:
+        partition = self._some_partition()
+        for _ in range(self.chooser.number(1, 3)):
+            size = self.chooser.number(1, 4)
+            partition.batches.append(Batch(partition.end, partition.end + size - 1))
+            partition.end += size
+
+    def fetch(self) -> None:
+        partition = self._some_partition()
+        mode, batch = bool(self.chooser.number(0, 1)), self.chooser.number(1, 4)
+        self.fetch_as(partition, self._some_member(), self.chooser.number(1, 8), mode, batch)
+
+    def fetch_as(
+        self, partition: Partition, member: str, count: int, record_limit: bool, batch_size: int = 4
+    ) -> list[int]:
+        """One read of the log from the head on, and what is acquired of it."""
+        share = self.coordinator.share(partition.key)
+        settings = self.coordinator.settings(partition.key.group_id)
+        if share is None or not share.partition.can_acquire(settings):
+            return []
+        if share.node_id != partition.node:
+            self._follow(partition)
+        head = share.partition.next_fetch_offset()
+        read = Read(head, [batch for batch in partition.batches if batch.last_offset >= head])
+        got = share.partition.acquire(member, read, count, batch_size, record_limit, settings, self.now)
+        taken = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
+        self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} {member} {list(got.ranges)}"
+        for offset, delivery in taken:
+            assert 0 <= offset < partition.end, "there is no such record"
+            assert offset not in partition.final, "a settled record came again"
+            held = partition.held.get(offset)
+            assert held is None or (not held.pending and held.deadline <= self.now), "held by two"
+            assert delivery == partition.count[offset] + 1, f"offset {offset}: count after {partition.count[offset]}"
+            assert delivery <= self.limit, "beyond the limit"
+            partition.count[offset] = delivery
+            partition.held[offset] = Held(member, self.now + LOCK_S, partition.node)
+        return [offset for offset, _ in taken]
+
+    def acknowledge(self) -> None:
+        """Some of what a member holds, with any types; sometimes of what it does not hold."""
+        partition, member = self._some_partition(), self._some_member()
+        mine = sorted(o for o, held in partition.held.items() if held.member == member and not held.pending)
+        if not mine:
+            return
+        first = mine[self.chooser.number(0, len(mine) - 1)]
+        last = first
+        while last + 1 in mine and self.chooser.number(0, 2):
+            last += 1
+        types = [self.chooser.number(GAP, RENEW) if self.chooser.number(0, 1) else ACCEPT]
+        if last > first and self.chooser.number(0, 2) == 0:
+            types = [self.chooser.number(GAP, RENEW) for _ in range(first, last + 1)]
+        self.acknowledge_as(partition, member, first, last, types)
+
+    def acknowledge_as(self, partition: Partition, member: str, first: int, last: int, types: list[int]) -> None:
+        """One request; its outcome is known when the journal has spoken."""
+        self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} {member} {first}-{last} {types}"
+        share = self.coordinator.share(partition.key)
+        assert share is not None
+        settings = self.coordinator.settings(partition.key.group_id)
+        decided = share.partition.decide_acknowledge(member, [(first, last, types)], True, settings, self.now)
+        each = dict(zip(range(first, last + 1), types if len(types) > 1 else types * (last - first + 1), strict=True))
+        mine = [partition.held.get(offset) for offset in each]
+        ours = all(held is not None and held.member == member and not held.pending for held in mine)
+        assert isinstance(decided, Transition) == ours, f"{decided} for records held as {mine}"
+        if not isinstance(decided, Transition):
+            return
+        for offset, kind in each.items():
+            if kind == RENEW:
+                partition.held[offset].deadline = self.now + LOCK_S
+            else:
+                partition.held[offset].pending = True
+        said = {offset: kind for offset, kind in each.items() if kind != RENEW}
+        if decided.changes:
+            self._write(partition, decided, said)
+
+    def meddle(self) -> None:
+        """A member says something of a record that it does not hold: refused, and nothing is changed."""
+        partition, member = self._some_partition(), self._some_member()
+        if partition.end:
+            offset = self.chooser.number(max(partition.start, 0), partition.end)
+            held = partition.held.get(offset)
+            if held is None or held.member != member or held.pending:
+                share = self.coordinator.share(partition.key)
+                assert share is not None
+                before = share.partition.snapshot()
+                settings = self.coordinator.settings(partition.key.group_id)
+                decided = share.partition.decide_acknowledge(
+                    member, [(offset, offset, [ACCEPT])], True, settings, self.now
+                )
+                passed = offset < share.partition.start_offset and isinstance(decided, Transition)
+                assert not isinstance(decided, Transition) or (passed and not decided.changes), "took a stranger's word"
+                assert share.partition.snapshot() == before
+
+    def confirm(self) -> None:
+        if firsts := self.journal.firsts():
+            self.journal.confirm(firsts[self.chooser.number(0, len(firsts) - 1)])
+
+    def refuse(self) -> None:
+        if firsts := [append for append in self.journal.firsts() if not append.unknown]:
+            self.journal.refuse(firsts[self.chooser.number(0, len(firsts) - 1)])
+
+    def lose_answer(self) -> None:
+        """An attempt times out; whether it is in the log nobody knows yet."""
+        if firsts := self.journal.firsts():
+            append = firsts[self.chooser.number(0, len(firsts) - 1)]
+            append.unknown = True
+            if self.chooser.number(0, 1):
+                self.journal.write(append)
+
+    def pass_time(self) -> None:
+        self.pass_exactly((0.1, 5.0, 16.0, LOCK_S)[self.chooser.number(0, 3)])
+
+    def pass_exactly(self, seconds: float) -> None:
+        self.now += seconds
+        for partition in self.partitions:
+            self._free(partition, lambda held: held.deadline <= self.now)
+        self._write_final(self.coordinator.expire(self.now))
+
+    def end_session(self) -> None:
+        """A member's connection at one node is gone: what it holds there is given back, of all its partitions."""
+        group, member = self._some_group(), self._some_member()
+        node = NODES[self.chooser.number(0, 1)]
+        mine = [p for p in self.partitions if p.key.group_id == group]
+        session = Session(SessionKey(group, member, node), 1, [TopicIdPartition(TOPIC, p.key.partition) for p in mine])
+        for partition in mine:
+            self._follow(partition)
+        self._write_all(self.coordinator.release(session))
+
+    def move_leader(self) -> None:
+        partition = self._some_partition()
+        partition.node = NODES[self.chooser.number(0, 1)]
+        self._follow(partition)
+
+    def rest(self) -> None:
+        self.coordinator.rest_idle()
+
+    def heartbeat(self) -> None:
+        """Join, go on or leave; an epoch is told only once it is stored."""
+        group_id, member_id = self._some_group(), self._some_member()
+        group = self.coordinator.group(group_id)
+        assert group is not None
+        member = group.members.get(member_id)
+        epoch = JOIN_EPOCH if member is None else (member.epoch, LEAVE_EPOCH)[self.chooser.number(0, 3) == 0]
+        beat = Heartbeat(member_id=member_id, member_epoch=epoch, topics=("t",) if epoch == JOIN_EPOCH else None)
+        settings = self.coordinator.settings(group_id)
+        reply = group.heartbeat(beat, {"t": TopicInfo(TOPIC, 2)}, settings, self.limits, self.now)
+        assert reply.error == ErrorCode.NONE, reply
+        told = group.epoch
+        if told == group.stored_epoch:
+            self.told_epochs[group_id] = max(self.told_epochs[group_id], told)
+            return
+        written = self.writes.put([(StateKey("group", group_id), group_value(told))])
+
+        def settle() -> None:
+            if not _refused(written):
+                group.stored_epoch = max(group.stored_epoch, told)
+                self.told_epochs[group_id] = max(self.told_epochs[group_id], told)
+
+        written.on_settled(settle)
+
+    def take_over(self) -> None:
+        """The owner is gone, or fenced; what was under way is in the log or is not, and nobody was told."""
+        for append in self.journal.firsts():
+            if self.chooser.number(0, 1):
+                self.journal.write(append)
+        fenced, waiting = self.chooser.number(0, 1), self.journal.waiting
+        self.journal.waiting = []
+        if fenced:  # it lives on, and holds nothing
+            self.coordinator.clear()
+            self._gone = True
+            self.journal.stopped = True
+            for append in waiting:
+                append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
+            self.journal.stopped = False
+        self._own()
+
+    # What is seen
+
+    def look(self) -> None:
+        """Compare all there is."""
+        for partition in self.partitions:
+            share = self.coordinator.share(partition.key)
+            assert share is not None, "state was lost"
+            engine = share.partition
+            assert engine.start_offset >= partition.start, "start offset"
+            partition.start = engine.start_offset
+            locks = {o: lock for lock in engine.locks() for o in range(lock.first, lock.last + 1)}
+            assert {o: lock.member_id for o, lock in locks.items()} == {
+                o: held.member for o, held in partition.held.items()
+            }, "who holds what"
+            for offset, held in partition.held.items():
+                assert held.pending or locks[offset].deadline == held.deadline, "until when"
+            stored = ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
+            if not partition.under_way and not partition.unstored:
+                assert engine.snapshot() == stored, "what is stored is the live state without locks"
+            for offset, state in partition.final.items():
+                assert offset < stored.start_offset or _state(stored, offset)[0] == state, "confirmed, and not stored"
+
+    def drain(self) -> None:
+        """The weather ends; whatever was not settled can be had, and is the last time."""
+        self.calm = True
+        while self.journal.waiting:
+            self.journal.confirm(self.journal.waiting[0])
+        self.story.append("drain")
+        self.pass_exactly(LOCK_S)
+        self._confirm_all()
+        for partition in self.partitions:
+            for _ in range(20 * partition.end + 100):
+                taken = self.fetch_as(partition, "last", 100, True)
+                share = self.coordinator.share(partition.key)
+                assert share is not None
+                if not taken and share.partition.start_offset == partition.end:
+                    break
+                for offset in taken:
+                    self.acknowledge_as(partition, "last", offset, offset, [ACCEPT])
+                    self._confirm_all()
+            else:
+                raise AssertionError(f"there is no end to {partition.key}")
+            lost = set(range(partition.end)) - partition.final.keys() - partition.maybe
+            assert all(partition.count[offset] >= self.limit for offset in lost), f"lost: {sorted(lost)[:5]}"
+        self.look()
+
+    # How
+
+    def _own(self) -> None:
+        """A new owner reads what is stored."""
+        self._gone = False
+        coordinator = self.coordinator = ShareCoordinator(self.limits)
+        share_state.load(
+            coordinator, [(share_state.encode_key(key), value) for key, value in self.journal.stored.items()]
+        )
+        self.writes = ShareWrites(self.journal, coordinator, lambda *_, **__: None, lambda: self.now, lambda _key: None)
+        for group_id in self.groups:
+            group = coordinator.add_group(group_id)
+            assert group.epoch >= self.told_epochs[group_id], "group epoch"
+        for partition in self.partitions:
+            for offset, held in partition.held.items():
+                if held.pending:
+                    partition.maybe.add(offset)
+            partition.held.clear()
+            partition.under_way, partition.unstored = 0, False
+            value = self.journal.stored.get(StateKey("partition", *partition.key))
+            if value is not None:
+                stored = ShareSnapshot.decode(value)
+                partition.start = stored.start_offset  # what ended by itself and was not stored, nobody was told of
+                for offset in range(stored.start_offset, partition.end):
+                    partition.count[offset] = _state(stored, offset)[1]
+
+    def _begin(self, partition: Partition) -> None:
+        made = self.coordinator.new_partition(partition.key, 0)
+        self.writes.create(partition.key, made, partition.node)
+        self._confirm_all()
+
+    def _confirm_all(self) -> None:
+        while self.journal.waiting:
+            self.journal.confirm(self.journal.waiting[0])
+
+    def _follow(self, partition: Partition) -> None:
+        change = self.coordinator.move_leader(partition.key, partition.node)
+        for held in partition.held.values():
+            held.node = partition.node
+        if change is not None:
+            self._write_all([change])
+
+    def _write_all(self, changes: list[Change]) -> None:
+        """Given back without a word of the member: whoever held it knows of nothing."""
+        for key, transition in changes:
+            partition = self._of(key)
+            offsets = [o for first, last, _, _ in transition.changes for o in range(first, last + 1)]
+            for offset in offsets:
+                partition.held[offset].pending = True
+            self._write(partition, transition, dict.fromkeys(offsets, RELEASE))
+
+    def _write(self, partition: Partition, transition: Transition, said: dict[int, int]) -> None:
+        partition.under_way += 1
+        coordinator = self.coordinator
+        outcome = self.writes.write([(partition.key, transition)])
+        outcome.on_settled(lambda: self._told(partition, coordinator, said, outcome.result()))
+
+    def _told(self, partition: Partition, by: ShareCoordinator, said: dict[int, int], outcome: Outcome) -> None:
+        if by is not self.coordinator or self._gone:
+            return  # a takeover settled it
+        partition.under_way -= 1
+        if outcome[partition.key] != ErrorCode.NONE:
+            for offset in said:
+                partition.held[offset].pending = False
+            partition.unstored |= self._free(partition, lambda held: held.deadline <= self.now)
+            return
+        partition.unstored = False
+        stored = ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
+        for offset, kind in said.items():
+            del partition.held[offset]
+            if kind in FINAL:
+                partition.final[offset] = FINAL[kind]
+                assert offset < stored.start_offset or _state(stored, offset)[0] == FINAL[kind], "told, and not stored"
+
+    def _write_final(self, changes: list[Change]) -> None:
+        for key, _ in changes:
+            self._of(key).under_way += 1
+        if not changes:
+            return
+        coordinator = self.coordinator
+        outcome = self.writes.write(changes, final=True)
+
+        def settle() -> None:
+            if coordinator is self.coordinator and not self._gone:
+                for key, code in outcome.result().items():
+                    partition = self._of(key)
+                    partition.under_way -= 1
+                    partition.unstored = code != ErrorCode.NONE
+
+        outcome.on_settled(settle)
+
+    def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
+        """Whether any record was freed."""
+        free = [offset for offset, held in partition.held.items() if not held.pending and is_free(held)]
+        for offset in free:
+            del partition.held[offset]
+        return bool(free)
+
+    def _next_end(self) -> float:
+        """When the next lock or member ends."""
+        locks = [held.deadline for p in self.partitions for held in p.held.values() if not held.pending]
+        groups = [member.deadline for group in self.coordinator.groups.values() for member in group.members.values()]
+        return min([*locks, *groups], default=inf)
+
+    def _of(self, key: ShareKey) -> Partition:
+        return next(partition for partition in self.partitions if partition.key == key)
+
+    def _some_partition(self) -> Partition:
+        return self.partitions[self.chooser.number(0, len(self.partitions) - 1)]
+
+    def _some_member(self) -> str:
+        return self.members[self.chooser.number(0, len(self.members) - 1)]
+
+    def _some_group(self) -> str:
+        return self.groups[self.chooser.number(0, len(self.groups) - 1)]
+
+
+def _state(snapshot: ShareSnapshot, offset: int) -> tuple[int, int]:
+    """(state, delivery count) of an offset that is not below the start offset."""
+    for first, last, state, count in snapshot.batches:
+        if first <= offset <= last:
+            return state, count
+    return AVAILABLE, 0
+
+
+def _refused(promise: Promise[None]) -> bool:
+    try:
+        promise.result()
+    except JournalRefused:
+        return True
+    return False
+
+
+class TinyStorm(Storm):
+    """Two members, three records in two batches, two deliveries each: small enough to see all that can happen."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        super().__init__(chooser, groups=1, partitions=1, members=2, limit=2)
+        self.only = self.partitions[0]
+        self.only.batches, self.only.end = [Batch(0, 1), Batch(2, 2)], 3
+        self.actions = [
+            self.take, self.answer, self.confirm, self.refuse, self.lose_answer, self.take_over, self.lock_ends,
+        ]  # fmt: skip
+        self.story.append("take")
+        self.fetch_as(self.only, "m0", 2, True)
+
+    def take(self) -> None:
+        self.fetch_as(self.only, self._some_member(), (1, 3)[self.chooser.number(0, 1)], True)
+
+    def answer(self) -> None:
+        """About the first thing that is held, by whoever holds it."""
+        mine = [offset for offset, held in sorted(self.only.held.items()) if not held.pending]
+        if mine:
+            whole = self.chooser.number(0, 1) and mine[:2] == [mine[0], mine[0] + 1]
+            same = whole and self.only.held[mine[0]].member == self.only.held[mine[1]].member
+            kind = (ACCEPT, RELEASE, RENEW)[self.chooser.number(0, 2)]
+            self.acknowledge_as(self.only, self.only.held[mine[0]].member, mine[0], mine[int(bool(same))], [kind])
+
+    def lock_ends(self) -> None:
+        self.pass_exactly(LOCK_S)
+
+
+def every_tiny_storm(steps: int) -> int:
+    """All stories of so many steps; how many there are."""
+    choices, stories = EveryChoice(), 0
+    while choices.begin():
+        storm = TinyStorm(choices)
+        try:
+            for _ in range(steps):
+                storm.step()
+                if choices.new:  # else an earlier story began in the same way
+                    storm.look()
+            storm.drain()
+        except Exception as error:
+            error.add_note("\n".join(storm.story))
+            raise
+        choices.end()
+        stories += 1
+    return stories
+
+
+def run(chooser: Chooser, steps: int, look_every: int = 10, **sizes: int) -> Storm:
+    """One storm; what went wrong is raised with the end of its story."""
+    storm = Storm(chooser, **sizes)
+    try:
+        for number in range(steps):
+            storm.step()
+            if number % look_every == 0:
+                storm.look()
+        storm.drain()
+    except Exception as error:
+        error.add_note(f"step {len(storm.story)}:\n" + "\n".join(storm.story[-STORY_TOLD:]))
+        raise
+    return storm

@@ -34,6 +34,7 @@ from proxy.runtime.plane import Plane, Question
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.share_home import ShareHome
 from proxy.runtime.watch import Sight
+from proxy.runtime.workers import Workers
 from proxy.share.coordinator import ShareCoordinator
 from proxy.share.renewal import RenewalBound
 from proxy.values import UNKNOWN_NODE, Address
@@ -249,6 +250,8 @@ def compose(
     if local:
         DeletedTopics(services).start()
     viewing.set_up(config, services, notes)
+    if services.views is not None:
+        services.views.workers = Workers(reactor)
     served = handlers.served(services.coordinator) if local else {}
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     plane = Plane(

@@ -157,6 +157,16 @@ class Views(Section):
     """How long a request that first names a view waits for the view's topic to be there."""
     growth_interval_s: Seconds = 30.0
     """How often the bases of views are looked at for new partitions, and for having been made anew."""
+    codec: Literal["none", "lz4", "zstd"] = "none"
+    """How filtered batches are compressed: not at all costs the least here, and the most on the way to the client."""
+    cache_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 36)] = 64 << 20
+    """Batches just read, and what was made of them, kept for the other slots of views."""
+    cache_age_s: Seconds = 10.0
+    """How long they are kept at most: deleted records may be served so long."""
+    read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 2 << 20
+    """Records asked for in one upstream Fetch."""
+    scanned_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)] = 32 << 20
+    """An answer is given once so much was looked through, matched or not."""
 
 
 class Audit(Section):

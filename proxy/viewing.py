@@ -13,13 +13,21 @@ from proxy.apis.view_services import ViewOptions, ViewServices
 from proxy.apis.view_store import MemoryViewStore
 from proxy.config import Config
 from proxy.views.catalog import ViewCatalog
+from proxy.wire import compression
 
 
 def options(config: Config) -> ViewOptions:
     """How views are served, by the settings."""
     views = config.views
     return ViewOptions(
-        slots_max=views.slots_max, partitions_max=views.partitions_max, create_wait_s=views.create_wait_s
+        slots_max=views.slots_max,
+        partitions_max=views.partitions_max,
+        create_wait_s=views.create_wait_s,
+        codec=compression.NAMES.index(views.codec),
+        cache_bytes=views.cache_bytes,
+        cache_age_s=views.cache_age_s,
+        read_bytes=views.read_bytes,
+        scanned_bytes=views.scanned_bytes,
     )
 
 

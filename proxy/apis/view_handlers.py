@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proxy.apis import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k19_create_topics,
+    k20_delete_topics,
+    k21_delete_records,
+    k23_offset_for_leader_epoch,
+    k37_create_partitions,
+    k68_consumer_group_heartbeat,
+    k75_describe_topic_partitions,
+    view_share_refusals,
+)
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.table import Served
@@ -11,29 +25,29 @@ from proxy.apis.view_questions import names_view
 from proxy.views.catalog import ViewCatalog
 from proxy.wire import frames
 
-from proxy.apis import (
-    k01_fetch,
-    k02_list_offsets,
-    k03_metadata,
-    k23_offset_for_leader_epoch,
-    k68_consumer_group_heartbeat,
-    k75_describe_topic_partitions,
-)
-
 
 def served(catalog: ViewCatalog) -> dict[int, Served]:
     """API key -> handler, and which requests it gets, where views are served."""
+    by_id = view_share_refusals.has_view_id(catalog)
     return {
+        k00_produce.KEY: Served(k00_produce.handle, k00_produce.may_name_view(catalog)),
         k01_fetch.KEY: Served(k01_fetch.handle, k01_fetch.serve_here(catalog)),
         k02_list_offsets.KEY: Served(k02_list_offsets.handle, names_view),
         k03_metadata.KEY: Served(k03_metadata.handle, k03_metadata.may_name_view(catalog)),
         k23_offset_for_leader_epoch.KEY: Served(k23_offset_for_leader_epoch.handle, names_view),
-        k68_consumer_group_heartbeat.KEY: Served(
-            k68_consumer_group_heartbeat.handle, k68_consumer_group_heartbeat.serve_here
-        ),
-        k75_describe_topic_partitions.KEY: Served(
-            k75_describe_topic_partitions.handle, k75_describe_topic_partitions.serve_here
-        ),
+        k20_delete_topics.KEY: Served(k20_delete_topics.handle, k20_delete_topics.serve_here(catalog)),
+        view_share_refusals.HEARTBEAT: Served(view_share_refusals.heartbeat, view_share_refusals.names_view),
+        view_share_refusals.FETCH: Served(view_share_refusals.fetch, by_id),
+        view_share_refusals.ALTER_OFFSETS: Served(view_share_refusals.alter_offsets, view_share_refusals.names_view),
+    } | {
+        api.KEY: Served(api.handle, api.serve_here)
+        for api in (
+            k19_create_topics,
+            k21_delete_records,
+            k37_create_partitions,
+            k68_consumer_group_heartbeat,
+            k75_describe_topic_partitions,
+        )
     }
 
 
@@ -48,17 +62,17 @@ def _joined(view: Served, other: Served | None) -> Served:
     view_here, other_here = view.serve_here, other.serve_here
 
     async def handle(call: Call, services: Services) -> bytes | None:
-        frame = memoryview(frames.request(call.key, call.version, call.correlation_id, call.client_id, call.message))[
-            4:
-        ]
-        if view_here is None or view_here(frame):
-            answer = await view.handler(call, services)
-            if answer is not None:
-                return answer
-        if other_here is None or other_here(frame):
+        answer = await view.handler(call, services)  # None, and the call as it was, where no view is named
+        if answer is not None:
+            return answer
+        if other_here is None or other_here(_frame(call)):
             return await other.handler(call, services)
         return None
 
     if view_here is None or other_here is None:
         return Served(handle)
     return Served(handle, lambda frame: view_here(frame) or other_here(frame))
+
+
+def _frame(call: Call) -> memoryview:
+    return memoryview(frames.request(call.key, call.version, call.correlation_id, call.client_id, call.message))[4:]

@@ -9,10 +9,10 @@ from the message definitions (`wire.endpoints`); the bytes between them are copi
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from proxy.cluster.routes import Context, Rewrite, header
+from proxy.cluster.routes import Context, Rewrite
 from proxy.values import Address
 from proxy.wire.endpoints import Endpoint
 
@@ -25,8 +25,6 @@ ANSWERS_MAX = 4096
 """Rewritten answers kept."""
 ANSWERS_BYTES_MAX = 16 << 20
 """All of them together, question and result."""
-LAST_BYTES_MAX = 4096
-"""Each rewriter holds on to the answer it saw last, if it is no longer than this."""
 ANSWER_BYTES_MAX = 256 << 10
 """A larger answer is not kept: hashing it (0.1 ms) costs more than rewriting it, unless it names dozens of brokers."""
 
@@ -46,6 +44,7 @@ class AddressBook:
     ) -> None:
         self.generation = 0
         """Grows whenever an answer rewritten before might now be rewritten differently."""
+        self._on_change: list[Callable[[], None]] = []
         self._first_port = first_port
         self._host = advertised_host
         self._on_new = on_new
@@ -89,24 +88,33 @@ class AddressBook:
         """Let the next answer try again to bind what could not be bound: to be called now and then."""
         if self._unbound:
             self._unbound.clear()
-            self.generation += 1
+            self._changed()
 
     def forget(self, node_id: int) -> None:
         """A broker has been gone for the grace time and its listener is closed; harmless when it is not known."""
         known = self._upstream.pop(node_id, None) or self._unbound.pop(node_id, None)
         self._ours.pop(node_id, None)
         if known is not None:
-            self.generation += 1
+            self._changed()
 
     def address_for(self, node_id: int) -> Address | None:
         """The address a broker has here by the rule, bound or not; None where the port would be no port."""
         port = self._first_port + node_id
         return Address(self._host, port) if node_id >= 0 and port <= PORT_MAX else None
 
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call whenever `generation` grows, before anything else happens."""
+        self._on_change.append(callback)
+
+    def _changed(self) -> None:
+        self.generation += 1
+        for callback in self._on_change:
+            callback()
+
     def _learn(self, node_id: int, upstream: Address) -> Address | None:
         """First sight of the broker, or its address upstream changed."""
         ours = self.address_for(node_id)
-        self.generation += 1
+        self._changed()
         if ours is None or not self._on_new(node_id, upstream):
             if len(self._unbound) < UNBOUND_MAX:
                 self._unbound[node_id] = upstream
@@ -134,68 +142,70 @@ def placed(found: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint,
     return pairs
 
 
+class Remembered:
+    """A rewriter that is asked only for answers whose bytes after the correlation id are new."""
+
+    __slots__ = ("_cache", "_rewrite", "known")
+
+    def __init__(self, cache: AnswerCache, rewrite: Rewrite) -> None:
+        self._cache, self._rewrite = cache, rewrite
+        self.known: dict[bytes, tuple[bytes, bytes]] = {}
+        """What follows the correlation id -> size prefix and what follows it then; two empty strings: unchanged.
+
+        The data plane looks in here itself (`link._walk`), so it holds nothing that is not true any more.
+        """
+
+    def __call__(self, frame: memoryview, context: Context) -> bytes | None:
+        """See `routes.Rewrite`."""
+        if len(frame) > ANSWER_BYTES_MAX:
+            return self._rewrite(frame, context)
+        body = bytes(frame[4:])
+        kept = self.known.get(body)
+        if kept is None:
+            rewritten = self._rewrite(frame, context)
+            self._cache.keep(self, body, rewritten)
+            return rewritten
+        size, rest = kept
+        return b"".join((size, frame[:4], rest)) if size else None
+
+
 class AnswerCache:
-    """Rewritten answers by the bytes of the broker's answer; the least recently used go first.
+    """Rewritten answers by the bytes of the broker's answer; those kept longest go first.
 
     All are forgotten when the address book has changed.
     """
 
     def __init__(self, book: AddressBook, answers_max: int = ANSWERS_MAX, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
-        self._book = book
-        self._generation = book.generation
         self._answers_max, self._bytes_max = answers_max, bytes_max
         self._bytes = 0
-        self._answers: OrderedDict[bytes, tuple[bytes, bytes]] = OrderedDict()
+        self._kept: deque[tuple[Remembered, bytes]] = deque()
+        book.on_change(self._forget_all)
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._kept)
 
     @property
     def bytes_held(self) -> int:
         """Of all answers kept, before and after."""
         return self._bytes
 
-    def through(self, key: int, version: int, rewrite: Rewrite, *, variant: bytes = b"") -> Rewrite:
-        """The same rewriter, asked only for answers whose bytes after the correlation id are new.
+    def through(self, rewrite: Rewrite) -> Remembered:
+        """The same rewriter with a memory; all memories of a cache share its limits."""
+        return Remembered(self, rewrite)
 
-        `variant` keeps two rewriters of one (key, version) apart.
-        """
-        route = header(key, version) + variant
-        answers, book = self._answers, self._book
-        last, last_kept, last_generation = b"", (b"", b""), -1  # comparing bytes is cheaper than hashing them
-
-        def remembered(frame: memoryview, context: Context) -> bytes | None:
-            nonlocal last, last_kept, last_generation
-            if len(frame) > ANSWER_BYTES_MAX:
-                return rewrite(frame, context)
-            body = bytes(frame[4:])
-            if body == last and last_generation == book.generation:
-                size, rest = last_kept
-                return b"".join((size, frame[:4], rest)) if size else None
-            asked = route + body
-            if self._generation == book.generation:
-                kept = answers.get(asked)
-                if kept is not None:
-                    answers.move_to_end(asked)
-                    if len(body) <= LAST_BYTES_MAX:
-                        last, last_kept, last_generation = body, kept, book.generation
-                    size, rest = kept
-                    return b"".join((size, frame[:4], rest)) if size else None
-            rewritten = rewrite(frame, context)
-            self._keep(asked, rewritten)
-            return rewritten
-
-        return remembered
-
-    def _keep(self, asked: bytes, rewritten: bytes | None) -> None:
-        """Size prefix and what follows the correlation id; two empty strings stand for "unchanged"."""
-        if self._generation != self._book.generation:
-            self._answers.clear()
-            self._bytes, self._generation = 0, self._book.generation
+    def keep(self, asked: Remembered, body: bytes, rewritten: bytes | None) -> None:
+        """Remember what became of an answer, as far as there is room."""
         kept = (rewritten[:4], rewritten[8:]) if rewritten is not None else (b"", b"")
-        cost = len(asked) + len(kept[1])
-        self._answers[asked] = kept
-        self._bytes += cost
-        while len(self._answers) > self._answers_max or self._bytes > self._bytes_max:
-            gone, (_, rest) = self._answers.popitem(last=False)
-            self._bytes -= len(gone) + len(rest)
+        if body not in asked.known:
+            asked.known[body] = kept
+            self._kept.append((asked, body))
+            self._bytes += len(body) + len(kept[1])
+        while len(self._kept) > self._answers_max or self._bytes > self._bytes_max:
+            oldest, gone = self._kept.popleft()
+            self._bytes -= len(gone) + len(oldest.known.pop(gone)[1])
+
+    def _forget_all(self) -> None:
+        for asked, _ in self._kept:
+            asked.known.clear()
+        self._kept.clear()
+        self._bytes = 0

@@ -1,7 +1,7 @@
 """Weather for a whole coordinator, in an order that a chooser picks (a seed, or every order there is).
 
-Members and acknowledgements of every kind, crashes, time, a journal that fails in every way it can, and owners that come
-and go.
+Members and acknowledgements of every kind, crashes, time, a journal that fails in every way it can, and owners that
+come and go.
 
 `Storm.step` does one thing and checks what it can see; `Storm.look` compares everything. What must hold:
 
@@ -473,21 +473,22 @@ class Storm:
                 assert offset < stored.start_offset or _state(stored, offset)[0] == FINAL[kind], "told, and not stored"
 
     def _write_final(self, changes: list[Change]) -> None:
-        for key, _ in changes:
-            self._of(key).under_way += 1
-        if not changes:
-            return
+        """One by one, for outcomes of several groups are told together, and so in another order than they came about."""
         coordinator = self.coordinator
-        outcome = self.writes.write(changes, final=True)
 
-        def settle() -> None:
-            if coordinator is self.coordinator and not self._gone:
-                for key, code in outcome.result().items():
-                    partition = self._of(key)
+        def write(partition: Partition, change: Change) -> None:
+            partition.under_way += 1
+            outcome = self.writes.write([change], final=True)
+
+            def settle() -> None:
+                if coordinator is self.coordinator and not self._gone:
                     partition.under_way -= 1
-                    partition.unstored = code != ErrorCode.NONE
+                    partition.unstored = outcome.result()[partition.key] != ErrorCode.NONE
 
-        outcome.on_settled(settle)
+            outcome.on_settled(settle)
+
+        for change in changes:
+            write(self._of(change[0]), change)
 
     def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
         """Whether any record was freed."""

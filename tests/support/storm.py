@@ -473,7 +473,7 @@ class Storm:
                 assert offset < stored.start_offset or _state(stored, offset)[0] == FINAL[kind], "told, and not stored"
 
     def _write_final(self, changes: list[Change]) -> None:
-        """One by one, for outcomes of several groups are told together, and so in another order than they came about."""
+        """One by one: outcomes of several groups are told together, in another order than they came about."""
         coordinator = self.coordinator
 
         def write(partition: Partition, change: Change) -> None:

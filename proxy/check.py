@@ -89,8 +89,7 @@ async def inspect(config: Config, settings: OwnSettings) -> Found:
     """Ask every bootstrap server and every broker; never raises for what they do."""
     found = Found()
     own = OwnClient(config.upstream.bootstrap, settings)
-    for address in config.upstream.bootstrap:
-        found.servers[address] = await _trouble_with(own, address, found)
+    await _ask_servers(config, own, found)
     if all(found.servers.values()):
         return found
     await _ask_brokers(config, own, found)
@@ -99,6 +98,18 @@ async def inspect(config: Config, settings: OwnSettings) -> Found:
     await _ask_state(own, found)
     await own.aclose()
     return found
+
+
+async def _ask_servers(config: Config, own: OwnClient, found: Found) -> None:
+    """All at once: one that never answers is waited for once, not in turn with others."""
+    found.servers = dict.fromkeys(config.upstream.bootstrap, "")
+
+    async def ask(address: Address) -> None:
+        found.servers[address] = await _trouble_with(own, address, found)
+
+    async with trio.open_nursery() as nursery:
+        for address in found.servers:
+            nursery.start_soon(ask, address)
 
 
 async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:

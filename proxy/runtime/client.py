@@ -1,13 +1,15 @@
 """Questions of the proxy's own to whichever broker answers: who the brokers are and what they can do.
 
-Theory of operation. `OwnClient` keeps one connection and takes the next server when it is lost: all bootstrap servers
-and the brokers known from the last Metadata answer, each at most once per question.
+Theory of operation. `OwnClient` keeps one connection. When it is lost, all bootstrap servers and the brokers known from
+the last Metadata answer are tried, one beside the other (`racing`), and the first that is ready is kept; one that fails
+is not tried again for the same question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import trio
@@ -21,10 +23,12 @@ from proxy.runtime.own_connection import (
     connection,
     open_connection,
 )
+from proxy.runtime.racing import race
 from proxy.values import Address
 from proxy.wire import registry
 
 METADATA = 3
+_TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
 
 class AuthenticationNeeded(UpstreamLost):
@@ -60,11 +64,11 @@ class OwnClient:
     async def ask(self, key: int, question: Any) -> tuple[Any, BrokerVersions]:
         """The answer of the first server that gives one, and its versions; errors as for `metadata`."""
         reasons: list[ProxyError] = []
-        for address in self._candidates():
+        left = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
+        while (opened := await self._connected(left, reasons)) is not None:
             try:
-                opened = await self._connection_to(address)
                 answer = await opened.ask(key, question)
-            except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:
+            except _TROUBLE as error:
                 reasons.append(self._explained(error))
                 await self.aclose()
                 continue
@@ -77,13 +81,12 @@ class OwnClient:
 
         UpstreamLost with the reason of every server when none does.
         """
-        reasons: list[ProxyError] = []
-        for address in dict.fromkeys(self._candidates()):
-            try:
-                return address, await self.versions_of(address)
-            except (UpstreamLost, RemoteProtocolError) as error:
-                reasons.append(error)
-        raise _summed_up(reasons)
+        addresses = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
+        found = await race([partial(self.versions_of, address) for address in addresses], _TROUBLE, _nothing_to_close)
+        if found.winner is None:
+            raise _summed_up(list(found.failures.values()))
+        index, versions = found.winner
+        return addresses[index], versions
 
     async def versions_of(self, address: Address) -> BrokerVersions:
         """What one broker can do; asked on a connection of its own, without authentication."""
@@ -104,17 +107,22 @@ class OwnClient:
         if opened is not None:
             await opened.aclose()
 
-    def _candidates(self) -> list[Address]:
-        """Bootstrap servers and brokers named in the last answer, each once; first the connection kept."""
-        kept = [] if self._open is None else [self._open.address]
-        return [*kept, *dict.fromkeys([*self._bootstrap, *self._brokers])]
+    async def _connected(self, left: list[Address], reasons: list[ProxyError]) -> OwnConnection | None:
+        """The connection kept, or one to the first of these servers that is ready; None when there is none.
 
-    async def _connection_to(self, address: Address) -> OwnConnection:
-        opened = self._open
-        if opened is not None and opened.address == address and trio.current_time() < opened.expires:
-            return opened
+        Servers that failed (their reasons are added), and the one that is taken, are struck off.
+        """
+        if self._open is not None and trio.current_time() < self._open.expires:
+            return self._open
         await self.aclose()
-        self._open = await open_connection(address, self.settings)
+        attempts = [partial(open_connection, address, self.settings) for address in left]
+        found = await race(attempts, _TROUBLE, OwnConnection.aclose)
+        reasons += found.failures.values()
+        over = set(found.failures)
+        if found.winner is not None:
+            index, self._open = found.winner
+            over.add(index)
+        left[:] = [address for index, address in enumerate(left) if index not in over]
         return self._open
 
     def _explained(self, error: ProxyError) -> ProxyError:
@@ -128,6 +136,10 @@ class OwnClient:
         ):
             return error
         return AuthenticationNeeded(str(error))
+
+
+async def _nothing_to_close(_versions: BrokerVersions) -> None:
+    """What was asked is known, and its connection is closed."""
 
 
 def _summed_up(reasons: Sequence[ProxyError]) -> ProxyError:

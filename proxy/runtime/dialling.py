@@ -1,7 +1,7 @@
 """Upstream connections: names are resolved off the loop, every address of every target is tried in turn.
 
-One that does not answer soon is not waited for: the next is tried beside it, and the first connection is taken (as
-RFC 8305 does for the addresses of one name). So a server that swallows packets costs a moment, not its time-out.
+One that does not answer soon is not waited for: the next is tried beside it, and the first connection is taken
+(`racing`).
 
 Trio tasks: dialling is rare, takes several steps, and must never hold the loop.
 """
@@ -16,10 +16,8 @@ from typing import NamedTuple
 
 import trio
 
+from proxy.runtime.racing import race
 from proxy.values import Address
-
-STAGGER_S = 0.5
-"""How long an address is waited for before the next is tried beside it."""
 
 
 class Dialled(NamedTuple):
@@ -109,42 +107,23 @@ async def connect(target: Address, timeout_s: float) -> socket.socket:
 
 
 async def first_connected(attempts: Sequence[Callable[[], Awaitable[socket.socket]]]) -> tuple[int, socket.socket]:
-    """Begin the attempts one after the other, each when the one before failed or after STAGGER_S.
-
-    Returns:
-        which of them connected first, and its socket; the others are given up.
+    """Which of them connected first, and its socket; the others are given up.
 
     Raises:
         OSError: none did; the text has all reasons.
     """
-    connected: list[tuple[int, socket.socket]] = []
-    won: list[tuple[int, socket.socket]] = []
-    reasons: dict[str, None] = {}
+    found = await race(attempts, OSError, _close)
+    if found.winner is None:
+        raise OSError("; ".join(dict.fromkeys(_words(error) for error in found.failures.values())))
+    return found.winner
 
-    async def run(index: int, failed: trio.Event) -> None:
-        try:
-            sock = await attempts[index]()
-        except OSError as error:
-            reasons[os.strerror(error.errno) if error.errno else str(error)] = None
-            failed.set()
-            return
-        connected.append((index, sock))
-        nursery.cancel_scope.cancel()
 
-    try:
-        async with trio.open_nursery() as nursery:
-            for index in range(len(attempts)):
-                failed = trio.Event()
-                nursery.start_soon(run, index, failed)
-                with trio.move_on_after(STAGGER_S):
-                    await failed.wait()
-        won = connected[:1]
-    finally:  # also when cancelled from outside, with a connection already made
-        for _, sock in connected[len(won) :]:
-            sock.close()
-    if not won:
-        raise OSError("; ".join(reasons))
-    return won[0]
+async def _close(sock: socket.socket) -> None:
+    sock.close()
+
+
+def _words(error: Exception) -> str:
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 async def _connect_one(family: int, kind: int, protocol: int, address: object, timeout_s: float) -> socket.socket:

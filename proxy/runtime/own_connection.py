@@ -17,6 +17,7 @@ from typing import Any
 import trio
 
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.link import framing
 from proxy.values import Address, Limits
 from proxy.wire import frames, registry
 
@@ -121,9 +122,10 @@ class OwnConnection:
     async def _frame(self) -> bytes:
         head = await self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
-        if not 4 <= size <= self._limits.collected_bytes:
-            hint = "; this looks like TLS, see upstream.tls" if head[:2] in (b"\x15\x03", b"\x16\x03") else ""
-            raise RemoteProtocolError(f"{self.address} sent a frame of {size} bytes{hint}")
+        if not framing.ANSWER_MIN <= size <= self._limits.collected_bytes:
+            error = framing.wrong_size(size, self._limits.collected_bytes, framing.ANSWER_MIN)
+            advice = "; see upstream.tls" if framing.hint(head).startswith("a TLS") else ""
+            raise RemoteProtocolError(f"{self.address} sent: {error}{advice}")
         return await self._exactly(size)
 
     async def _exactly(self, size: int) -> bytes:

@@ -9,10 +9,11 @@ from proxy.errors import UpstreamLost
 from proxy.runtime import client
 from proxy.runtime.client import OwnClient
 from proxy.runtime.own_connection import AuthenticationFailed, Identity, OwnSettings
+from proxy.runtime.racing import STAGGER_S
 from proxy.values import Address
 from tests.support.small_broker import Broker, Net
 
-A, B = Address("a", 1), Address("b", 2)
+A, B, C = Address("a", 1), Address("b", 2), Address("c", 3)
 IDENTITY = Identity(mechanism="PLAIN", username="proxy", password=lambda: "s3cret")
 
 Test = Callable[[OwnClient, Net], Awaitable[None]]
@@ -53,6 +54,38 @@ async def test_the_next_server_is_asked_when_one_is_down(autojump_clock: trio.te
         assert net.dialled == [A, B]
 
     await with_client({A: None, B: Broker()}, test)
+
+
+async def test_servers_that_swallow_everything_cost_a_moment(autojump_clock: trio.testing.MockClock) -> None:
+    """The next is tried beside one that is not heard of, and only the connection that is taken stays open."""
+    suspended = Broker()
+    suspended.silent = True
+
+    async def test(own: OwnClient, net: Net) -> None:
+        net.black_holes.add(A)
+        began = trio.current_time()
+        await own.metadata()
+        assert net.dialled == [A, B, C]
+        assert trio.current_time() - began == pytest.approx(2 * STAGGER_S)
+        await own.any_versions()
+        assert trio.current_time() - began == pytest.approx(4 * STAGGER_S)
+        await own.metadata()
+        assert net.dialled == [A, B, C, A, B, C]
+
+    await with_client({A: Broker(), B: suspended, C: Broker()}, test)
+
+
+async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump_clock: trio.testing.MockClock) -> None:
+    """Each server fails at most once for a question; none is passed over because another was quicker."""
+    slow, quick = Broker(), Broker(ranges={18: (0, 4)})
+
+    async def test(own: OwnClient, net: Net) -> None:
+        net.delays[A] = 2 * STAGGER_S
+        answer, _ = await own.metadata()
+        assert [broker.node_id for broker in answer.brokers] == [1]
+        assert net.dialled == [A, B, A]
+
+    await with_client({A: slow, B: quick}, test)
 
 
 async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testing.MockClock) -> None:
@@ -173,8 +206,9 @@ async def test_a_session_with_a_lifetime_is_replaced_in_time(autojump_clock: tri
 @pytest.mark.parametrize(
     ("garbage", "words"),
     [
-        (b"\x15\x03\x03\x00\x02\x02\x16", "looks like TLS"),
-        (b"\xff\xff\xff\xff", "frame of -1 bytes"),
+        (b"\x15\x03\x03\x00\x02\x02\x16", r"a:1 sent: no Kafka frame but a TLS alert .*; see upstream.tls"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "a:1 sent: no Kafka frame but HTTP"),
+        (b"\xff\xff\xff\xff", "a:1 sent: negative frame size -1"),
         (b"\x00\x00\x00\x06\x00\x00\x00\x63\x00\x00", "truncated|short|end|byte"),
     ],
 )

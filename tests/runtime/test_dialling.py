@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import trio
 
-from proxy.runtime import dialling
+from proxy.runtime import racing
 from proxy.runtime.dialling import Dialled, Dialler, connect
 from proxy.values import Address
 
@@ -131,7 +131,7 @@ def blackhole(monkeypatch: pytest.MonkeyPatch) -> Address:
         await real(self, to)  # type: ignore[arg-type]
 
     monkeypatch.setattr(trio._socket._SocketType, "connect", connect_unless_black)
-    monkeypatch.setattr(dialling, "STAGGER_S", 0.02)
+    monkeypatch.setattr(racing, "STAGGER_S", 0.02)
     return address
 
 
@@ -175,7 +175,7 @@ async def test_only_one_connection_is_kept_when_several_are_made_at_once(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, listening: Callable[[], Address]
 ) -> None:
     """The others are closed: an unclosed socket is an error here."""
-    monkeypatch.setattr(dialling, "STAGGER_S", 0.0)
+    monkeypatch.setattr(racing, "STAGGER_S", 0.0)
     targets = [listening() for _ in range(5)]
     for _ in range(10):
         result = await dial(Dialler(nursery, 5.0), targets)

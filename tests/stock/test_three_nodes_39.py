@@ -10,6 +10,7 @@ from localkafka.addresses import free_ports
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
+from proxy.apis import share_state
 from tests.stock import three_nodes
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw
@@ -48,8 +49,15 @@ def test_05_records_come_from_their_leaders(w: World, fresh: Fresh) -> None:
 
 
 def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) -> None:
-    """No acknowledged record is lost, and no client dials a broker."""
-    three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"))
+    """No acknowledged record is lost, and no client dials a broker; the one that dies has the group's state as well."""
+
+    def keeps_state_of(group: str) -> int:
+        with Raw(kafka.bootstrap) as raw:
+            topic = raw.topic(share_state.TOPIC)
+        assert topic is not None
+        return topic.leaders[share_state.state_partition(group)]
+
+    three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"), keeps_state_of)
 
 
 def test_listeners_follow_the_brokers(running: Running, kafka: Cluster) -> None:

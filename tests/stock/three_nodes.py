@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
@@ -133,12 +134,17 @@ class Load:
                     self.shared |= {m.value().decode() for m in consumer.poll(0.2) if m.error() is None}
 
 
-def nothing_is_lost_when_a_leader_dies(kafka: Cluster, front: Front, name: str) -> None:
-    """Every acknowledged record is read by both kinds of groups, and no client ever dials a broker itself."""
+def nothing_is_lost_when_a_leader_dies(
+    kafka: Cluster, front: Front, name: str, choose: Callable[[str], int] | None = None
+) -> None:
+    """Every acknowledged record is read by both kinds of groups, and no client ever dials a broker itself.
+
+    `choose` says which node dies, given the share group; else one that leads a partition and does not coordinate it.
+    """
     with Raw(front.bootstrap) as raw:
         topic = spread(raw, name)
         raw.configure_group(f"{name}-g", {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"})
-    victim = kafka.node(next(node for node in topic.leaders.values() if node != _coordinator(front, f"{name}-g")))
+    victim = kafka.node((choose or partial(_not_the_coordinator, front))(f"{name}-g"))
     with DialledPorts() as dialled:
         load = Load(front, topic.name, f"{name}-g", dialled)
         with load.running():
@@ -157,10 +163,9 @@ def nothing_is_lost_when_a_leader_dies(kafka: Cluster, front: Front, name: str) 
     kafka.wait_ready()
 
 
-def _coordinator(front: Front, group: str) -> int:
-    """The node that a group's coordinator is."""
+def _not_the_coordinator(front: Front, group: str) -> int:
     with Raw(front.bootstrap) as raw:
-        return raw.coordinator(group).port - front.first_port
+        return next(node for node in NODES if node != raw.coordinator(group).port - front.first_port)
 
 
 def listeners_follow_the_brokers(kafka: Cluster, front: Front) -> None:

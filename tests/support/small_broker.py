@@ -168,11 +168,18 @@ class Net:
         self._nursery = nursery
         self._brokers = brokers
         self.dialled: list[Address] = []
+        self.black_holes: set[Address] = set()
+        """Addresses from which nothing ever comes."""
+        self.delays: dict[Address, float] = {}
+        """Seconds until a connection is there."""
 
     async def __call__(self, host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
         address = Address(host, port)
         self.dialled.append(address)
+        if address in self.black_holes:
+            await trio.sleep_forever()
+        await trio.sleep(self.delays.get(address, 0))
         broker = self._brokers.get(address)
         if broker is None:
             raise ConnectionRefusedError(111, "Connection refused")

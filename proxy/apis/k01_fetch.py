@@ -33,6 +33,7 @@ from proxy.apis.view_fetching import PlainTarget, Target, ViewFetching, refusal
 from proxy.apis.view_filters import TAG_BYTES, TAGS_SINCE, BadFilter, applied, read_filter
 from proxy.apis.view_reads import Plain
 from proxy.apis.view_services import ViewServices
+from proxy.cluster.routes import WithKnownIds, WithoutWords
 from proxy.errors import ErrorCode
 from proxy.values import ZERO_UUID
 from proxy.views.catalog import View, ViewCatalog
@@ -72,11 +73,26 @@ def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
         try:
             if data[at]:  # tags in the header
                 return True
-            return _asks_us(data, at + (_TOPICS_AT if version >= NO_REPLICA_ID_SINCE else _TOPICS_AT + 4), is_plain)
+            return _asks_us(data, at + _topics_at(version), is_plain)
         except IndexError:
             return True  # no Fetch that can be read: the decoder says so
 
     return look
+
+
+def passes(catalog: ViewCatalog) -> Callable[[int], WithoutWords | WithKnownIds]:
+    """For a version, which requests `serve_here` is not asked about (`routes.Route.passes`)."""
+
+    def rule(version: int) -> WithoutWords | WithKnownIds:
+        if version < IDS_SINCE:
+            return WithoutWords((PREFIX_BYTES, TAG_BYTES) if version >= TAGS_SINCE else (PREFIX_BYTES,))
+        return WithKnownIds(catalog.plain_ids, _topics_at(version))
+
+    return rule
+
+
+def _topics_at(version: int) -> int:
+    return _TOPICS_AT if version >= NO_REPLICA_ID_SINCE else _TOPICS_AT + 4
 
 
 def _asks_us(data: bytes, at: int, is_plain: Callable[[bytes], bool]) -> bool:

@@ -14,7 +14,7 @@ from proxy.apis import k03_metadata, k10_find_coordinator, k18_api_versions, k60
 from proxy.apis.rewrites import Repair, Special, drop_node_endpoints, rewriter
 from proxy.apis.share_forwarding import limit_max_bytes
 from proxy.cluster.addresses import AddressBook, AnswerCache
-from proxy.cluster.routes import Handler, Kind, Rewrite, Route, Routes, refusal
+from proxy.cluster.routes import Handler, Kind, Rewrite, Route, Routes, WithKnownIds, WithoutWords, refusal
 from proxy.cluster.versions import (
     API_VERSIONS,
     BROKER_INTERNAL,
@@ -66,6 +66,8 @@ class Served:
 
     handler: Handler
     serve_here: Callable[[memoryview], bool] | None = None
+    passes: Callable[[int], WithoutWords | WithKnownIds] | None = None
+    """For a version, which requests `serve_here` would not pick (`routes.Route.passes`)."""
 
 
 def build(
@@ -135,6 +137,7 @@ class _Table:
             serve_here=served.serve_here,
             rewrite=self._rewrite(key, version),
             amend=self._amend(key),
+            passes=None if served.passes is None else served.passes(version),
         )
 
     def _forwarded(self, key: int, version: int, rewrite: Rewrite | None) -> Route:
@@ -162,6 +165,7 @@ class _Table:
             serve_here=None if served is None else served.serve_here,
             rewrite=self._rewrite(METADATA, version),
             amend=lambda frame: for_all if asks(frame) else None,
+            repeats=True,
         )
 
     def _rewrite(self, key: int, version: int) -> Rewrite | None:

@@ -31,7 +31,7 @@ def served(catalog: ViewCatalog) -> dict[int, Served]:
     by_id = view_share_refusals.has_view_id(catalog)
     return {
         k00_produce.KEY: Served(k00_produce.handle, k00_produce.may_name_view(catalog)),
-        k01_fetch.KEY: Served(k01_fetch.handle, k01_fetch.serve_here(catalog)),
+        k01_fetch.KEY: Served(k01_fetch.handle, k01_fetch.serve_here(catalog), k01_fetch.passes(catalog)),
         k02_list_offsets.KEY: Served(k02_list_offsets.handle, names_view),
         k03_metadata.KEY: Served(k03_metadata.handle, k03_metadata.may_name_view(catalog)),
         k23_offset_for_leader_epoch.KEY: Served(k23_offset_for_leader_epoch.handle, names_view),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -53,6 +53,23 @@ Handler = Callable[[Any, Any], Coroutine[Any, Any, bytes | None]]
 """`async def handle(call: Call, services: Services)`: the whole response frame, or None = forward the request."""
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutWords:
+    """Requests in which none of these words stands are not served here."""
+
+    words: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithKnownIds:
+    """Fetch requests whose topic ids are all among these, and which have no tags, are not served here."""
+
+    ids: Mapping[bytes, None]
+    """May grow and shrink."""
+    topics_at: int
+    """Bytes from the (empty) tags of the header to the topics."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """The treatment of one (API key, version)."""
@@ -66,6 +83,11 @@ class Route:
     """LOCAL and INSPECT."""
     serve_here: Callable[[memoryview], bool] | None = None
     """INSPECT: request frame without size; cheap; False = forward."""
+    passes: WithoutWords | WithKnownIds | None = None
+    """INSPECT without `amend`: a rule that saves asking `serve_here` about most requests."""
+    repeats: bool = False
+    """Requests come again byte for byte, `amend` changes nothing in them, and what it and `serve_here` (when it says
+    no) say of the same bytes stays true: it may be remembered."""
     amend: Callable[[memoryview], Route | None] | None = None
     """Where set, a request that is to be forwarded is collected whole and shown to this first: the frame without size,
     writable, whose bytes it may change in place (never the length). A route it returns treats the answer in place of

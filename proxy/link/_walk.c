@@ -6,6 +6,7 @@
  * `receive` judges nothing: whatever does not simply pass, an impossible size included, ends the walk, and the caller
  * asks in Python (Downstream.peek, Upstream.peek) what stands there. */
 
+#define _GNU_SOURCE /* memmem */
 #define PY_SSIZE_T_CLEAN
 #include "walk.h"
 
@@ -21,14 +22,21 @@
 #define REQUEST_MIN 8
 #define PENDING_MIN 4 /* a ring begins so small, for most connections have one request in flight */
 
-enum treatment { STOPS, PASSES, ACKS, LOOKS };
+#define WORDS 4
+#define REMEMBERED_MAX 1024 /* bytes of a request behind its correlation id; see RememberedLook */
+
+enum treatment { STOPS, PASSES, ACKS, WITHOUT_WORDS, WITH_KNOWN_IDS, REMEMBERED, LOOKS };
 
 struct treated {
     enum treatment how;
     int gathers;
-    int absent;         /* ACKS: the byte that stands for "no transactional id", see AcksLook */
-    PyObject *expected; /* strong; what the answer is for */
-    PyObject *look;     /* strong; ACKS where the usual form does not fit, LOOKS */
+    int absent;              /* ACKS: the byte that stands for "no transactional id", see AcksLook */
+    int topics_at;           /* WITH_KNOWN_IDS: from the tags of the header to the topics */
+    PyObject *expected;      /* strong; what the answer is for; NULL where only `look` knows */
+    PyObject *known;         /* strong; of `expected`, see struct entry */
+    PyObject *look;          /* strong; asked wherever what is looked for in C does not settle it */
+    PyObject *remembered;    /* strong; REMEMBERED: a dict, WITH_KNOWN_IDS: one whose keys are ids, else NULL */
+    PyObject *words[WORDS];  /* strong; WITHOUT_WORDS, bytes */
 };
 
 struct table {
@@ -37,7 +45,8 @@ struct table {
     struct treated of[KEYS][VERSIONS];
 };
 
-static PyObject *word_rewrite, *word_absent, *word_expected;
+static PyObject *word_rewrite, *word_known, *word_absent, *word_expected, *word_words, *word_ids, *word_topics_at,
+    *word_remembered;
 static PyTypeObject *pending_type, *table_type;
 
 static int32_t int32_at(const unsigned char *at)
@@ -50,13 +59,30 @@ static int int16_at(const unsigned char *at)
     return (int16_t)(at[0] << 8 | at[1]);
 }
 
-/* Whether an answer is gathered: its `rewrite` is not None. -1 with an exception. */
-static int gathers(PyObject *expected)
+/* An attribute that may be missing: 1, or 0 and *found is NULL, or -1 with an exception. */
+static int find_attribute(PyObject *object, PyObject *name, PyObject **found)
+{
+    *found = PyObject_GetAttr(object, name);
+    if (*found)
+        return 1;
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* Whether an answer is gathered: its `rewrite` is not None; what that knows already, if anything. -1: exception. */
+static int gathers(PyObject *expected, PyObject **known)
 {
     PyObject *rewrite = PyObject_GetAttr(expected, word_rewrite);
+    *known = NULL;
     if (!rewrite)
         return -1;
     int result = rewrite != Py_None;
+    if (result && PyCallable_Check(rewrite) && find_attribute(rewrite, word_known, known) < 0)
+        result = -1;
+    if (*known && !PyDict_Check(*known))
+        Py_CLEAR(*known);
     Py_DECREF(rewrite);
     return result;
 }
@@ -70,7 +96,7 @@ static void free_object(PyObject *self)
 
 /* Pending */
 
-static int push(Pending *self, int32_t correlation_id, PyObject *expected, int gathers_it)
+static int push(Pending *self, int32_t correlation_id, PyObject *expected, int gathers_it, PyObject *known)
 {
     if (self->count == self->size) {
         Py_ssize_t size = self->size ? 2 * self->size : PENDING_MIN;
@@ -90,15 +116,34 @@ static int push(Pending *self, int32_t correlation_id, PyObject *expected, int g
     entry->correlation_id = correlation_id;
     entry->gathers = gathers_it;
     entry->expected = Py_NewRef(expected);
+    entry->known = Py_XNewRef(known);
     return 0;
+}
+
+/* The same for what nothing is known of yet. */
+static int push_new(Pending *self, int32_t correlation_id, PyObject *expected)
+{
+    PyObject *known;
+    int gathers_it = gathers(expected, &known);
+    int result = gathers_it < 0 ? -1 : push(self, correlation_id, expected, gathers_it, known);
+    Py_XDECREF(known);
+    return result;
 }
 
 static void drop_first(Pending *self)
 {
-    PyObject *expected = self->ring[self->first].expected;
+    struct entry entry = self->ring[self->first];
     self->first = (self->first + 1) & (self->size - 1);
     self->count--;
-    Py_DECREF(expected);
+    Py_XDECREF(entry.known);
+    Py_DECREF(entry.expected);
+}
+
+static void drop_last(Pending *self)
+{
+    struct entry entry = self->ring[(self->first + --self->count) & (self->size - 1)];
+    Py_XDECREF(entry.known);
+    Py_DECREF(entry.expected);
 }
 
 static PyObject *entry_at(Pending *self, Py_ssize_t index)
@@ -124,11 +169,10 @@ static Py_ssize_t pending_length(PyObject *self)
 
 static PyObject *pending_append(PyObject *self, PyObject *pair)
 {
-    int correlation_id, gathers_it;
+    int correlation_id;
     PyObject *expected;
-    if (!PyArg_ParseTuple(pair, "iO", &correlation_id, &expected) || (gathers_it = gathers(expected)) < 0)
-        return NULL;
-    if (push((Pending *)self, correlation_id, expected, gathers_it) < 0)
+    if (!PyArg_ParseTuple(pair, "iO", &correlation_id, &expected) ||
+        push_new((Pending *)self, correlation_id, expected) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -142,12 +186,10 @@ static PyObject *pending_take(Pending *self, Py_ssize_t index)
     PyObject *pair = entry_at(self, index);
     if (!pair)
         return NULL;
-    if (index) {
-        self->count--;
-        Py_DECREF(self->ring[(self->first + self->count) & (self->size - 1)].expected);
-    } else {
+    if (index)
+        drop_last(self);
+    else
         drop_first(self);
-    }
     return pair;
 }
 
@@ -182,8 +224,10 @@ static int pending_traverse(PyObject *object, visitproc visit, void *arg)
 {
     Pending *self = (Pending *)object;
     Py_VISIT(Py_TYPE(object));
-    for (Py_ssize_t i = 0; i < self->count; i++)
+    for (Py_ssize_t i = 0; i < self->count; i++) {
         Py_VISIT(self->ring[(self->first + i) & (self->size - 1)].expected);
+        Py_VISIT(self->ring[(self->first + i) & (self->size - 1)].known);
+    }
     return 0;
 }
 
@@ -228,46 +272,112 @@ static struct treated *place(Table *self, const unsigned char *name)
     return &self->of[key][version];
 }
 
+/* The cell of a name of four bytes; NULL without an exception: it has none. */
+static struct treated *cell(Table *self, PyObject *name)
+{
+    char *bytes;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(name, &bytes, &length) < 0)
+        return NULL;
+    if (length != 4) {
+        PyErr_SetString(PyExc_ValueError, "API key and version are four bytes");
+        return NULL;
+    }
+    return place(self, (const unsigned char *)bytes);
+}
+
+static int expect(struct treated *to, PyObject *expected)
+{
+    to->expected = Py_NewRef(expected);
+    to->gathers = gathers(expected, &to->known);
+    return to->gathers < 0 ? -1 : 0;
+}
+
 static int fill_plain(Table *self, PyObject *plain)
 {
     PyObject *name, *expected;
     Py_ssize_t position = 0;
     while (PyDict_Next(plain, &position, &name, &expected)) {
-        const char *bytes = PyBytes_AsString(name);
-        struct treated *to = bytes ? place(self, (const unsigned char *)bytes) : NULL;
-        if (!bytes)
+        struct treated *to = cell(self, name);
+        if (PyErr_Occurred() || (to && expect(to, expected) < 0))
             return -1;
-        if (!to)
-            continue;
-        to->how = PASSES;
-        to->expected = Py_NewRef(expected);
-        if ((to->gathers = gathers(expected)) < 0)
-            return -1;
+        if (to)
+            to->how = PASSES;
     }
     return 0;
 }
 
-/* AcksLook has `absent` and `expected`; others are called. */
+/* AcksLook: absent (None: always asked in Python). */
+static int fill_acks(struct treated *to, PyObject *absent)
+{
+    if (absent == Py_None)
+        return 0;
+    to->how = ACKS;
+    to->absent = (int)PyLong_AsLong(absent);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* WordLook: words, a tuple of bytes. */
+static int fill_words(struct treated *to, PyObject *words)
+{
+    Py_ssize_t count = PyTuple_Size(words);
+    if (count < 0)
+        return -1;
+    if (count > WORDS)
+        return 0; /* asked in Python */
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *word = PyTuple_GetItem(words, i);
+        if (!word || !PyBytes_Check(word)) {
+            PyErr_SetString(PyExc_TypeError, "words are bytes");
+            return -1;
+        }
+        to->words[i] = Py_NewRef(word);
+    }
+    to->how = WITHOUT_WORDS;
+    return 0;
+}
+
+static int fill_dict(struct treated *to, PyObject *dict, enum treatment how)
+{
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "what is known is a dict");
+        return -1;
+    }
+    to->remembered = Py_NewRef(dict);
+    to->how = how;
+    return 0;
+}
+
+static int fill_ids(struct treated *to, PyObject *look, PyObject *ids)
+{
+    PyObject *topics_at = PyObject_GetAttr(look, word_topics_at);
+    to->topics_at = topics_at ? (int)PyLong_AsLong(topics_at) : 0;
+    Py_XDECREF(topics_at);
+    return PyErr_Occurred() ? -1 : fill_dict(to, ids, WITH_KNOWN_IDS);
+}
+
+/* What kind of look it is, its attributes tell; a look of any other kind is called. */
 static int fill_look(struct treated *to, PyObject *look)
 {
+    PyObject *expected = NULL, *found = NULL;
+    int result = 0;
     to->how = LOOKS;
     to->look = Py_NewRef(look);
-    PyObject *absent = PyObject_GetAttr(look, word_absent);
-    if (!absent) {
-        if (!PyErr_ExceptionMatches(PyExc_AttributeError))
-            return -1;
-        PyErr_Clear();
-        return 0;
-    }
-    if (absent != Py_None) {
-        to->how = ACKS;
-        to->absent = (int)PyLong_AsLong(absent);
-        to->expected = PyObject_GetAttr(look, word_expected);
-        if (to->expected)
-            to->gathers = gathers(to->expected);
-    }
-    Py_DECREF(absent);
-    return PyErr_Occurred() || to->gathers < 0 ? -1 : 0;
+    if (find_attribute(look, word_expected, &expected) < 0 || (expected && expect(to, expected) < 0))
+        result = -1;
+    else if (find_attribute(look, word_remembered, &found))
+        result = found ? fill_dict(to, found, REMEMBERED) : -1;
+    else if (!expected)
+        result = 0;
+    else if (find_attribute(look, word_absent, &found))
+        result = found ? fill_acks(to, found) : -1;
+    else if (find_attribute(look, word_words, &found))
+        result = found ? fill_words(to, found) : -1;
+    else if (find_attribute(look, word_ids, &found))
+        result = found ? fill_ids(to, look, found) : -1;
+    Py_XDECREF(found);
+    Py_XDECREF(expected);
+    return result;
 }
 
 static int fill_looked(Table *self, PyObject *looked)
@@ -275,9 +385,8 @@ static int fill_looked(Table *self, PyObject *looked)
     PyObject *name, *look;
     Py_ssize_t position = 0;
     while (PyDict_Next(looked, &position, &name, &look)) {
-        const char *bytes = PyBytes_AsString(name);
-        struct treated *to = bytes ? place(self, (const unsigned char *)bytes) : NULL;
-        if (!bytes || (to && fill_look(to, look) < 0))
+        struct treated *to = cell(self, name);
+        if (PyErr_Occurred() || (to && fill_look(to, look) < 0))
             return -1;
     }
     return 0;
@@ -307,7 +416,9 @@ static int table_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->silent);
     for (struct treated *to = self->of[0]; to < self->of[0] + KEYS * VERSIONS; to++) {
         Py_VISIT(to->expected);
+        Py_VISIT(to->known);
         Py_VISIT(to->look);
+        Py_VISIT(to->remembered);
     }
     return 0;
 }
@@ -319,7 +430,11 @@ static int table_clear(PyObject *object)
     for (struct treated *to = self->of[0]; to < self->of[0] + KEYS * VERSIONS; to++) {
         to->how = STOPS;
         Py_CLEAR(to->expected);
+        Py_CLEAR(to->known);
         Py_CLEAR(to->look);
+        Py_CLEAR(to->remembered);
+        for (int i = 0; i < WORDS; i++)
+            Py_CLEAR(to->words[i]);
     }
     return 0;
 }
@@ -370,27 +485,129 @@ static int usual_acks(const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end
     return 1;
 }
 
+/* Whether none of the words stands in the bytes. */
+static int lacks_words(const struct treated *to, const unsigned char *from, size_t bytes)
+{
+    for (int i = 0; i < WORDS && to->words[i]; i++) {
+        char *word;
+        Py_ssize_t length;
+        if (PyBytes_AsStringAndSize(to->words[i], &word, &length) < 0)
+            return -1;
+        if (memmem(from, bytes, word, (size_t)length))
+            return 0;
+    }
+    return 1;
+}
+
+/* Entries of a compact array at *at, and *at behind their count; -1 where there is no such thing. */
+static long array_at(const unsigned char *frame, Py_ssize_t end, Py_ssize_t *at)
+{
+    unsigned long value = 0;
+    for (int shift = 0; shift < 28; shift += 7) {
+        if (*at >= end)
+            return -1;
+        unsigned char byte = frame[(*at)++];
+        value |= (unsigned long)(byte & 0x7F) << shift;
+        if (byte < 0x80)
+            return (long)value - 1;
+    }
+    return -1;
+}
+
+#define FETCH_PARTITION 33 /* of one partition in Fetch v13 to v15, its empty tag section included */
+#define UUID 16
+
+/* Fetch from v13 on: whether each topic id is known and nothing has tags. -1: exception. */
+static int names_known_ids(const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+{
+    if (end < 15)
+        return 0;
+    int client_id = int16_at(frame + 12);
+    Py_ssize_t at = 14 + (client_id > 0 ? client_id : 0);
+    if (at >= end || frame[at])
+        return 0; /* tags in the header */
+    at += to->topics_at;
+    long topics = array_at(frame, end, &at);
+    if (topics < 0)
+        return 0;
+    for (long i = 0; i < topics; i++) {
+        if (at + UUID > end)
+            return 0;
+        PyObject *id = PyBytes_FromStringAndSize((const char *)frame + at, UUID);
+        PyObject *known = id ? PyDict_GetItemWithError(to->remembered, id) : NULL;
+        Py_XDECREF(id);
+        if (!known)
+            return PyErr_Occurred() ? -1 : 0;
+        at += UUID;
+        long partitions = array_at(frame, end, &at);
+        if (partitions < 0 || partitions > (end - at) / FETCH_PARTITION)
+            return 0;
+        for (long j = 0; j < partitions; j++, at += FETCH_PARTITION)
+            if (frame[at + FETCH_PARTITION - 1])
+                return 0;
+        if (at >= end || frame[at++])
+            return 0;
+    }
+    return 1;
+}
+
+/* Queue what these very bytes were found to expect before. 1: so it is; 0: they are new; -1: exception. */
+static int push_remembered(
+    Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t bytes, int32_t correlation_id)
+{
+    if (bytes - REQUEST_HEAD > REMEMBERED_MAX)
+        return 0;
+    PyObject *body = PyBytes_FromStringAndSize((const char *)frame + REQUEST_HEAD, bytes - REQUEST_HEAD);
+    PyObject *expected = body ? PyDict_GetItemWithError(to->remembered, body) : NULL;
+    Py_XDECREF(body);
+    if (!expected)
+        return PyErr_Occurred() ? -1 : 0;
+    return push_new(self->pending, correlation_id, expected) < 0 ? -1 : 1;
+}
+
+/* As `admit`, by what stands in the bytes; 0: Python has to look. */
+static int settle(
+    Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t come, Py_ssize_t whole,
+    int32_t correlation_id)
+{
+    int acks, passes = 0;
+    if (to->how == ACKS) {
+        if (!usual_acks(frame, 0, come, to->absent, &acks))
+            return 0;
+        if (!acks)
+            return 1; /* it will have no answer */
+        passes = 1;
+    } else if (come < whole) {
+        return 0;
+    } else if (to->how == REMEMBERED) {
+        return push_remembered(self, to, frame, whole, correlation_id);
+    } else if (to->how == WITHOUT_WORDS) {
+        passes = lacks_words(to, frame, (size_t)whole);
+    } else if (to->how == WITH_KNOWN_IDS) {
+        passes = names_known_ids(to, frame, whole);
+    }
+    if (passes <= 0)
+        return passes;
+    return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
+}
+
 /* 1: the request passes, and what it expects is queued; 0: the walk stops before it; -1: exception. */
 static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t at, Py_ssize_t end, int size)
 {
     struct treated *to = place(self->table, buffer + at + 4);
     int32_t correlation_id = int32_at(buffer + at + 8);
-    Py_ssize_t frame_end = at + 4 + size;
-    int acks;
+    Py_ssize_t frame_end = at + 4 + size, come = end < frame_end ? end : frame_end;
     if (!to || to->how == STOPS)
         return 0;
     if (to->how == PASSES)
-        return push(self->pending, correlation_id, to->expected, to->gathers) < 0 ? -1 : 1;
-    if (to->how == ACKS && usual_acks(buffer, at, end < frame_end ? end : frame_end, to->absent, &acks))
-        return !acks ? 1 : push(self->pending, correlation_id, to->expected, to->gathers) < 0 ? -1 : 1;
+        return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
+    int settled = settle(self, to, buffer + at, come - at, frame_end - at, correlation_id);
+    if (settled)
+        return settled;
     PyObject *expected = ask_look(to->look, view, at, end, frame_end);
     if (!expected)
         return PyErr_Occurred() ? -1 : 0;
-    int result = 1;
-    if (expected != self->table->silent) {
-        int gathers_it = gathers(expected);
-        result = gathers_it < 0 || push(self->pending, correlation_id, expected, gathers_it) < 0 ? -1 : 1;
-    }
+    int result = expected == self->table->silent || push_new(self->pending, correlation_id, expected) == 0 ? 1 : -1;
     Py_DECREF(expected);
     return result;
 }
@@ -438,6 +655,34 @@ static Py_ssize_t receive_answers(Walk *self, const unsigned char *buffer, Py_ss
 static Py_ssize_t receive(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end)
 {
     return self->table ? receive_requests(self, buffer, view, start, end) : receive_answers(self, buffer, start, end);
+}
+
+static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *found)
+{
+    Pending *pending = self->pending;
+    if (self->table || self->left || end < ANSWER_HEAD || !pending->count || int32_at(buffer) != end - 4)
+        return 0;
+    struct entry *next = &pending->ring[pending->first];
+    if (!next->known || next->correlation_id != int32_at(buffer + 4))
+        return 0;
+    PyObject *body = PyBytes_FromStringAndSize((const char *)buffer + ANSWER_HEAD, end - ANSWER_HEAD);
+    PyObject *kept = body ? PyDict_GetItemWithError(next->known, body) : NULL;
+    Py_XDECREF(body);
+    if (!kept)
+        return PyErr_Occurred() ? -1 : 0;
+    char *size, *rest;
+    Py_ssize_t size_bytes;
+    if (!PyTuple_Check(kept) || PyTuple_Size(kept) != 2 ||
+        PyBytes_AsStringAndSize(PyTuple_GetItem(kept, 0), &size, &size_bytes) < 0 ||
+        PyBytes_AsStringAndSize(PyTuple_GetItem(kept, 1), &rest, &found->rest_bytes) < 0)
+        return PyErr_Occurred() ? -1 : 0;
+    if (found->rest_bytes + ANSWER_HEAD > most)
+        return 0;
+    found->kept = Py_NewRef(kept);
+    found->size = size_bytes == 4 ? size : NULL;
+    found->rest = rest;
+    drop_first(pending);
+    return 1;
 }
 
 static PyObject *walk_receive(PyObject *self, PyObject *args)
@@ -561,7 +806,7 @@ static PyType_Slot answers_slots[] =
 static PyType_Spec requests_spec = {"proxy.link._walk.RequestWalk", sizeof(Walk), 0, WALK_FLAGS, requests_slots};
 static PyType_Spec answers_spec = {"proxy.link._walk.AnswerWalk", sizeof(Walk), 0, WALK_FLAGS, answers_slots};
 
-static struct walk_functions functions = {NULL, NULL, receive};
+static struct walk_functions functions = {NULL, NULL, receive, recall};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "proxy.link._walk", "Frame boundaries in C. See walk.", -1, NULL, NULL, NULL, NULL, NULL,
@@ -580,9 +825,15 @@ PyMODINIT_FUNC PyInit__walk(void)
 {
     PyObject *module = PyModule_Create(&definition);
     word_rewrite = PyUnicode_InternFromString("rewrite");
+    word_known = PyUnicode_InternFromString("known");
     word_absent = PyUnicode_InternFromString("absent");
     word_expected = PyUnicode_InternFromString("expected");
-    if (!module || !word_rewrite || !word_absent || !word_expected)
+    word_words = PyUnicode_InternFromString("words");
+    word_ids = PyUnicode_InternFromString("ids");
+    word_topics_at = PyUnicode_InternFromString("topics_at");
+    word_remembered = PyUnicode_InternFromString("remembered");
+    if (!module || !word_rewrite || !word_known || !word_absent || !word_expected || !word_words || !word_ids ||
+        !word_topics_at || !word_remembered)
         return NULL;
     pending_type = add_type(module, &pending_spec, "Pending");
     table_type = add_type(module, &table_spec, "Table");

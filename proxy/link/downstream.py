@@ -8,27 +8,15 @@ it. Correlation ids are never changed.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from proxy.errors import RemoteProtocolError
 from proxy.link.framing import REQUEST_HEAD, REQUEST_MIN, SIZE, wrong_size
-from proxy.link.produce import HEAD_MAX, AcksLayout, read_acks
+from proxy.link.looks import SILENT
+from proxy.link.produce import HEAD_MAX
 from proxy.link.walk import Expected, Look
 from proxy.link.walking import Pending, RequestWalk, Table
-
-_int16 = struct.Struct(">h").unpack_from
-
-
-class Silent:
-    """Said of a request that will have no answer."""
-
-    __slots__ = ()
-    rewrite = None
-
-
-SILENT = Silent()
 
 
 class Passing:
@@ -46,64 +34,6 @@ class Passing:
 
 
 NOTHING_PASSES = Passing({}, {}, frozenset())
-
-
-class AcksLook:
-    """Produce: without acks there is no answer. What producers without transactions send is read at once."""
-
-    __slots__ = ("_layout", "absent", "expected")
-
-    def __init__(self, layout: AcksLayout, expected: Expected) -> None:
-        self._layout = layout
-        self.expected = expected
-        self.absent = None if layout.strings != 1 else 0 if layout.flexible else 0xFF
-        """Comes twice behind the client id where nothing is transactional: no tags and no transactional id, or only
-        the latter. None: this version is always read the long way."""
-
-    def __call__(self, buffer: memoryview, at: int, end: int, _frame_end: int) -> Expected | None:
-        """See `walk.Look`."""
-        absent = self.absent
-        if absent is not None and at + 18 <= end:
-            client_id = _int16(buffer, at + 12)[0]
-            behind = at + 14 + client_id if client_id > 0 else at + 14
-            if client_id >= -1 and behind + 4 <= end and buffer[behind] == absent and buffer[behind + 1] == absent:
-                return self.expected if _int16(buffer, behind + 2)[0] else SILENT
-        acks = read_acks(self._layout, buffer, at, end)
-        return self.expected if acks else None if acks is None else SILENT
-
-
-def look_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expected) -> Look:
-    """A request that has come whole is shown to `amend`, without its size; it may say what else is expected."""
-
-    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        if end < frame_end:
-            return None
-        return amend(buffer[at + 4 : end]) or expected
-
-    return look
-
-
-def look_to_inspect(serve_here: Callable[[memoryview], bool], forward: Look) -> Look:
-    """A request that has come whole and is not served here passes; `forward` says what is expected as its answer."""
-
-    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        if end < frame_end or serve_here(buffer[at + 4 : end]):
-            return None
-        return forward(buffer, at, end, frame_end)
-
-    return look
-
-
-def look_at_beginning(serve_here: Callable[[memoryview], bool], forward: Look) -> Look:
-    """As `look_to_inspect`, for requests too long to wait for: `serve_here` gets what has come of the frame, and says
-    yes where that is not enough to tell; the request is gathered then, and it is asked again."""
-
-    def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        if serve_here(buffer[at + 4 : end]):
-            return None
-        return forward(buffer, at, end, frame_end)
-
-    return look
 
 
 class Head(NamedTuple):

@@ -15,6 +15,14 @@ struct entry {
     int32_t correlation_id;
     int gathers;        /* its answer does not simply pass */
     PyObject *expected; /* strong */
+    PyObject *known;    /* strong, or NULL: a dict of answers that were rewritten before, see addresses.Remembered */
+};
+
+/* What a client gets in place of an answer: size, correlation id and body. */
+struct rewritten {
+    PyObject *kept; /* strong: what the pointers lead into */
+    const char *size, *rest;
+    Py_ssize_t rest_bytes;
 };
 
 typedef struct {
@@ -34,10 +42,15 @@ typedef struct {
     char flows;
 } Walk;
 
+/* Requests and answers in the layout of this header's users; see _walk.c. */
 struct walk_functions {
     PyTypeObject *requests, *answers;
     /* Up to where buffer[start:end] passes; -1 with an exception set. `view` is that buffer as a memoryview. */
     Py_ssize_t (*receive)(Walk *walk, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end);
+    /* The one answer that buffer[0:end] is, if it was rewritten before. 1: found, and its request is no longer queued;
+     * 0: not so, or larger than `most`; -1: exception. `size` NULL: it passes as it came. */
+    int (*recall)(
+        Walk *walk, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *found);
 };
 
 #endif

@@ -13,7 +13,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <sys/epoll.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #define BATCH 256
@@ -107,9 +109,47 @@ static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, 
     return settle((PyObject *)walk, PyObject_CallMethod((PyObject *)walk, name, "nn", first, second));
 }
 
+/* An exception is set that came of this way's bytes. */
+static int settle_unexpected(Pump *self, Walk *walk)
+{
+    self->called = 1;
+    return settle((PyObject *)walk, NULL);
+}
+
 static int is_crowded(Walk *walk)
 {
     return walk->pending->count > walk->in_flight_max;
+}
+
+/* An answer that was rewritten before goes out as it did then. 1: so it is; 0: it is for Python; -1: exception. */
+static int pass_rewritten(Pump *self, Walk *walk, int out, Py_ssize_t count)
+{
+    unsigned char *buffer = self->buffer.buf;
+    struct rewritten found;
+    int known = functions->recall(walk, buffer, count, self->buffer.len, &found);
+    if (known <= 0)
+        return known;
+    struct iovec pieces[3] = {
+        {(void *)(found.size ? found.size : (char *)buffer), 4},
+        {buffer + 4, 4},
+        {found.size ? (void *)found.rest : buffer + 8, (size_t)(found.size ? found.rest_bytes : count - 8)},
+    };
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 3};
+    ssize_t whole = 8 + (ssize_t)pieces[2].iov_len;
+    ssize_t sent = sendmsg(out, &message, MSG_NOSIGNAL);
+    int outcome = 1;
+    walk->bytes += whole;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        sent = 0;
+    if (sent < 0) {
+        outcome = call_way(self, walk, "sent", -(Py_ssize_t)errno, whole) < 0 ? -1 : 1;
+    } else if (sent < whole) { /* the rest waits in Python, which takes it from the buffer */
+        memmove(buffer + 8, pieces[2].iov_base, pieces[2].iov_len);
+        memmove(buffer, pieces[0].iov_base, 4);
+        outcome = call_way(self, walk, "sent", sent, whole) < 0 ? -1 : 1;
+    }
+    Py_DECREF(found.kept);
+    return outcome;
 }
 
 /* One receive, one walk, one send. */
@@ -123,9 +163,12 @@ static int pass(Pump *self, int fd, Walk *walk, int out)
     }
     walk->quiet_s = 0;
     Py_ssize_t upto = functions->receive(walk, self->buffer.buf, self->view, 0, count);
-    if (upto < 0) {
-        self->called = 1;
-        return settle((PyObject *)walk, NULL);
+    if (upto < 0)
+        return settle_unexpected(self, walk);
+    if (!upto) {
+        int passed = pass_rewritten(self, walk, out, count);
+        if (passed)
+            return passed < 0 && PyErr_Occurred() ? settle_unexpected(self, walk) : 0;
     }
     if (upto != count)
         return call_way(self, walk, "walked", upto, count);

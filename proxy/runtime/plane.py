@@ -13,9 +13,18 @@ from typing import Any
 import trio
 
 from proxy.apis.ports import Notes
-from proxy.cluster.routes import Context, Kind, Route, Routes
+from proxy.cluster.routes import Context, Kind, Route, Routes, WithKnownIds, WithoutWords
 from proxy.link.budget import AnswerBudget
-from proxy.link.downstream import NOTHING_PASSES, AcksLook, Passing, look_at_beginning, look_to_amend, look_to_inspect
+from proxy.link.downstream import NOTHING_PASSES, Passing
+from proxy.link.looks import (
+    AcksLook,
+    IdLook,
+    RememberedLook,
+    WordLook,
+    look_at_beginning,
+    look_to_amend,
+    look_to_inspect,
+)
 from proxy.link.produce import acks_layout
 from proxy.link.walk import Look
 from proxy.runtime.connection import Connection
@@ -308,10 +317,23 @@ def passing(routes: Routes) -> Passing:
             if route.amend is None:
                 plain[name] = route
             else:
-                looked[name] = look_to_amend(route.amend, route)
+                looked[name] = _shortened(route, look_to_amend(route.amend, route))
         elif route.kind is Kind.INSPECT and route.serve_here is not None:
-            looked[name] = look_to_inspect(route.serve_here, look_to_amend(route.amend or _unchanged, route))
+            look = look_to_inspect(route.serve_here, look_to_amend(route.amend or _unchanged, route))
+            looked[name] = _shortened(route, look)
     return Passing(plain, looked, frozenset(produce))
+
+
+def _shortened(route: Route, look: Look) -> Look:
+    """In front of the look, what saves it in the common case."""
+    passes = route.passes
+    if route.repeats:
+        return RememberedLook(look)
+    if isinstance(passes, WithoutWords):
+        return WordLook(passes.words, look, route)
+    if isinstance(passes, WithKnownIds):
+        return IdLook(passes.ids, passes.topics_at, look, route)
+    return look
 
 
 def _unchanged(_frame: memoryview) -> None:

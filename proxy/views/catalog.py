@@ -8,7 +8,7 @@ notes on views and wins over what Metadata says today.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -104,6 +104,11 @@ class ViewCatalog:
     def is_plain(self, topic_id: bytes) -> bool:
         """Whether an id is known NOT to be a view's; False says nothing: ask (`ViewServices.resolve`)."""
         return topic_id in self._plain
+
+    @property
+    def plain_ids(self) -> Mapping[bytes, None]:
+        """Those ids, as they are at any moment."""
+        return self._plain
 
     def all_plain(self, topic_ids: Iterable[bytes]) -> bool:
         """Whether each of them is."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from proxy.errors import RemoteProtocolError
-from proxy.link.downstream import NOTHING_PASSES, AcksLook, Downstream, Passing, look_to_amend, look_to_inspect
+from proxy.link.downstream import NOTHING_PASSES, Downstream, Passing
+from proxy.link.looks import AcksLook, look_to_amend, look_to_inspect
 from proxy.link.produce import acks_layout
 from proxy.link.walking import Pending
 

@@ -75,6 +75,8 @@ class Parts:
     """What keeps share state in a topic; None where it is in memory, or not here."""
     audit: AuditShipping | None = None
     """What writes audit events; None where audit is off."""
+    views: viewing.ViewRuntime | None = None
+    """What goes on about views; None where they are switched off."""
     _listening: set[int] = field(default_factory=set)
     """Brokers with a listener here."""
     _refused: dict[int, str] = field(default_factory=dict)
@@ -141,7 +143,8 @@ class Parts:
         left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(book.unbound)}
         where = "proxy" if self.services.serve_share else "brokers"
         state = "in memory" if self.home is None else f"in topic {TOPIC}"
-        return {"brokers": brokers, "left_out": left_out, "share_groups": where, "state": state}
+        told: dict[str, object] = {"brokers": brokers, "left_out": left_out, "share_groups": where, "state": state}
+        return told | ({} if self.views is None else {"views": self.views.state()})
 
     def _no_port(self, node_id: int) -> None:
         if self.services.book.address_for(node_id) is None:
@@ -249,14 +252,14 @@ def compose(
     services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
     if local:
         DeletedTopics(services).start()
-    viewing.set_up(config, services, notes)
+    views = viewing.set_up(config, services, own_settings(config, upstream_tls), notes)
     if services.views is not None:
         services.views.workers = Workers(reactor)
     served = handlers.served(services.coordinator) if local else {}
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     plane = Plane(
         reactor,
-        lambda: routes,
+        viewing.routes(services.views, routes),
         services,
         limits,
         notes,
@@ -269,7 +272,7 @@ def compose(
     )
     home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
     audit = auditing.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
-    holder.append(Parts(config, notes, services, plane, reason, home, audit))
+    holder.append(Parts(config, notes, services, plane, reason, home, audit, views))
     return holder[0]
 
 

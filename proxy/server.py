@@ -110,6 +110,8 @@ class Server:
             nursery.start_soon(parts.home.run)
         if parts.audit is not None:
             nursery.start_soon(parts.audit.run)
+        if parts.views is not None:
+            nursery.start_soon(parts.views.run)
         await self._stop.wait()
         await self._drain(parts)
 
@@ -170,6 +172,8 @@ class Server:
         missing = [watch.trouble] if watch.reachable and watch.trouble and not watch.refused else []
         if parts is not None and parts.home is not None and parts.home.off:
             missing.append(parts.home.off)
+        if parts is not None and parts.views is not None and parts.views.missing:
+            missing.append(parts.views.missing)
         if missing:
             body["missing"] = missing
         return not reasons, body | (parts.state() if parts is not None else {})

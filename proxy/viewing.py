@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import trio
 
 from proxy.apis import view_handlers
 from proxy.apis.ports import Notes
 from proxy.apis.services import Services
 from proxy.apis.table import Served
 from proxy.apis.view_creation import ViewCreation
+from proxy.apis.view_facts import TOPIC
 from proxy.apis.view_services import ViewOptions, ViewServices
-from proxy.apis.view_store import MemoryViewStore
+from proxy.apis.view_store import MemoryViewStore, ViewStore
+from proxy.cluster.routes import Routes
+from proxy.cluster.versions import PRODUCE
 from proxy.config import Config
+from proxy.runtime.client import OwnClient
+from proxy.runtime.own_connection import OwnSettings
+from proxy.runtime.own_port import OwnPort
+from proxy.runtime.view_state import ViewState
+from proxy.runtime.view_watch import ViewWatch
 from proxy.views.catalog import ViewCatalog
 from proxy.wire import compression
 
@@ -31,14 +42,60 @@ def options(config: Config) -> ViewOptions:
     )
 
 
-def set_up(config: Config, services: Services, notes: Notes) -> None:
-    """Give the handlers what they need to serve views; nothing where views are switched off."""
+@dataclass(slots=True)
+class ViewRuntime:
+    """What goes on about views while the proxy runs."""
+
+    services: ViewServices
+    store: ViewStore
+    watch: ViewWatch
+
+    async def run(self) -> None:
+        """Follow the stored facts and the bases until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.watch.run)
+            if isinstance(self.store, ViewState):
+                nursery.start_soon(self.store.run)
+
+    @property
+    def missing(self) -> str:
+        """What does not work for want of rights; empty when all does."""
+        return self.store.off if isinstance(self.store, ViewState) else ""
+
+    def state(self) -> dict[str, object]:
+        """For /readyz."""
+        kept = self.store.off or f"in topic {TOPIC}"
+        return {"ready": len(self.services.catalog), "plans": len(self.services.catalog.plans), "kept": kept}
+
+
+def set_up(config: Config, services: Services, settings: OwnSettings, notes: Notes) -> ViewRuntime | None:
+    """Give the handlers what they need to serve views; None where views are switched off."""
     if not config.views.serve:
-        return
+        return None
+
+    def client() -> OwnClient:
+        return OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
+
     catalog = ViewCatalog()
-    store = MemoryViewStore(catalog)
+    interval_s = config.views.growth_interval_s
+    store: ViewStore = MemoryViewStore(catalog)
+    if config.views.state == "topic":
+        store = ViewState(catalog, client, interval_s, notes)
     keeper = ViewCreation(catalog, options(config), store, services.timers, notes)
+    keeper.own = own = OwnPort(client())
     services.views = ViewServices(catalog=catalog, options=options(config), keeper=keeper)
+    return ViewRuntime(services.views, store, ViewWatch(keeper, own, interval_s, notes))
+
+
+def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
+    """The routes of this moment: as long as no view is known, Produce is not looked into."""
+    if views is None:
+        return lambda: built
+    quiet = Routes(built.fallback)
+    for route in built.values():
+        quiet.add(replace(route, handler=None, serve_here=None) if route.key == PRODUCE else route)
+    catalog = views.catalog
+    return lambda: built if len(catalog) or catalog.bound else quiet
 
 
 def with_views(config: Config, services: Services | None, served: Mapping[int, Served]) -> dict[int, Served]:

@@ -46,6 +46,10 @@ _DELETED = frozenset(
 )
 
 
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""What is said of the view, not of who asks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sight:
     """A view as it is to be shown."""
@@ -323,7 +327,8 @@ class _Look:
     def _refuse(self, name: ViewName, code: ErrorCode, reason: str = "") -> None:
         topic = name.topic
         del self._waiting[topic]
-        self._catalog.forget(topic)
+        if code in _GONE:
+            self._catalog.forget(topic)
         if reason:
             self._room.notes("view-refused", topic=topic, error=code.name, reason=reason)
         self._found[topic] = Sight(code, name, self._entries.get(topic))

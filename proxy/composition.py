@@ -255,7 +255,7 @@ def compose(
     views = viewing.set_up(config, services, own_settings(config, upstream_tls), notes)
     if services.views is not None:
         services.views.workers = Workers(reactor)
-    served = handlers.served(services.coordinator) if local else {}
+    served = handlers.served(services.coordinator, services.fleet, services.gate) if local else {}
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     plane = Plane(
         reactor,

@@ -16,7 +16,9 @@ from proxy.apis import (
 from proxy.apis.group_configs import names_group_resource
 from proxy.apis.group_ids import ServeHere, decoded, lists_held_group, names_held_group
 from proxy.apis.share_fleet import Fleet, HeldAnywhere
+from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_gated import gated
+from proxy.apis.share_loading import lists_or_loading, or_loading, when_all_is_loaded, when_loaded
 from proxy.apis.table import Served
 from proxy.cluster.routes import Handler
 from proxy.share.coordinator import ShareCoordinator
@@ -25,34 +27,42 @@ TXN_OFFSET_COMMIT_GROUP = 1
 """Strings before the group id in TxnOffsetCommit: the transactional id."""
 
 
-def served(coordinator: ShareCoordinator, fleet: Fleet | None = None) -> dict[int, Served]:
-    """API key -> handler and the requests it gets, for a proxy that serves share groups itself."""
+def served(
+    coordinator: ShareCoordinator, fleet: Fleet | None = None, gate: ShareGate | None = None
+) -> dict[int, Served]:
+    """API key -> handler and the requests it gets, for a proxy that serves share groups itself.
+
+    With a gate, requests that a broker would answer by making a group, or by denying that there is one, wait while it
+    is not known yet which groups are held (`share_loading`).
+    """
     groups = HeldAnywhere(coordinator, fleet)
     held = names_held_group(groups)
-    held_by_transaction = names_held_group(groups, TXN_OFFSET_COMMIT_GROUP)
+    making = or_loading(gate, held)
+    making_by_transaction = or_loading(gate, names_held_group(groups, TXN_OFFSET_COMMIT_GROUP), TXN_OFFSET_COMMIT_GROUP)
+    deleting = lists_or_loading(gate, lists_held_group(groups, _groups_names), _groups_names)
     described: ServeHere = lists_held_group(groups, _group_ids)
     return {
-        foreign_groups.JOIN_GROUP: Served(foreign_groups.join_group, held),
-        foreign_groups.OFFSET_COMMIT: Served(foreign_groups.offset_commit, held),
+        foreign_groups.JOIN_GROUP: Served(when_loaded(foreign_groups.join_group), making),
+        foreign_groups.OFFSET_COMMIT: Served(when_loaded(foreign_groups.offset_commit), making),
         foreign_groups.OFFSET_DELETE: Served(foreign_groups.offset_delete, held),
-        foreign_groups.TXN_OFFSET_COMMIT: Served(foreign_groups.txn_offset_commit, held_by_transaction),
-        foreign_groups.CONSUMER_GROUP_HEARTBEAT: Served(foreign_groups.consumer_group_heartbeat, held),
-        foreign_groups.STREAMS_GROUP_HEARTBEAT: Served(foreign_groups.streams_group_heartbeat, held),
+        foreign_groups.TXN_OFFSET_COMMIT: Served(when_loaded(foreign_groups.txn_offset_commit), making_by_transaction),
+        foreign_groups.CONSUMER_GROUP_HEARTBEAT: Served(when_loaded(foreign_groups.consumer_group_heartbeat), making),
+        foreign_groups.STREAMS_GROUP_HEARTBEAT: Served(when_loaded(foreign_groups.streams_group_heartbeat), making),
         foreign_groups.CONSUMER_GROUP_DESCRIBE: Served(foreign_groups.consumer_group_describe, described),
         foreign_groups.STREAMS_GROUP_DESCRIBE: Served(foreign_groups.streams_group_describe, described),
         k15_describe_groups.KEY: Served(
             k15_describe_groups.handle, lists_held_group(groups, lambda request: request.groups)
         ),
-        k16_list_groups.KEY: Served(k16_list_groups.handle),
+        k16_list_groups.KEY: Served(when_all_is_loaded(k16_list_groups.handle)),
         k32_describe_configs.KEY: Served(_gated(k32_describe_configs.KEY), _names_group_configs),
-        k42_delete_groups.KEY: Served(
-            _gated(k42_delete_groups.KEY), lists_held_group(groups, lambda request: request.groups_names)
-        ),
+        k42_delete_groups.KEY: Served(_gated(k42_delete_groups.KEY), deleting),
         k44_incremental_alter_configs.ALTER_CONFIGS: Served(
             _gated(k44_incremental_alter_configs.ALTER_CONFIGS), _names_group_configs
         ),
         k44_incremental_alter_configs.KEY: Served(_gated(k44_incremental_alter_configs.KEY), _names_group_configs),
-        k74_list_config_resources.KEY: Served(k74_list_config_resources.handle, k74_list_config_resources.serve_here),
+        k74_list_config_resources.KEY: Served(
+            when_all_is_loaded(k74_list_config_resources.handle), k74_list_config_resources.serve_here
+        ),
     }
 
 
@@ -71,6 +81,10 @@ _OWNERS: dict[int, Handler] = {
 
 def _gated(key: int) -> Handler:
     return gated(key, _OWNERS[key])
+
+
+def _groups_names(request: Any) -> list[str]:
+    return list(request.groups_names)
 
 
 def _group_ids(request: Any) -> list[str]:

@@ -13,6 +13,7 @@ from proxy.apis import (
     k92_delete_share_group_offsets,
 )
 from proxy.apis.share_fleet import Fleet
+from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_gated import gated
 from proxy.apis.table import Served
 from proxy.cluster.routes import Handler
@@ -29,9 +30,11 @@ _SHARE = (
 )
 
 
-def served(coordinator: ShareCoordinator, fleet: Fleet | None = None) -> dict[int, Served]:
+def served(
+    coordinator: ShareCoordinator, fleet: Fleet | None = None, gate: ShareGate | None = None
+) -> dict[int, Served]:
     """API key -> handler, and which requests it gets."""
-    groups = group_apis.served(coordinator, fleet)
+    groups = group_apis.served(coordinator, fleet, gate)
     return groups | {api.KEY: Served(gated(api.KEY, api.handle)) for api in _SHARE}
 
 

@@ -14,7 +14,7 @@ A door may be *closing* first: nobody is let in any more, and what is inside may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from proxy.apis.promise import Promise
@@ -48,6 +48,8 @@ class ShareGate:
         self.lease: Callable[[], bool] = lambda: True
         """Whether nobody else can have become the owner, by a clock that counts sleep as well."""
         self._doors = [_Door() for _ in ALL]
+        self._loading: dict[int, float | None] = {}
+        """Doors that are closed because state is being loaded, and when somebody first saw it."""
         self._waiters: list[Promise[None]] = []
 
     @property
@@ -78,6 +80,20 @@ class ShareGate:
                 return door.code, door.reason
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, ""
 
+    @property
+    def loading(self) -> Collection[int]:
+        """State partitions whose groups nobody knows yet: they are being loaded here."""
+        return self._loading.keys()
+
+    def loading_for(self, partition: int, now: float) -> float:
+        """How long somebody has seen it loading; 0 where it is not, or this is the first look."""
+        if partition not in self._loading:
+            return 0.0
+        since = self._loading[partition]
+        if since is None:
+            since = self._loading[partition] = now
+        return now - since
+
     def enter(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
         """A request went in; `end` is called when one of these doors closes. `leave` when it is done."""
         for partition in partitions:
@@ -92,12 +108,17 @@ class ShareGate:
         """State is loaded and ours: let requests in."""
         for partition in partitions:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
+            self._loading.pop(partition, None)
         self.look()
 
     def closing(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
         """Let nothing in; what is inside may finish."""
         for partition in partitions:
             self._doors[partition].code, self._doors[partition].reason = code, reason
+            if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                self._loading.setdefault(partition, None)
+            else:
+                self._loading.pop(partition, None)
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] = ALL) -> None:
         """Let nothing in, and nothing out that is under way."""

@@ -144,9 +144,12 @@ class GroupWorld:
             topics = {"topic": TopicInfo(b"t" * 16, 1)}
             assert not group.heartbeat(beat, topics, coordinator.settings(group_id), coordinator.limits, 100.0).error
 
+    def _served(self) -> dict[int, Any]:
+        return group_apis.served(self.services.coordinator, self.services.fleet, self.services.gate)
+
     def serves(self, key: int, version: int, **fields: Any) -> bool:
         """Whether a request is answered here rather than forwarded."""
-        route = group_apis.served(self.services.coordinator).get(key)
+        route = self._served().get(key)
         if route is None:
             return False
         return route.serve_here is None or route.serve_here(self.frame(key, version, **fields))
@@ -159,7 +162,7 @@ class GroupWorld:
         """Whether the handler looks at a request and lets it go to the broker."""
         header, request = frames.decode_request(self.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
-        task = Task(group_apis.served(self.services.coordinator)[key].handler(call, self.services), lambda _: None)
+        task = Task(self._served()[key].handler(call, self.services), lambda _: None)
         task.start()
         return task.finished and task.error is None and task.value is None
 
@@ -168,7 +171,7 @@ class GroupWorld:
         assert self.serves(key, version, **fields)
         header, request = frames.decode_request(self.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
-        task = Task(group_apis.served(self.services.coordinator)[key].handler(call, self.services), lambda _: None)
+        task = Task(self._served()[key].handler(call, self.services), lambda _: None)
         task.start()
         assert task.finished
         if task.error is not None:

@@ -1,0 +1,125 @@
+"""Requests about groups of any type while nobody knows which ids are share groups: their state is being loaded.
+
+A broker that loads a group's partition tells everybody who asks about that group to wait (14), and so does this proxy:
+forwarded, such a request would make a group of another type under the id of a share group, or deny that there is one.
+It is held for a bounded time first; most loads are over by then. Once state is loaded, what is about no share group
+goes to the broker as if nothing had been. Ordinary groups do not pay for trouble: where loading takes longer than
+`LOADING_MAX_S`, their requests are forwarded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from proxy.apis.exchange import reply
+from proxy.apis.group_ids import ServeHere, decoded, leading_string
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.apis.share_gate import HOLD_MAX_S, ShareGate
+from proxy.apis.share_state import state_partition
+from proxy.apis.waiting import first_until
+from proxy.cluster.routes import Handler
+from proxy.errors import ErrorCode
+from proxy.wire import registry
+
+LOADING_MAX_S = 30.0
+"""State that is not loaded after this is in trouble, and may be for long."""
+
+LIST_GROUPS, LIST_CONFIG_RESOURCES, JOIN_GROUP = 16, 74, 11
+OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+Names = Callable[[Any], Iterable[str]]
+"""The groups a decoded request is about."""
+
+
+def or_loading(gate: ShareGate | None, held: ServeHere, index: int = 0) -> ServeHere:
+    """Requests about a group that is held, or may be: its id is the string at this index."""
+    if gate is None:
+        return held
+
+    def serve_here(frame: memoryview) -> bool:
+        if not gate.loading:
+            return held(frame)
+        group_id = leading_string(frame, index)
+        return held(frame) or (group_id is not None and state_partition(group_id) in gate.loading)
+
+    return serve_here
+
+
+def lists_or_loading(gate: ShareGate | None, held: ServeHere, names: Names) -> ServeHere:
+    """As `or_loading`, for requests that name several groups."""
+    if gate is None:
+        return held
+
+    def serve_here(frame: memoryview) -> bool:
+        if held(frame) or not gate.loading:
+            return held(frame)
+        request = decoded(frame)
+        return request is not None and any(state_partition(name) in gate.loading for name in names(request))
+
+    return serve_here
+
+
+def when_loaded(handler: Handler) -> Handler:
+    """The handler of a request about one group, once it is known whether that is a share group."""
+
+    async def handle(call: Call, services: Services) -> bytes | None:
+        group_id = call.message.group_id
+        if not await loaded(services, (state_partition(group_id),)):
+            return reply(call, _refusal(call))
+        return await handler(call, services) if services.holds(group_id) else None
+
+    return handle
+
+
+def when_all_is_loaded(handler: Handler) -> Handler:
+    """The handler of a request about all groups."""
+
+    async def handle(call: Call, services: Services) -> bytes | None:
+        if not await loaded(services, services.gate.loading):
+            return reply(call, _refusal(call))
+        return await handler(call, services)
+
+    return handle
+
+
+async def loaded(services: Services, partitions: Collection[int]) -> bool:
+    """Wait until none of these is being loaded any more; False: the client is to come again."""
+    gate, timers = services.gate, services.timers
+    wanted, deadline = tuple(partitions), timers.now() + HOLD_MAX_S
+    while any(partition in gate.loading for partition in wanted):
+        now = timers.now()
+        if any(gate.loading_for(partition, now) > LOADING_MAX_S for partition in wanted):
+            return True
+        if now >= deadline:
+            return False
+        changed = gate.wait()
+        try:
+            await first_until(timers, deadline, changed)
+        finally:
+            gate.forget(changed)
+    return True
+
+
+def _refusal(call: Call) -> Any:
+    name = registry.API_KEYS[call.key]
+    response = registry.message(f"{name}Response")
+    if call.key == LIST_GROUPS:
+        return response(error_code=LOADING, groups=[])
+    if call.key == LIST_CONFIG_RESOURCES:
+        return response(error_code=LOADING, config_resources=[])
+    if call.key == JOIN_GROUP:
+        return response(error_code=LOADING, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
+    if call.key not in (OFFSET_COMMIT, TXN_OFFSET_COMMIT):
+        return response(error_code=LOADING, error_message="Share groups are being loaded.")
+    topic, partition = getattr(response, f"{name}ResponseTopic"), getattr(response, f"{name}ResponsePartition")
+    topics = [
+        topic(
+            **{each: getattr(asked, each) for each in ("name", "topic_id") if each in topic.__slots__},
+            partitions=[partition(partition_index=p.partition_index, error_code=LOADING) for p in asked.partitions],
+        )
+        for asked in call.message.topics or ()
+    ]
+    return response(topics=topics)

@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__GNUC__) && defined(__x86_64__)
-#include <nmmintrin.h>
-#define HAS_SSE42 1
+#if defined(__GNUC__) && defined(__x86_64__) && defined(__LP64__)
+#include <immintrin.h>
+#define HAS_X86 1
 #endif
 #if defined(__GNUC__) && defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
 #include <arm_acle.h>
@@ -32,9 +32,11 @@
 
 #if defined(__GNUC__)
 #define LIKELY(x) __builtin_expect(!!(x), 1)
+#define PREFETCH(p, distance) __builtin_prefetch((const void *)((uintptr_t)(p) + (distance)))
 #define INLINE static inline __attribute__((always_inline))
 #else
 #define LIKELY(x) (x)
+#define PREFETCH(p, distance) ((void)0)
 #define INLINE static inline
 #endif
 
@@ -61,7 +63,7 @@ INLINE void put_big32(uint8_t *p, uint32_t v) {
 
 /* ---- CRC-32C: three streams at a time where the processor has an instruction, else eight tables ---- */
 
-enum { LONG_RUN = 2048, SHORT_RUN = 256 };
+enum { LONG_RUN = 4096, SHORT_RUN = 256 };
 static uint32_t crc_table[8][256], over_long[4][256], over_short[4][256];
 
 static uint32_t crc_by_table(uint32_t crc, const uint8_t *p, size_t size) {
@@ -105,8 +107,8 @@ static void make_tables(void) {
     make_shift(over_short, SHORT_RUN);
 }
 
-#if defined(HAS_SSE42) || defined(HAS_ARM_CRC)
-#ifdef HAS_SSE42
+#if defined(HAS_X86) || defined(HAS_ARM_CRC)
+#ifdef HAS_X86
 #define WITH_CRC __attribute__((target("sse4.2")))
 #define CRC8(crc, p) _mm_crc32_u64((crc), native64(p))
 #define CRC1(crc, p) _mm_crc32_u8((uint32_t)(crc), *(p))
@@ -120,22 +122,28 @@ INLINE uint64_t shifted(uint32_t table[4][256], uint64_t crc) {
     return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24 & 255];
 }
 
-/* One stream waits three cycles for each instruction; three of them keep it busy. */
-#define THREE_STREAMS(run, table)                                                                   \
+/* One stream waits three cycles for each instruction; three of them keep it busy. What comes next is asked for early:
+ * the processor's own look-ahead does not get used to three places that jump. */
+#define THREE_STREAMS(run, table, line)                                                             \
     for (; size >= 3 * (run); p += 3 * (run), size -= 3 * (run)) {                                  \
         uint64_t second = 0, third = 0;                                                             \
-        for (const uint8_t *end = p + (run), *at = p; at < end; at += 8) {                          \
-            crc = CRC8(crc, at);                                                                    \
-            second = CRC8(second, at + (run));                                                      \
-            third = CRC8(third, at + 2 * (run));                                                    \
+        for (const uint8_t *end = p + (run), *at = p; at < end; at += (line)) {                     \
+            PREFETCH(at, 3 * (run));                                                                \
+            PREFETCH(at, 4 * (run));                                                                \
+            PREFETCH(at, 5 * (run));                                                                \
+            for (int i = 0; i < (line); i += 8) {                                                   \
+                crc = CRC8(crc, at + i);                                                            \
+                second = CRC8(second, at + i + (run));                                              \
+                third = CRC8(third, at + i + 2 * (run));                                            \
+            }                                                                                       \
         }                                                                                           \
         crc = shifted(table, shifted(table, crc) ^ second) ^ third;                                 \
     }
 
 WITH_CRC static uint32_t crc_by_instruction(uint32_t start, const uint8_t *p, size_t size) {
     uint64_t crc = start;
-    THREE_STREAMS(LONG_RUN, over_long)
-    THREE_STREAMS(SHORT_RUN, over_short)
+    THREE_STREAMS(LONG_RUN, over_long, 64)
+    THREE_STREAMS(SHORT_RUN, over_short, 64)
     for (; size >= 8; p += 8, size -= 8) crc = CRC8(crc, p);
     for (; size; p++, size--) crc = CRC1(crc, p);
     return (uint32_t)crc;
@@ -144,11 +152,14 @@ WITH_CRC static uint32_t crc_by_instruction(uint32_t start, const uint8_t *p, si
 
 static uint32_t (*crc_of)(uint32_t, const uint8_t *, size_t) = crc_by_table;
 
-static void choose_crc(void) {
+static int by_eights; /* whether the processor hashes eight keys at a time */
+
+static void look_around(void) {
     make_tables();
-#if defined(HAS_SSE42)
+#if defined(HAS_X86)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("sse4.2")) crc_of = crc_by_instruction;
+    by_eights = __builtin_cpu_supports("avx2");
 #elif defined(HAS_ARM_CRC)
     crc_of = crc_by_instruction;
 #endif
@@ -161,6 +172,14 @@ static uint32_t crc32c(uint32_t before, const uint8_t *p, size_t size) { return 
 INLINE uint32_t murmur2(const uint8_t *p, size_t size) {
     const uint32_t m = 0x5BD1E995u;
     uint32_t hash = 0x9747B28Cu ^ (uint32_t)size;
+    for (; size >= 16; p += 16, size -= 16) { /* words do not wait for each other, only their sum does */
+        uint32_t a = little32(p) * m, b = little32(p + 4) * m, c = little32(p + 8) * m, d = little32(p + 12) * m;
+        a = (a ^ a >> 24) * m;
+        b = (b ^ b >> 24) * m;
+        c = (c ^ c >> 24) * m;
+        d = (d ^ d >> 24) * m;
+        hash = (((hash * m ^ a) * m ^ b) * m ^ c) * m ^ d;
+    }
     for (; size >= 4; p += 4, size -= 4) {
         uint32_t word = little32(p) * m;
         hash = hash * m ^ (word ^ word >> 24) * m;
@@ -223,23 +242,11 @@ INLINE uint32_t target_of(const Cut *cut, uint32_t hash) {
     return native32(cut->targets + (from - cut->starts));
 }
 
-/* Slot of a record; cut->slots where no slot has it. key NULL: it has none. */
-INLINE uint32_t slot_of(const Cut *cut, int rule, const uint8_t *key, size_t size, int64_t offset) {
-    uint8_t number[8];
-    uint32_t slot;
-    if (rule == STRIPES) return (uint32_t)((uint64_t)offset / STRIPE_OFFSETS % cut->slots);
-    if (!LIKELY(key != NULL)) {
-        if (rule == RANGES && cut->null_keys != BY_OFFSET) return cut->null_keys == KEEP ? 0 : cut->slots;
-        put_big32(number, (uint32_t)((uint64_t)offset >> 32));
-        put_big32(number + 4, (uint32_t)offset);
-        slot = murmur2(number, 8);
-        return rule == EVEN ? (uint32_t)((uint64_t)slot * cut->slots >> 32)
-            : target_of(cut, slot) < cut->slots ? target_of(cut, slot) : cut->slots;
-    }
-    uint32_t hash = murmur2(key, size);
-    if (rule == EVEN) return (uint32_t)((uint64_t)hash * cut->slots >> 32);
-    if (cut->keys && is_single_key(cut, hash, key, size)) return 0;
-    slot = target_of(cut, hash);
+/* Slot of a record by a cut of ranges; cut->slots where no slot has it. key NULL: it has none. */
+INLINE uint32_t slot_in_ranges(const Cut *cut, const uint8_t *key, uint32_t size, uint32_t hash) {
+    if (!key && cut->null_keys != BY_OFFSET) return cut->null_keys == KEEP ? 0 : cut->slots;
+    if (key && cut->keys && is_single_key(cut, hash, key, size)) return 0;
+    uint32_t slot = target_of(cut, hash);
     return slot < cut->slots ? slot : cut->slots;
 }
 
@@ -251,8 +258,8 @@ typedef struct {
     uint64_t size; /* of its records */
     int64_t last;  /* offset of the last one, -1: none */
     uint32_t count;
-    uint8_t *out;
-    uint8_t *cursor;
+    uint32_t crc;
+    uint8_t *out, *cursor, *summed; /* where it begins, has got to, and is in `crc` up to */
 } Part;
 
 typedef struct {
@@ -268,7 +275,25 @@ typedef struct {
     Part *part;     /* parts + 1: the last gathers what nobody wants */
     Note *notes;    /* count */
     uint32_t kept;
+    int is_open;    /* the records stand in the batch as they are */
+    uint32_t crc;   /* of the bytes CRC_FROM .. read */
+    size_t read;
 } Job;
+
+enum { AHEAD = 128 << 10 }; /* less, and the checksum stumbles at every new start; more, and the cache has lost it */
+
+/* Takes the checksum so far that it is ahead of `p`; NULL: of everything. */
+static void read_ahead(Job *job, const uint8_t *p) {
+    if (!job->is_open) return;
+    size_t left = job->batch_size - job->read, now = left;
+    if (p) {
+        size_t to = (size_t)(p - job->batch) + AHEAD / 2;
+        if (to <= job->read) return;
+        now = AHEAD < left ? AHEAD : left;
+    }
+    job->crc = crc32c(job->crc, job->batch + job->read, now);
+    job->read += now;
+}
 
 /* A signed varint of at most 64 bits; NULL where `end` or its own length is passed. */
 static const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int64_t *value) {
@@ -330,40 +355,180 @@ static int has_headers(const uint8_t *p, const uint8_t *end, int64_t count) {
     return p == end;
 }
 
-/* Walks the records; 0: something does not fit. */
-INLINE int walk(Job *job, int rule) {
-    const uint8_t *p = job->body, *body_end = p + job->body_size;
-    const uint32_t none = job->parts;
-    uint32_t kept = 0;
-    for (uint32_t left = job->count; left; left--) {
-        const uint8_t *start = p, *end, *key;
-        int64_t size, delta, key_size;
-        if (!(p = varint(p, body_end, &size)) || size < 1 || size > body_end - p) return 0;
-        end = p + size;
-        if (!(p = skip_varint(p + 1, end)) || !(p = varint(p, end, &delta))) return 0;
-        if (delta < 0 || delta > job->delta_max || !(p = sized(p, end, &key_size))) return 0;
-        key = key_size < 0 ? NULL : p;
-        p += key_size < 0 ? 0 : key_size;
-        if (!(p = sized(p, end, &size))) return 0;
-        p += size < 0 ? 0 : size;
-        if (!LIKELY(end - p == 1 && *p == 0)) { /* not the usual "no headers" */
-            if (!(p = varint(p, end, &size)) || !has_headers(p, end, size)) return 0;
-        }
+/* A few records on their way: the processor gets more done when each loop does one thing. */
+enum { STEP = 64 };
+typedef struct {
+    const uint8_t *key[STEP]; /* NULL: none */
+    uint32_t key_size[STEP], start[STEP], size[STEP], hash[STEP], slot[STEP];
+    int64_t offset[STEP]; /* first its delta */
+} Step;
+
+/* Notes key and offset delta of the record at p as number i. Behind it; NULL: something does not fit. */
+static const uint8_t *any_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end, int64_t delta_max) {
+    int64_t size, delta;
+    if (!(p = varint(p, body_end, &size)) || size < 1 || size > body_end - p) return NULL;
+    const uint8_t *end = p + size;
+    if (!(p = skip_varint(p + 1, end)) || !(p = varint(p, end, &delta))) return NULL;
+    if (delta < 0 || delta > delta_max || !(p = sized(p, end, &size))) return NULL;
+    step->offset[i] = delta;
+    step->key[i] = size < 0 ? NULL : p;
+    step->key_size[i] = size < 0 ? 0 : (uint32_t)size;
+    p += step->key_size[i];
+    if (!(p = sized(p, end, &size))) return NULL;
+    p += size < 0 ? 0 : size;
+    if (!(p = varint(p, end, &size)) || !has_headers(p, end, size)) return NULL;
+    return end;
+}
+
+/* The same for a record as most are: lengths of one or two bytes, no headers. NULL: it is another, good or bad. At least
+ * USUAL_ROOM bytes can be read from p on; nothing is read behind `end` that was not compared with it. */
+enum { USUAL_ROOM = 16 };
+#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end, int64_t delta_max) {
+    uint32_t number = *p++;
+    if (number >= 0x80) number = (number & 0x7F) | (uint32_t)*p++ << 7;
+    if ((number & ~0x3FFEu) || number >> 1 > (size_t)(body_end - p)) return NULL;
+    const uint8_t *end = p + (number >> 1);
+    uint64_t stops = ~native64(p + 1) & 0x8080808080808080u;
+    if (!stops) return NULL;
+    p += 2 + (__builtin_ctzll(stops) >> 3);
+    number = *p++;
+    if (number >= 0x80) number = (number & 0x7F) | (uint32_t)*p++ << 7;
+    if ((number & ~0x3FFEu) || number >> 1 > delta_max) return NULL;
+    step->offset[i] = number >> 1;
+    number = *p++;
+    if (number > 0x7E || (number & 1)) return NULL;
+    step->key[i] = p;
+    step->key_size[i] = number >> 1;
+    if (end - p < (ptrdiff_t)(number >> 1) + 2) return NULL;
+    p += number >> 1;
+    number = *p++;
+    if (number >= 0x80) number = (number & 0x7F) | (uint32_t)*p++ << 7;
+    if ((number & ~0x3FFEu) || end - p != (ptrdiff_t)(number >> 1) + 1 || end[-1] != 0) return NULL;
+    return end;
+}
+#else
+INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end, int64_t delta_max) {
+    (void)step, (void)i, (void)p, (void)body_end, (void)delta_max;
+    return NULL;
+}
+#endif
+
+/* Where `count` records from p on lie, what keys and offsets they have. Behind them; NULL: something does not fit. */
+INLINE const uint8_t *walk(const Job *job, Step *step, const uint8_t *p, uint32_t count) {
+    const uint8_t *const body = job->body, *const body_end = body + job->body_size;
+    const int64_t delta_max = job->delta_max;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *end = body_end - p >= USUAL_ROOM ? usual_record(step, i, p, body_end, delta_max) : NULL;
+        if (!LIKELY(end) && !(end = any_record(step, i, p, body_end, delta_max))) return NULL;
+        step->start[i] = (uint32_t)(p - body);
+        step->size[i] = (uint32_t)(end - p);
         p = end;
-        int64_t offset = job->base_offset + delta;
-        uint32_t place = job->part_of[slot_of(job->cut, rule, key, (size_t)key_size, offset)];
-        place = offset >= job->from_offset ? place : none;
-        Part *part = &job->part[place];
-        Note *note = &job->notes[kept];
-        note->start = (uint32_t)(start - job->body);
-        note->size = (uint32_t)(end - start);
-        note->part = place;
-        part->size += (uint64_t)(end - start);
+    }
+    return p;
+}
+
+/* A record without a key lies where the 8 bytes of its offset do. */
+static uint32_t hash_of_offset(int64_t offset) {
+    uint8_t number[8];
+    put_big32(number, (uint32_t)((uint64_t)offset >> 32));
+    put_big32(number + 4, (uint32_t)offset);
+    return murmur2(number, 8);
+}
+
+static void hash_one_by_one(Step *step, uint32_t from, uint32_t to) {
+    for (uint32_t i = from; i < to; i++)
+        step->hash[i] = LIKELY(step->key[i] != NULL) ? murmur2(step->key[i], step->key_size[i]) : hash_of_offset(step->offset[i]);
+}
+
+#ifdef HAS_X86
+/* Eight keys of one length at a time, where eight neighbours have it. */
+__attribute__((target("avx2"))) static void hash_by_eights(Step *step, uint32_t count) {
+    const __m256i m = _mm256_set1_epi32(0x5BD1E995);
+    uint32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        const uint8_t *const *key = step->key + i;
+        const uint32_t size = step->key_size[i];
+        const __m256i sizes = _mm256_loadu_si256((const __m256i *)(step->key_size + i));
+        const __m256i other = _mm256_xor_si256(sizes, _mm256_set1_epi32((int)size));
+        const __m256i missing = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)key), _mm256_setzero_si256());
+        const __m256i more = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)(key + 4)), _mm256_setzero_si256());
+        const __m256i odd = _mm256_or_si256(other, _mm256_or_si256(missing, more));
+        if (!_mm256_testz_si256(odd, odd) || size % 4) {
+            hash_one_by_one(step, i, i + 8);
+            continue;
+        }
+        __m256i hash = _mm256_set1_epi32((int)(0x9747B28Cu ^ size));
+        for (uint32_t at = 0; at < size; at += 4) {
+            __m256i word = _mm256_setr_epi32(
+                (int)native32(key[0] + at), (int)native32(key[1] + at), (int)native32(key[2] + at), (int)native32(key[3] + at),
+                (int)native32(key[4] + at), (int)native32(key[5] + at), (int)native32(key[6] + at), (int)native32(key[7] + at));
+            word = _mm256_mullo_epi32(word, m);
+            word = _mm256_mullo_epi32(_mm256_xor_si256(word, _mm256_srli_epi32(word, 24)), m);
+            hash = _mm256_xor_si256(_mm256_mullo_epi32(hash, m), word);
+        }
+        hash = _mm256_mullo_epi32(_mm256_xor_si256(hash, _mm256_srli_epi32(hash, 13)), m);
+        hash = _mm256_xor_si256(hash, _mm256_srli_epi32(hash, 15));
+        _mm256_storeu_si256((__m256i *)(step->hash + i), hash);
+    }
+    hash_one_by_one(step, i, count);
+}
+#endif
+
+/* Which slot has each record. */
+INLINE void place(const Job *job, int rule, Step *step, uint32_t count) {
+    const Cut *const cut = job->cut;
+    const uint64_t slots = cut->slots;
+    for (uint32_t i = 0; i < count; i++) step->offset[i] += job->base_offset;
+    if (rule == STRIPES) {
+        for (uint32_t i = 0; i < count; i++)
+            step->slot[i] = (uint32_t)((uint64_t)step->offset[i] / STRIPE_OFFSETS % slots);
+        return;
+    }
+#ifdef HAS_X86
+    if (by_eights) hash_by_eights(step, count); else hash_one_by_one(step, 0, count);
+#else
+    hash_one_by_one(step, 0, count);
+#endif
+    for (uint32_t i = 0; i < count; i++)
+        step->slot[i] = rule == EVEN ? (uint32_t)(step->hash[i] * slots >> 32)
+            : slot_in_ranges(cut, step->key[i], step->key_size[i], step->hash[i]);
+}
+
+/* Notes what is kept, and adds it to its part. */
+INLINE void note(Job *job, const Step *step, uint32_t count) {
+    const uint32_t none = job->parts, *const part_of = job->part_of;
+    const int64_t from_offset = job->from_offset;
+    Part *const parts = job->part;
+    Note *to = job->notes + job->kept;
+    for (uint32_t i = 0; i < count; i++) {
+        const int64_t offset = step->offset[i];
+        const uint32_t size = step->size[i];
+        uint32_t mine = part_of[step->slot[i]];
+        mine = offset >= from_offset ? mine : none;
+        to->start = step->start[i];
+        to->size = size;
+        to->part = mine;
+        to += mine != none;
+        Part *part = parts + mine;
+        part->size += size;
         part->count++;
         part->last = offset > part->last ? offset : part->last;
-        kept += place != none;
     }
-    job->kept = kept;
+    job->kept = (uint32_t)(to - job->notes);
+}
+
+/* All records; 0: something does not fit. The checksum runs a little ahead, so that the walk finds them in the cache. */
+INLINE int walk_all(Job *job, int rule) {
+    const uint8_t *p = job->body, *body_end = p + job->body_size;
+    Step step;
+    for (uint32_t left = job->count, now; left; left -= now) {
+        now = left < STEP ? left : STEP;
+        read_ahead(job, p);
+        if (!(p = walk(job, &step, p, now))) return 0;
+        place(job, rule, &step, now);
+        note(job, &step, now);
+    }
     return p == body_end;
 }
 
@@ -376,7 +541,12 @@ static const char *read_header(Job *job) {
     int64_t base = (int64_t)big64(batch);
     int32_t delta = (int32_t)big32(batch + DELTA_AT), count = (int32_t)big32(batch + COUNT_AT);
     if (base < 0 || delta < 0 || count < 0 || base > INT64_MAX - delta) return "offsets or count of a record batch";
-    if (!job->body) job->body = batch + HEADER, job->body_size = job->batch_size - HEADER;
+    if (!job->body) {
+        job->body = batch + HEADER;
+        job->body_size = job->batch_size - HEADER;
+        job->is_open = 1;
+        job->read = CRC_FROM;
+    }
     if (job->body_size > UINT32_MAX) return "a record batch too large";
     if ((uint64_t)count * RECORD_MIN > job->body_size) return "more records than fit into their bytes";
     job->base_offset = base;
@@ -385,16 +555,17 @@ static const char *read_header(Job *job) {
     return NULL;
 }
 
-/* NULL, or what is wrong with the batch. `notes` must have room for `count` records. */
+/* NULL, or what is wrong with the batch. `notes` must have room for `count` records. Opened records (`body` is not of
+ * the batch) were checked before they were opened. */
 static const char *scan(Job *job) {
     int done;
-    if (crc32c(0, job->batch + CRC_FROM, job->batch_size - CRC_FROM) != big32(job->batch + CRC_AT))
-        return "the checksum of a record batch is wrong";
     switch (job->cut->rule) { /* a loop of its own for each */
-    case EVEN: done = walk(job, EVEN); break;
-    case STRIPES: done = walk(job, STRIPES); break;
-    default: done = walk(job, RANGES);
+    case EVEN: done = walk_all(job, EVEN); break;
+    case STRIPES: done = walk_all(job, STRIPES); break;
+    default: done = walk_all(job, RANGES);
     }
+    read_ahead(job, NULL);
+    if (job->is_open && job->crc != big32(job->batch + CRC_AT)) return "the checksum of a record batch is wrong";
     return done ? NULL : "a record that does not fit into its batch";
 }
 
@@ -411,6 +582,14 @@ INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
     }
 }
 
+enum { SUM_STEP = 3 * LONG_RUN };
+
+/* Takes the checksum of a part as far as it is written: while it is in the cache. */
+static void sum_up(Part *part) {
+    part->crc = crc32c(part->crc, part->summed, (size_t)(part->cursor - part->summed));
+    part->summed = part->cursor;
+}
+
 /* Writes every part, each at its `out` of HEADER + size bytes. Where one part has all records, there is nothing to do. */
 static void fill(Job *job) {
     const uint8_t *body_end = job->body + job->body_size;
@@ -423,6 +602,8 @@ static void fill(Job *job) {
         part->out[ATTRIBUTES_AT + 1] &= (uint8_t)~COMPRESSION_MASK;
         put_big32(part->out + COUNT_AT, part->count);
         part->cursor = part->out + HEADER;
+        part->summed = part->out + CRC_FROM;
+        part->crc = 0;
     }
     for (uint32_t i = 0; i < job->kept; i++) {
         const Note note = job->notes[i];
@@ -431,11 +612,13 @@ static void fill(Job *job) {
         uint8_t *to = part->cursor, *part_end = part->out + HEADER + part->size;
         copy(to, from, note.size, part_end - to >= (ptrdiff_t)note.size + 32 && body_end - from >= (ptrdiff_t)note.size + 32);
         part->cursor = to + note.size;
+        if (part->cursor - part->summed >= SUM_STEP) sum_up(part);
     }
     for (uint32_t i = 0; i < job->parts; i++) {
         Part *part = &job->part[i];
-        if (part->out)
-            put_big32(part->out + CRC_AT, crc32c(0, part->out + CRC_FROM, HEADER - CRC_FROM + part->size));
+        if (!part->out) continue;
+        sum_up(part);
+        put_big32(part->out + CRC_AT, part->crc);
     }
 }
 
@@ -630,7 +813,7 @@ static PyObject *murmur2_of(PyObject *module, PyObject *data) {
 }
 
 static int prepare(PyObject *module) {
-    choose_crc();
+    look_around();
     return PyModule_AddIntConstant(module, "VERSION", VERSION) < 0
         || PyModule_AddStringConstant(module, "CHECKSUM", crc_of == crc_by_table ? "table" : "hardware") < 0 ? -1 : 0;
 }

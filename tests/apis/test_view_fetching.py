@@ -1,0 +1,279 @@
+"""Fetches of views side by side: who reads, who waits for whom, and what happens when one of them goes."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from proxy.apis.view_services import ViewOptions
+from proxy.errors import ErrorCode, UpstreamLost
+from proxy.values import Limits
+from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
+
+KEYS = [b"key-%d" % number for number in range(64)]
+R = 8
+
+
+@pytest.fixture
+def world() -> ViewWorld:
+    made = ViewWorld()
+    made.base = made.topic("t")
+    made.v = made.view(f"__view.r{R}.t")
+    return made
+
+
+def entry(reply, view, slot):
+    return partitions_of(reply.message)[view, slot]
+
+
+def warm(world, count=R):
+    """Readers whose connections have shown that they may read the base, all at the end."""
+    readers = [world.connect() for _ in range(count)]
+    for slot, reader in enumerate(readers):
+        world.fetch(reader, {world.v: {slot: world.base.logs[0].end}}, wait_ms=0)
+    return readers
+
+
+def test_readers_at_the_end_cost_one_read(world):
+    """All wait for the same Fetch, and what it brings is taken apart once."""
+    readers = warm(world)
+    before = world.cluster.count(1)
+    replies = [world.fetch(r, {world.v: {slot: 0}}, wait_ms=500) for slot, r in enumerate(readers)]
+    assert world.cluster.count(1) == before + 1
+    world.produce(world.base, KEYS)
+    found = [entry(reply, world.v, slot) for slot, reply in enumerate(replies)]
+    assert sorted(itertools.chain(*(offsets_in(e.records) for e in found))) == list(range(64))
+    assert {next_offset(e.records, 0) for e in found} == {64}
+    assert world.cluster.count(1) == before + 1
+
+
+def test_reader_that_got_nothing_waits_on(world):
+    """Past what was dropped for it, with one Fetch for all who do."""
+    readers = warm(world)
+    replies = [world.fetch(r, {world.v: {slot: 0}}, wait_ms=500) for slot, r in enumerate(readers)]
+    world.produce(world.base, [KEYS[0]])
+    done = [reply for reply in replies if reply.done]
+    assert len(done) == 1
+    world.timers.advance(0.5)
+    assert all(reply.done for reply in replies)
+    assert {next_offset(entry(reply, world.v, slot).records, 0) for slot, reply in enumerate(replies)} == {1}
+
+
+def test_others_go_on_when_the_reading_client_leaves(world):
+    """One of them reads anew, over its own connection."""
+    readers = warm(world)
+    replies = [world.fetch(r, {world.v: {slot: 0}}, wait_ms=5000) for slot, r in enumerate(readers)]
+    before = world.cluster.count(1)
+    readers[0].close()
+    assert world.cluster.count(1) == before + 1
+    world.produce(world.base, KEYS)
+    got = [offsets_in(entry(reply, world.v, slot).records) for slot, reply in enumerate(replies) if slot]
+    assert all(got)
+
+
+def test_upstream_connection_that_ends_ends_its_own_client_only(world):
+    readers = warm(world)
+    replies = [world.fetch(r, {world.v: {slot: 0}}, wait_ms=5000) for slot, r in enumerate(readers)]
+    readers[0].lose_upstream()
+    with pytest.raises(UpstreamLost):
+        _ = replies[0].message
+    world.produce(world.base, KEYS)
+    assert all(reply.done for reply in replies)
+
+
+@pytest.mark.parametrize("count", [1, 3, R])
+def test_idle_readers_ask_at_most_once_per_wait(world, count):
+    """However their requests interleave (T4)."""
+    readers = warm(world, count)
+    before = world.cluster.count(1)
+    replies = {}
+    for step in range(100):
+        for slot, reader in enumerate(readers):
+            if (slot not in replies and step == slot * 3) or (slot in replies and replies[slot].done):
+                replies[slot] = world.fetch(reader, {world.v: {slot: 0}}, wait_ms=500)
+        world.timers.advance(0.05)
+    assert world.cluster.count(1) - before <= count * 11
+
+
+def test_request_never_takes_longer_than_its_wait(world):
+    """Nor shorter where there is nothing."""
+    reader = world.connect()
+    reply = world.fetch(reader, {world.v: {0: 0, 1: 0}}, wait_ms=700)
+    for _ in range(6):
+        world.timers.advance(0.11)
+        world.produce(world.base, [key for key in KEYS if key == b"key-0"])
+        assert reply.done is (world.timers.now() >= 1000.7) or offsets_in(entry(reply, world.v, 0).records)
+    world.timers.advance(0.05)
+    assert reply.done
+
+
+def test_different_waits_do_not_hold_each_other_up(world):
+    """Who waits shorter is answered in time, with what the broker said last."""
+    readers = warm(world, 2)
+    long = world.fetch(readers[0], {world.v: {0: 0}}, wait_ms=5000)
+    short = world.fetch(readers[1], {world.v: {1: 0}}, wait_ms=100)
+    world.timers.advance(0.1)
+    assert entry(short, world.v, 1).high_watermark == 0
+    assert not long.done
+
+
+def test_cache_is_for_those_who_may_read_the_base(world):
+    """Each connection's right is asked on that connection."""
+    reader = world.connect()
+    world.produce(world.base, KEYS)
+    world.fetch(reader, {world.v: {0: 0}})
+    world.base.bits = 1 << 8
+    stranger = world.connect()
+    reply = world.fetch(stranger, {world.v: {0: 0}})
+    assert entry(reply, world.v, 0).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not entry(reply, world.v, 0).records
+
+
+def test_cached_batches_serve_the_other_slots(world):
+    world.produce(world.base, KEYS)
+    world.fetch(world.connect(), {world.v: {0: 0}})
+    before = world.cluster.count(1)
+    reply = world.fetch(world.connect(), {world.v: dict.fromkeys(range(1, R), 0)})
+    assert next_offset(entry(reply, world.v, 7).records, 0) == 64
+    assert world.cluster.count(1) == before
+
+
+def test_other_leader_epoch_is_judged_by_the_broker(world):
+    """An epoch that is not the leader's is never served from what others read."""
+    world.produce(world.base, KEYS)
+    world.fetch(world.connect(), {world.v: {0: 0}})
+    reply = world.fetch(world.connect(), {world.v: {0: 0}}, epoch=4)
+    assert entry(reply, world.v, 0).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    reply = world.fetch(world.connect(), {world.v: {0: 0}}, epoch=9)
+    assert entry(reply, world.v, 0).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_leader_that_moved_is_not_asked_and_its_cache_is_not_used(world):
+    """Slots of a base partition are told where the leader is."""
+    world.produce(world.base, KEYS)
+    client = world.connect(1)
+    world.fetch(client, {world.v: {0: 0}})
+    world.cluster.move_leader(world.base, 2)
+    reply = world.fetch(client, {world.v: {0: 64}})
+    assert entry(reply, world.v, 0).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    again = world.fetch(client, {world.v: {0: 0}})
+    assert entry(again, world.v, 0).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert entry(again, world.v, 0).current_leader.leader_id == 2
+    moved = world.fetch(world.connect(2), {world.v: {0: 0}})
+    assert next_offset(entry(moved, world.v, 0).records, 0) == 64
+
+
+def test_follow_up_reads_keep_the_clients_epoch_and_tell_the_scanned_one(world):
+    """Rule 6: CurrentLeaderEpoch stays, LastFetchedEpoch is that of the last scanned batch from the second round on."""
+    reader = world.connect()
+    other = next(key for key in KEYS if key not in _of_slot(0))
+    reply = world.fetch(reader, {world.v: {0: 0}}, epoch=5, last_epoch=2, wait_ms=500)
+    world.produce(world.base, [other])
+    assert not reply.done
+    asked = [r.topics[0].partitions[0] for r in world.cluster.requests(1)]
+    assert [(p.current_leader_epoch, p.last_fetched_epoch, p.fetch_offset) for p in asked] == [(5, 2, 0), (5, 5, 1)]
+
+
+def _of_slot(slot):
+    from proxy.views.cuts import EvenCut
+
+    return [key for key in KEYS if EvenCut(R).slot_of(key, 0) == slot]
+
+
+def test_records_below_the_fetch_offset_are_dropped(world):
+    """Brokers send whole batches."""
+    world.produce(world.base, KEYS)
+    reply = world.fetch(world.connect(), {world.v: dict.fromkeys(range(R), 30)})
+    found = itertools.chain(*(offsets_in(entry(reply, world.v, slot).records) for slot in range(R)))
+    assert sorted(found) == list(range(30, 64))
+
+
+def test_out_of_range_is_the_brokers_word(world):
+    """Also for one who waits beside a reader at the end."""
+    readers = warm(world, 2)
+    world.fetch(readers[0], {world.v: {0: 0}}, wait_ms=5000)
+    beyond = world.fetch(readers[1], {world.v: {1: 9}}, wait_ms=500)
+    assert entry(beyond, world.v, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_slots_far_apart_each_get_a_look(world):
+    for _ in range(20):
+        world.produce(world.base, KEYS)
+    world.views.options = ViewOptions(read_bytes=1 << 16)
+    reply = world.fetch(world.connect(), {world.v: {0: 0, 1: 1200, 2: 640}})
+    assert all(next_offset(entry(reply, world.v, slot).records, 0) > 0 for slot in (0, 1, 2))
+
+
+def test_limits_of_the_client_hold_after_filtering(world):
+    """At batch boundaries, and at least one batch."""
+    for _ in range(20):
+        world.produce(world.base, KEYS)
+    reply = world.fetch(world.connect(), {world.v: {0: 0, 1: 0}}, partition_max_bytes=400)
+    assert 0 < len(entry(reply, world.v, 0).records) <= 400 + 80
+    reply = world.fetch(world.connect(), {world.v: {0: 0, 1: 0}}, max_bytes=1)
+    sizes = [len(offsets_in(entry(reply, world.v, slot).records)) for slot in (0, 1)]
+    assert sum(bool(size) for size in sizes) == 1
+
+
+def test_answer_without_room_waits_and_comes_without_records(world):
+    """Decision 27; the client's position does not move."""
+    world.services.answers.limit = 10
+    world.services.answers.add_unsent(10)
+    world.produce(world.base, KEYS)
+    reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=300)
+    assert not reply.done
+    world.timers.advance(0.3)
+    assert not entry(reply, world.v, 0).records
+    assert world.services.answers.refusals == 1
+
+
+def test_scanned_cap_ends_an_answer(world):
+    """A slot with nothing in it moves on all the same."""
+    world = ViewWorld(view_options=ViewOptions(scanned_bytes=3000, read_bytes=1 << 16), limits=Limits())
+    base, view = world.topic("t"), world.view(f"__view.r{R}.t")
+    empty = next(slot for slot in range(R) if b"key-0" not in _of_slot(slot))
+    for _ in range(10):
+        world.produce(base, [b"key-0"] * 64)
+    reply = world.fetch(world.connect(), {view: {empty: 0}}, wait_ms=500)
+    assert 0 < next_offset(entry(reply, view, empty).records, 0) < 640
+
+
+def test_large_batches_are_taken_apart_by_a_thread_once(world):
+    """Whoever needs the same waits for the same; a client that leaves meanwhile takes nothing with it."""
+    workers = HeldWorkers()
+    world = ViewWorld(workers=workers)
+    base, view = world.topic("t"), world.view(f"__view.r{R}.t")
+    for _ in range(4):
+        world.produce(base, KEYS * 200)
+    first, second = world.connect(), world.connect()
+    replies = [world.fetch(first, {view: {0: 0}}), world.fetch(second, {view: {0: 0}})]
+    assert len(workers.jobs) == 1
+    first.close()
+    workers.work()
+    assert next_offset(entry(replies[1], view, 0).records, 0) > 0
+    assert world.cluster.count(1) == 1
+
+
+def test_throttled_answer_ends_the_waiting(world):
+    """The client has to know."""
+    world.cluster.throttle_ms = 50
+    reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=0)
+    assert reply.message.throttle_time_ms == 50
+
+
+def test_upstream_fetch_of_an_earlier_request_is_waited_for(world):
+    """Never two Fetches under way on one connection."""
+    readers = warm(world, 2)
+    other = world.topic("u")
+    view = world.view("__view.r2.u")
+    world.fetch(readers[1], {view: {0: 0}}, wait_ms=0)
+    long = world.fetch(readers[0], {world.v: {0: 0}}, wait_ms=5000)
+    both = world.fetch(readers[1], {world.v: {1: 0}, view: {0: 0}}, wait_ms=5000)
+    world.produce(world.base, KEYS)
+    assert long.done
+    assert both.done
+    world.produce(other, KEYS)
+    again = world.fetch(readers[1], {world.v: {1: 64}, view: {0: 0}}, wait_ms=500)
+    world.timers.advance(0.6)
+    assert offsets_in(entry(again, view, 0).records)

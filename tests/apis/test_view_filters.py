@@ -1,0 +1,101 @@
+"""The tagged field KeyFilter: what it asks for, what is wrong with it, and the echo."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.apis.view_filters import TAG, TAG_BYTES, BadFilter, applied, read_filter
+from proxy.errors import ErrorCode
+from proxy.views.cuts import murmur2
+from proxy.wire import registry
+from tests.support.view_ports import ViewWorld, next_offset, offsets_in, partitions_of
+
+KEYS = [b"key-%d" % number for number in range(40)] + [None, None]
+
+
+def field(**values) -> bytes:
+    message = registry.message("KeyFilter")
+    ranges = [message.HashRange(first=first, last=last) for first, last in values.pop("ranges", ())]
+    return registry.codec("KeyFilter", 0).encode(message(ranges=ranges, **values))
+
+
+def entry(content: bytes):
+    return registry.message("FetchRequest").FetchPartition(unknown_tags=((TAG, content),))
+
+
+def test_layout_is_the_one_that_was_published():
+    """version, hash, ranges, keys, null keys: clients have it from the requirements."""
+    assert (
+        field(ranges=[(1, 2)], keys=[b"k"], null_keys=1).hex()
+        == "0101" + "02" + "0000000100000002" + "00" + "02026b" + "01" + "00"
+    )
+    assert bytes(_uvarint(TAG)) == TAG_BYTES
+
+
+def _uvarint(number: int):
+    while number >= 0x80:
+        yield number & 0x7F | 0x80
+        number >>= 7
+    yield number
+
+
+def test_filter_keeps_ranges_and_single_keys():
+    division = read_filter(entry(field(ranges=[(0, 1 << 31)], keys=[b"x"], null_keys=0)))
+    assert division is not None
+    assert division.cut.slot_of(b"x", 0) == 0
+    assert division.cut.slot_of(None, 0) == -1
+    assert {division.cut.slot_of(k, 0) for k in KEYS if k and murmur2(k) > 1 << 31} == {-1}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        field(),
+        field(ranges=[(2, 1)]),
+        field(ranges=[(0, 1)], hash=2),
+        field(ranges=[(0, 1)], filter_version=2),
+        field(ranges=[(0, 1)], null_keys=3),
+        b"\1",
+        b"",
+    ],
+)
+def test_what_cannot_be_done_is_refused(content):
+    """Nothing asked for, an empty range, unknown words, bytes that are no such field."""
+    with pytest.raises(BadFilter):
+        read_filter(entry(content))
+
+
+def test_entry_without_the_field_is_not_filtered():
+    assert read_filter(registry.message("FetchRequest").FetchPartition(unknown_tags=((7, b"x"),))) is None
+
+
+@pytest.mark.parametrize("version", [12, 13, 15])
+def test_filtered_fetch_is_echoed_and_goes_upstream_without_the_field(version):
+    """The echo says where to fetch from next."""
+    world = ViewWorld()
+    base = world.topic("t")
+    world.produce(base, KEYS)
+    name = base.topic_id if version >= 13 else "t"
+    content = field(ranges=[(0, (1 << 31) - 1)], null_keys=1)
+    reply = world.fetch(world.connect(), {name: {0: 0}}, version=version, tags={TAG: content})
+    got = partitions_of(reply.message)[name, 0]
+    expected = [i for i, key in enumerate(KEYS) if key is None or murmur2(key) < 1 << 31]
+    assert offsets_in(got.records) == expected
+    assert next_offset(got.records, 0) == len(KEYS)
+    assert got.unknown_tags == (applied(len(KEYS)),)
+    (asked,) = world.cluster.requests(1)
+    assert asked.topics[0].partitions[0].unknown_tags == ()
+
+
+@pytest.mark.parametrize("on_view", [True, False])
+def test_bad_filter_is_told_of_its_partition_only(on_view):
+    """A filter on a view is one too."""
+    world = ViewWorld()
+    base = world.topic("t")
+    name = world.view("__view.r2.t") if on_view else base.topic_id
+    content = field(ranges=[(0, 1)]) if on_view else field()
+    reply = world.fetch(world.connect(), {name: {0: 0}}, tags={TAG: content}, wait_ms=0)
+    got = partitions_of(reply.message)[name, 0]
+    assert got.error_code == ErrorCode.INVALID_REQUEST
+    assert got.unknown_tags == ()
+    assert world.cluster.count(1) == 0

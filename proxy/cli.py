@@ -6,16 +6,20 @@ What a command needs is imported when it runs: `serve` stays small, `--version` 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Coroutine
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from proxy.errors import ConfigError, ProxyError
 
 if TYPE_CHECKING:
+    from proxy import views_command
     from proxy.config import Config
+
+T = TypeVar("T")
 
 DISTRIBUTION = "kafka-share-proxy"
 FAILED, MISUSED = 1, 2
@@ -170,6 +174,127 @@ def groups(
         _fail(str(error), FAILED)
 
 
+views_app = typer.Typer(
+    help="Views: slices of a topic's partitions, as topics that any consumer reads.", no_args_is_help=True
+)
+app.add_typer(views_app, name="views")
+
+ViewTopics = Annotated[list[str], typer.Argument(metavar="VIEW...", help="Names as __view.r8.orders.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+@views_app.command("create")
+def views_create(
+    topics: ViewTopics, upstream: Upstream = None, config: ConfigFile = None, settings: Set = None
+) -> None:
+    """Make views before anybody reads them."""
+    from proxy import views_command
+
+    _print(_at_brokers(config, settings, upstream, lambda at: views_command.create(at, topics)))
+
+
+@views_app.command("list")
+def views_list(upstream: Upstream = None, config: ConfigFile = None, settings: Set = None) -> None:
+    """Show the views and plans there are."""
+    from proxy import views_command
+
+    async def show(at: views_command.Desk) -> None:
+        views_command.show_list(at, await views_command.listed(at))
+
+    _at_brokers(config, settings, upstream, show)
+
+
+@views_app.command("grow")
+def views_grow(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[VIEW...]", help="All views if none is named.")] = None,
+    upstream: Upstream = None,
+    config: ConfigFile = None,
+    settings: Set = None,
+) -> None:
+    """Give views the partitions their bases have got; running proxies do so by themselves."""
+    from proxy import views_command
+
+    _print(_at_brokers(config, settings, upstream, lambda at: views_command.grow(at, topics or [])))
+
+
+@views_app.command("delete")
+def views_delete(
+    topics: ViewTopics, upstream: Upstream = None, config: ConfigFile = None, settings: Set = None
+) -> None:
+    """Delete views, with the offsets that groups have committed on them."""
+    from proxy import views_command
+
+    _print(_at_brokers(config, settings, upstream, lambda at: views_command.delete(at, topics)))
+
+
+@views_app.command("plan")
+def views_plan(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Ranges of the hash space, as JSON.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="PLAN", help="What views call it (__view.pPLAN.orders); unset: as the file.")
+    ] = None,
+    dry_run: DryRun = False,
+    upstream: Upstream = None,
+    config: ConfigFile = None,
+    settings: Set = None,
+) -> None:
+    """Check a plan and store it; it never changes under its name."""
+    from proxy import views_command
+
+    plan_id = name or Path(file).name.split(".")[0]
+    try:
+        text = _captured(file)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    line = _at_brokers(config, settings, upstream, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
+    print(line)
+
+
+@views_app.command("migrate")
+def views_migrate(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A group without members.")],
+    old: Annotated[str, typer.Option("--from", metavar="TOPIC", help="A view it has read, or the base.")],
+    new: Annotated[str, typer.Option("--to", metavar="TOPIC", help="A view of the same base, or the base.")],
+    dry_run: DryRun = False,
+    upstream: Upstream = None,
+    config: ConfigFile = None,
+    settings: Set = None,
+) -> None:
+    """Let a group go on with another view: every slot starts where the slowest was, at least once."""
+    from proxy import views_command
+
+    topic, offsets = _at_brokers(
+        config, settings, upstream, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run)
+    )
+    for partition, offset in sorted(offsets.items()):
+        print(f"{topic}-{partition}: {offset}")
+    print(f"{len(offsets)} partitions of {topic} {'would start' if dry_run else 'start'} there for group {group}")
+
+
+def _at_brokers(
+    file: str | None,
+    assignments: list[str] | None,
+    upstream: str | None,
+    command: Callable[[views_command.Desk], Coroutine[Any, Any, T]],
+) -> T:
+    from proxy import views_command
+    from proxy.views.names import BadViewName
+    from proxy.views.plans import BadPlan
+
+    loaded = _load(file, assignments, {"upstream.bootstrap": upstream}, listens=False)
+    try:
+        return views_command.run(loaded, command)
+    except (ConfigError, BadViewName, BadPlan) as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+def _print(lines: list[str]) -> None:
+    for line in lines:
+        print(line)
+
+
 @app.callback(invoke_without_command=True)
 def version(
     show: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True)] = False,
@@ -185,7 +310,9 @@ def main() -> None:
     app()
 
 
-def _load(file: str | None, assignments: list[str] | None, flags: dict[str, str | None]) -> Config:
+def _load(
+    file: str | None, assignments: list[str] | None, flags: dict[str, str | None], *, listens: bool = True
+) -> Config:
     from proxy import config
 
     named: dict[str, object] = dict(flags)
@@ -195,7 +322,7 @@ def _load(file: str | None, assignments: list[str] | None, flags: dict[str, str 
             _fail(f"--set {assignment}: write KEY=VALUE, for example --set log_level=debug", MISUSED)
         named[key.strip()] = value
     try:
-        return config.load(named, path=file)
+        return config.load(named, path=file, listens=listens)
     except ConfigError as error:
         _fail(str(error), MISUSED)
 

@@ -259,10 +259,17 @@ class Config(Section):
         return consistency.parse_limits(self.limits)
 
 
-def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.environ, path: str | None = None) -> Config:
+def load(
+    flags: Mapping[str, object],
+    environment: Mapping[str, str] = os.environ,
+    path: str | None = None,
+    *,
+    listens: bool = True,
+) -> Config:
     """Read all sources; ConfigError names every mistake at once.
 
     `flags` has dotted keys (`upstream.bootstrap`), None means not given. `path` is the YAML file; unset: KSP_CONFIG.
+    Without `listens` nobody bootstraps from here, and the address to do so may be missing.
     """
     sources = Sources(f.name.replace("_", ".") for f in fields(BrokerShareLimits))
     sources.add_file(path or environment.get(CONFIG_VARIABLE))
@@ -270,7 +277,8 @@ def load(flags: Mapping[str, object], environment: Mapping[str, str] = os.enviro
     sources.add_flags(flags)
     config = _validated(sources)
     for key, text in consistency.mistakes(config):
-        sources.mistake(key, text)
+        if listens or config.listen is not None or key != ("listen",):
+            sources.mistake(key, text)
     if sources.mistakes:
         raise ConfigError(sources.report())
     return config

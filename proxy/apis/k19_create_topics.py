@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.apis import view_requests
+from proxy.apis import view_facts, view_requests
 from proxy.apis.exchange import ask_upstream, reply
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.view_services import ViewServices
 from proxy.errors import ErrorCode
+from proxy.values import ZERO_UUID
+from proxy.views.catalog import Binding
 from proxy.views.names import PREFIX_BYTES, ViewName, is_view
 from proxy.views.standing import Step, cut_of, judge
 from proxy.wire import registry
@@ -40,11 +42,13 @@ async def handle(call: Call, services: Services) -> bytes | None:
         return None
     names, bad = views.keeper.read(topic.name for topic in wanted)
     refused = {topic: (code, "no view can be called so") for topic, code in bad.items()}
-    refused |= await _fit(call, views, names, {topic.name: topic for topic in wanted})
+    bases = await _bases(call, views, names)
+    refused |= _fit(views, names, {topic.name: topic for topic in wanted}, bases)
     request = call.message
     request.topics = [topic for topic in request.topics if topic.name not in refused]
     message = registry.message("CreateTopicsResponse")
     answer = await ask_upstream(call, request) if request.topics else message(topics=[])
+    _bind(views, {name.topic: bases.get(name.base) for name in names}, answer.topics or (), request.validate_only)
     answer.topics = [
         *(answer.topics or ()),
         *(
@@ -55,14 +59,29 @@ async def handle(call: Call, services: Services) -> bytes | None:
     return reply(call, answer)
 
 
-async def _fit(
-    call: Call, views: ViewServices, names: list[ViewName], wanted: dict[str, Any]
-) -> dict[str, tuple[ErrorCode, str]]:
-    """Complete what is asked for, in place; what cannot be made so."""
+async def _bases(call: Call, views: ViewServices, names: list[ViewName]) -> dict[str, Any]:
+    """Metadata of the bases, and everything stored has been read."""
     if not names:
         return {}
     await views.keeper.know(names)
-    entries = await view_requests.ask_topics(call.connection, [name.base for name in names])
+    return await view_requests.ask_topics(call.connection, [name.base for name in names])
+
+
+def _bind(views: ViewServices, bases: dict[str, Any], made: Any, validate_only: bool) -> None:
+    """What was made belongs to the base as it is now (the topic's id is told from v7 on)."""
+    for topic in made:
+        base, topic_id = bases.get(topic.name), bytes(topic.topic_id)
+        if base is None or topic.error_code != ErrorCode.NONE or validate_only or topic_id == ZERO_UUID:
+            continue
+        binding = Binding(topic_id, bytes(base.topic_id))
+        views.catalog.bind(topic.name, binding)
+        views.keeper.store.store(view_facts.binding_key(topic.name), view_facts.binding_value(binding))
+
+
+def _fit(
+    views: ViewServices, names: list[ViewName], wanted: dict[str, Any], entries: dict[str, Any]
+) -> dict[str, tuple[ErrorCode, str]]:
+    """Complete what is asked for, in place; what cannot be made so."""
     refused = {}
     for name in names:
         plan = None if name.plan is None else views.catalog.plan(name.plan)

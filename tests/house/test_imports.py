@@ -30,7 +30,9 @@ SHELL = {
     "proxy.server",
     "proxy.sources",
     "proxy.state_rights",
+    "proxy.view_migration",
     "proxy.viewing",
+    "proxy.views_command",
 }
 MAY_USE: dict[str, set[str]] = {
     "proxy.values": set(),

@@ -26,6 +26,17 @@ PLANE_COUNTERS = {
     "bytes_up": "Bytes from clients to brokers.",
     "bytes_down": "Bytes to clients.",
 }
+VIEW_COUNTERS = {
+    "requests": "Fetches of views answered here.",
+    "reads": "Fetches made upstream for views.",
+    "joined": "Waits for a Fetch that another client's request had made.",
+    "read_bytes": "Records of base partitions that came from brokers for views.",
+    "scanned_bytes": "Records looked through for answers.",
+    "kept_bytes": "Records in answers.",
+    "kept_records": "How many.",
+    "corrupt": "Batches that could not be taken apart.",
+    "threaded": "Runs of batches taken apart by a thread.",
+}
 
 
 def of_events(metrics: Metrics, notes: LogNotes) -> None:
@@ -38,6 +49,7 @@ def of_parts(metrics: Metrics, parts: Parts) -> None:
     _of_plane(metrics, parts)
     _of_brokers(metrics, parts)
     _of_share_groups(metrics, parts)
+    _of_views(metrics, parts)
 
 
 def _of_plane(metrics: Metrics, parts: Parts) -> None:
@@ -81,3 +93,20 @@ def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
     metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
     metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
     metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
+
+
+def _of_views(metrics: Metrics, parts: Parts) -> None:
+    views = parts.services.views
+    if views is None:
+        return
+    catalog, cache, figures = views.catalog, views.reads.cache, views.reads.figures
+
+    def reader(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(figures, name))
+
+    for name, words in VIEW_COUNTERS.items():
+        metrics.add(f"view_{name}", "counter", words, reader(name))
+    metrics.add("views", "gauge", "Views that are ready.", lambda: len(catalog))
+    metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
+    metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
+    metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)

@@ -25,6 +25,8 @@ class Relay:
     losing_answers: bool = False
     """Requests pass, answers do not: the connection is cut when one comes."""
     lost_answers: int = 0
+    answer_bytes: int = 0
+    """Passed on to clients so far."""
     refusing: bool = False
     """New connections are cut at once."""
     _listener: socket.socket | None = None
@@ -100,6 +102,7 @@ class Relay:
                 if is_answer and self.losing_answers:
                     self.lost_answers += 1
                     break
+                self.answer_bytes += len(data) if is_answer else 0
                 sink.sendall(data)
         for sock in (source, sink):
             with suppress(OSError):

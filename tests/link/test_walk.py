@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.errors import RemoteProtocolError
 from proxy.link import walk as twin
 from proxy.link.looks import SILENT, AcksLook, IdLook, RememberedLook, WordLook, look_to_amend, look_to_inspect
 from proxy.link.produce import acks_layout
@@ -121,7 +122,7 @@ def walked(walk: Any, module: Any, data: bytes, cuts: list[int]) -> tuple[list[i
         while at < end:
             try:
                 upto = walk.receive(buffer, at, end)
-            except IndexError:
+            except (IndexError, RemoteProtocolError):
                 upto = -1  # a look of this test that reads on where nothing is
             if upto < 0:
                 return stops, list(walk.pending), -1

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from proxy import contexts, state_rights
+from proxy.apis.share_state import TOPIC
 from proxy.cluster import versions as effective_versions
 from proxy.cluster.routes import Kind, Route, header
 from proxy.cluster.versions import Offer, Range
@@ -124,7 +125,7 @@ async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:
 
 async def _ask_brokers(config: Config, own: OwnClient, found: Found) -> None:
     try:
-        found.metadata, _ = await own.metadata()
+        found.metadata, _ = await own.metadata([TOPIC])
     except ProxyError as error:
         found.identity_trouble, found.brokers = str(error), config.upstream.nodes
         return
@@ -190,7 +191,8 @@ async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
 
 def judge(config: Config, found: Found) -> Verdict:
     """Sentences for all that is wrong or good to know."""
-    sight = Sight(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
+    looked = () if found.metadata is None else (found.metadata,)
+    sight = Sight(brokers=found.brokers, metadata=looked, versions=found.versions, silent=found.silent)
     local, reason = decide_share(config, sight)
     offer = Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")
     common = effective_versions.common(told.ranges for told in found.versions.values())

@@ -16,6 +16,7 @@ from proxy.apis.memory_journal import MemoryJournal
 from proxy.apis.ports import Connection, Notes
 from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.apis.services import Services, ShareOptions
+from proxy.apis.share_choice import ServeRule, ShareRules
 from proxy.apis.share_state import TOPIC
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.routes import Routes
@@ -41,14 +42,39 @@ from proxy.values import UNKNOWN_NODE, Address
 from proxy.wire import registry
 
 
+BY_GROUP = "proxy or brokers, by group"
+
+
 def decide_share(config: Config, sight: Sight) -> tuple[bool, str]:
-    """Whether share groups are served here, and why (decision 17)."""
-    serve = config.share_groups.serve
+    """Whether share groups, or some of them, are served here, and why (decision 17)."""
+    serve, rules = config.share_groups.serve, share_rules(config, sight)
     if serve != "auto":
+        if any(rule.serve == "local" for rule in rules.rules):
+            return True, f"share_groups.serve is {serve}, share_groups.serve_by_group is local for some"
         return serve == "local", f"share_groups.serve is {serve}"
-    if native_share(versions.answer for versions in sight.versions.values()):
-        return False, "every broker serves them"
-    return True, "not every broker serves them"
+    if not rules.native:
+        return True, "not every broker serves them"
+    if any(rule.serve == "local" for rule in rules.rules):
+        return True, "every broker serves them, share_groups.serve_by_group is local for some"
+    if _has_share_state(sight):
+        return True, "every broker serves them, and some have state here"
+    return False, "every broker serves them"
+
+
+def share_rules(config: Config, sight: Sight) -> ShareRules:
+    """Which groups live where, by the settings and what the brokers can."""
+    native = native_share(versions.answer for versions in sight.versions.values())
+    rules = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in config.share_groups.serve_by_group]
+    return ShareRules(native, (*rules, ServeRule(serve=config.share_groups.serve)))
+
+
+def _has_share_state(sight: Sight) -> bool:
+    """Whether the cluster has the topic in which groups that live here are kept."""
+    return any(
+        topic.name == TOPIC and topic.error_code == ErrorCode.NONE
+        for metadata in sight.metadata
+        for topic in metadata.topics or ()
+    )
 
 
 def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSettings:
@@ -77,6 +103,8 @@ class Parts:
     """What writes audit events; None where audit is off."""
     views: viewing.ViewRuntime | None = None
     """What goes on about views; None where they are switched off."""
+    mixed: bool = False
+    """Some share groups live here, others on the brokers."""
     _listening: set[int] = field(default_factory=set)
     """Brokers with a listener here."""
     _refused: dict[int, str] = field(default_factory=dict)
@@ -84,6 +112,12 @@ class Parts:
     _gone_since: dict[int, float] = field(default_factory=dict)
     """Brokers the cluster no longer names, and since when."""
     _told_restart: bool = False
+
+    @property
+    def _where(self) -> str:
+        if not self.services.serve_share:
+            return "brokers"
+        return BY_GROUP if self.mixed else "proxy"
 
     def open(self, sight: Sight) -> None:
         """Let clients in.
@@ -97,7 +131,7 @@ class Parts:
         bootstrap = list(self.config.upstream.bootstrap)
         self.plane.listen(UNKNOWN_NODE, self.config.bound.host, self.config.bound.port, lambda: bootstrap)
         where = "proxy" if self.services.serve_share else "brokers"
-        self.notes(observe.SHARE_GROUPS_SERVED, by=where, reason=self.share_reason)
+        self.notes(observe.SHARE_GROUPS_SERVED, by=BY_GROUP if self.mixed else where, reason=self.share_reason)
 
     def bind(self, node_id: int, upstream: Address) -> bool:
         """A broker is to be named to clients: its listener must be there first (AddressBook's `on_new`)."""
@@ -141,9 +175,13 @@ class Parts:
         book = self.services.book
         brokers = {str(node_id): str(book.ours_of(node_id)) for node_id in sorted(book.nodes)}
         left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(book.unbound)}
-        where = "proxy" if self.services.serve_share else "brokers"
         state = "in memory" if self.home is None else f"in topic {TOPIC}"
-        told: dict[str, object] = {"brokers": brokers, "left_out": left_out, "share_groups": where, "state": state}
+        told: dict[str, object] = {
+            "brokers": brokers,
+            "left_out": left_out,
+            "share_groups": self._where,
+            "state": state,
+        }
         return told | ({} if self.views is None else {"views": self.views.state()})
 
     def _no_port(self, node_id: int) -> None:
@@ -181,7 +219,11 @@ class Parts:
         if self.config.share_groups.serve != "auto" or sight.silent or not sight.versions:
             return
         local, reason = decide_share(self.config, sight)
-        differs = local != self.services.serve_share
+        if self.mixed:
+            local = not share_rules(self.config, sight).native
+            differs = local
+        else:
+            differs = local != self.services.serve_share
         if differs and not self._told_restart:
             self.notes(observe.SHARE_GROUPS_NEED_RESTART, would_be="proxy" if local else "brokers", reason=reason)
         self._told_restart = differs
@@ -255,7 +297,8 @@ def compose(
     views = viewing.set_up(config, services, own_settings(config, upstream_tls), notes)
     if services.views is not None:
         services.views.workers = Workers(reactor)
-    served = handlers.served(services.coordinator, services.fleet, services.gate) if local else {}
+    rules = share_rules(config, sight)
+    served = handlers.served(services.coordinator, services.fleet, services.gate, rules) if local else {}
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     plane = Plane(
         reactor,
@@ -272,7 +315,7 @@ def compose(
     )
     home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
     audit = auditing.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
-    holder.append(Parts(config, notes, services, plane, reason, home, audit, views))
+    holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
     return holder[0]
 
 

@@ -124,11 +124,22 @@ class RenewalLimit(Section):
     """No renewal is granted once a record was held for so long."""
 
 
+class ServeGroups(Section):
+    """Where some share groups live."""
+
+    groups: str = "*"
+    """A group id, or a pattern with * and ?."""
+    serve: Literal["auto", "local", "upstream"] = "auto"
+    """As share_groups.serve, for these groups."""
+
+
 class ShareGroups(Section):
     """Where share groups live, and the bounds of those that live here."""
 
     serve: Literal["auto", "local", "upstream"] = "auto"
-    """auto: on the brokers if every one of them can serve them, else here."""
+    """auto: a group with state here stays here; any other is on the brokers if every one of them can serve it."""
+    serve_by_group: tuple[ServeGroups, ...] = ()
+    """Of these the first that names a group says where it lives; for all others it is `serve`."""
     state: Literal["topic", "memory"] = "topic"
     """topic: in a compacted topic of the cluster, where it survives this proxy; memory: gone when the proxy ends."""
     broker: dict[str, Any] = Field(default_factory=dict)

@@ -16,6 +16,7 @@ import trio
 
 from proxy import contexts, figures, observe
 from proxy.apis.services import Services
+from proxy.apis.share_state import TOPIC
 from proxy.composition import Parts, compose, own_settings
 from proxy.config import Config
 from proxy.runtime import admin, listeners
@@ -180,7 +181,9 @@ class Server:
 
     def _topics(self) -> list[str]:
         """Topics whose leaders somebody here depends on."""
-        return [] if self._parts is None else [topic.name for topic in self._parts.services.topology.topics()]
+        if self._parts is None:  # not yet known where share groups live: is there state of any that live here?
+            return [TOPIC]
+        return [topic.name for topic in self._parts.services.topology.topics()]
 
 
 def _try_port(config: Config) -> None:

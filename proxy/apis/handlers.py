@@ -12,7 +12,8 @@ from proxy.apis import (
     k91_alter_share_group_offsets,
     k92_delete_share_group_offsets,
 )
-from proxy.apis.share_fleet import Fleet
+from proxy.apis.share_choice import ShareChoice, ShareRules, chosen
+from proxy.apis.share_fleet import Fleet, HeldAnywhere
 from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_gated import gated
 from proxy.apis.table import Served
@@ -31,11 +32,17 @@ _SHARE = (
 
 
 def served(
-    coordinator: ShareCoordinator, fleet: Fleet | None = None, gate: ShareGate | None = None
+    coordinator: ShareCoordinator,
+    fleet: Fleet | None = None,
+    gate: ShareGate | None = None,
+    rules: ShareRules | None = None,
 ) -> dict[int, Served]:
-    """API key -> handler, and which requests it gets."""
+    """API key -> handler, and which requests it gets. Without rules every share group lives here."""
     groups = group_apis.served(coordinator, fleet, gate)
-    return groups | {api.KEY: Served(gated(api.KEY, api.handle)) for api in _SHARE}
+    everything = groups | {api.KEY: Served(gated(api.KEY, api.handle)) for api in _SHARE}
+    if rules is None or not rules.are_mixed:
+        return everything
+    return chosen(everything, ShareChoice(rules, HeldAnywhere(coordinator, fleet), gate or ShareGate()))
 
 
 def of_owner() -> dict[int, Handler]:

@@ -133,6 +133,28 @@ def test_share_groups_live_upstream_only_if_every_broker_serves_them(
     assert reason
 
 
+def test_state_that_lives_here_stays_where_brokers_have_share_groups() -> None:
+    """auto looks for its topic: where it is there, groups are chosen one by one."""
+    seen = sight({1: A})
+    topic = registry.message("MetadataResponse").MetadataResponseTopic
+    for code, local in ((0, True), (3, False), (29, False)):
+        seen.metadata[0].topics = [topic(name="__proxy_share_state", error_code=code)]
+        assert decide_share(config(), seen)[0] is local
+        assert decide_share(config(share_groups={"serve": "upstream"}), seen)[0] is False
+    assert composition.share_rules(config(), seen).are_mixed
+
+
+def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
+    """Whatever holds for all others."""
+    rule = [{"groups": "a*", "serve": "local"}]
+    for serve in ("auto", "upstream"):
+        share_groups = {"serve": serve, "serve_by_group": rule}
+        assert decide_share(config(share_groups=share_groups), sight({1: A}))[0]
+        assert composition.share_rules(config(share_groups=share_groups), sight({1: A})).are_mixed
+    here = config(share_groups={"serve": "local", "serve_by_group": rule})
+    assert not composition.share_rules(here, sight({1: A})).are_mixed
+
+
 def test_nobody_s_versions_are_no_reason_to_forward() -> None:
     """A cluster that tells nothing has no share groups to hide."""
     assert decide_share(config(), sight({}))[0]

@@ -279,6 +279,7 @@ class Connection:
         if self.closed:
             return
         if self._draining and self.up.at_boundary and not self.is_muted and self._all_answered:
+            self._leave_client()
             self.end("connection-closed", reason="drained")
             return
         self._watch()
@@ -354,11 +355,14 @@ class Connection:
         """The broker's half has gone: what was received is passed on, then the client is closed."""
         if self.closed:
             return
-        if self.client.has_unsent:
-            unsent = self._serving.take_unsent() if self._serving is not None else 0
-            client, self.client = self.client, Side()
-            self.plane.linger(client, unsent)
+        self._leave_client()
         self.end("connection-closed", reason="upstream closed" if error is None else f"upstream: {error}")
+
+    def _leave_client(self) -> None:
+        """The client gets what it was given before, whatever it has sent since; the rest of the connection ends."""
+        unsent = self._serving.take_unsent() if self._serving is not None else 0
+        client, self.client = self.client, Side()
+        self.plane.linger(client, unsent)
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner."""

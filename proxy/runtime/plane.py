@@ -168,7 +168,7 @@ class Plane:
         if self._connections or self._lingering:
             with trio.move_on_after(max(deadline - self.reactor.now(), 0)):
                 await self._empty.wait()
-        cut = bool(self._connections or self._lingering)
+        cut = bool(self._connections) or any(linger.has_unsent for linger in self._lingering)
         self.close()
         return not cut
 
@@ -235,12 +235,14 @@ class Plane:
         self._totals["local_answers"] += 1
 
     def linger(self, side: Side, answer_bytes: int = 0) -> None:
-        """Send what this side still has to, then close it; `answer_bytes` leave the budget with it."""
+        """Send what this side still has to, let the peer end, then close; `answer_bytes` leave the budget with it."""
         deadline = self.reactor.now() + self.limits.stalled_client_s
-        linger = Linger(side, deadline, self._lingered)
+        linger = Linger(side, deadline, self.reactor.now, self._lingered)
         self._lingering[linger] = answer_bytes
         if self._closed:
             linger.end()
+        else:
+            linger.proceed()
 
     def forget(self, connection: Connection, event: str, context: Mapping[str, Any]) -> None:
         """A connection has ended; says so."""

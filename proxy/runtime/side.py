@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.runtime.polling import ERROR, HANGUP, WRITE
+from proxy.runtime import faults
+from proxy.runtime.polling import ERROR, HANGUP, READ, WRITE
 from proxy.runtime.transports import Data, Transport
 
 
@@ -105,29 +106,57 @@ class Side:
         return total
 
 
+FAREWELL_S = 1.0
+"""How long a peer that was told the end may take to end as well."""
+
+
 class Linger:
-    """Sends the rest to a peer whose other half has gone, then closes. Ends in any case when told to `end`."""
+    """Sends the rest to a peer whose other half has gone, tells it that this was all, and closes when it has left.
 
-    __slots__ = ("_ended", "_side", "deadline", "failed_with")
+    A socket that is closed while bytes of the peer stand unread in the kernel resets the connection, and a reset takes
+    away what the peer has not read yet: answers, or requests without acks. So the peer ends first, or its time is up.
+    Ends in any case when told to `end`.
+    """
 
-    def __init__(self, side: Side, deadline: float, ended: Callable[[Linger], None]) -> None:
-        """`ended(self)` is called once the socket is closed."""
+    __slots__ = ("_clock", "_ended", "_has_parted", "_side", "deadline")
+
+    def __init__(
+        self, side: Side, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
+    ) -> None:
+        """`ended(self)` is called once the socket is closed; `proceed` begins."""
         self._side = side
+        self._clock = clock
         self._ended: Callable[[Linger], None] | None = ended
+        self._has_parted = False
         self.deadline = deadline
-        transport = side.transport
+        """When the owner is to call `end` (as `clock`)."""
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether bytes wait for the peer."""
+        return self._side.has_unsent
+
+    def proceed(self) -> None:
+        """Begin to wait for the peer."""
+        transport = self._side.transport
         assert transport is not None  # noqa: S101  # callers have looked
         transport.want(0)
         transport.attach(self.ready, WRITE)
+        if not self._side.has_unsent:
+            faults.guard(self, self._part)
 
     def ready(self, mask: int) -> None:
-        """The peer takes more, or has gone."""
-        if mask & (ERROR | HANGUP):
+        """The peer takes more, sends something nobody wants any more, or has gone."""
+        transport = self._side.transport
+        if mask & (ERROR | HANGUP) or transport is None:
             self.end()
-            return
-        self._side.flush()
-        if not self._side.has_unsent:
-            self.end()
+        elif self._has_parted:
+            if transport.drop():
+                self.end()
+        else:
+            self._side.flush()
+            if not self._side.has_unsent:
+                self._part()
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner."""
@@ -140,3 +169,11 @@ class Linger:
         if self._ended is not None:
             ended, self._ended = self._ended, None
             ended(self)
+
+    def _part(self) -> None:
+        transport = self._side.transport
+        assert transport is not None  # noqa: S101  # it is open until `end`
+        self._has_parted = True
+        self.deadline = min(self.deadline, self._clock() + FAREWELL_S)
+        transport.part()
+        transport.want(READ)

@@ -47,6 +47,20 @@ class Transport(Protocol):
     def want(self, mask: int) -> None:
         """Wait for READ, WRITE, PEER_LEFT; 0 for nothing at all (not even a reset is reported then)."""
 
+    def part(self) -> None:
+        """Tell the peer that nothing more comes; what it still sends is only to be dropped.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+
+    def drop(self) -> bool:
+        """Throw away what the peer sent; True when it has ended. Once it was told the end only.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+
     def close(self) -> None:
         """End it; harmless twice."""
 
@@ -87,6 +101,17 @@ class PlainTransport:
             self._reactor.unregister(self._fd)
         self._mask = mask
 
+    def part(self) -> None:
+        """See Transport."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def drop(self) -> bool:
+        """See Transport. One receive: what is left is reported again."""
+        try:
+            return not self.recv_into(self._reactor.buffer)
+        except BlockingIOError:
+            return False
+
     def close(self) -> None:
         """See Transport."""
         if self._fd >= 0:
@@ -106,6 +131,7 @@ class TlsTransport:
         "_mask",
         "_object",
         "_outgoing",
+        "_parted",
         "_plain",
         "_reactor",
         "_ready",
@@ -135,6 +161,7 @@ class TlsTransport:
         self._ahead = 0
         self._ended = False
         self._shaken = False
+        self._parted = False
         self._alarm: Alarm | None = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
 
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
@@ -192,24 +219,40 @@ class TlsTransport:
         taken, self._ahead = self._ahead, 0
         return taken
 
+    def part(self) -> None:
+        """See Transport. Says good-bye if the kernel takes it at once."""
+        self._say_farewell()
+        self._parted = True
+        self._plain.part()
+
+    def drop(self) -> bool:
+        """See Transport. Ciphertext is not even decrypted."""
+        return self._plain.drop()
+
     def close(self) -> None:
         """See Transport. Says good-bye if the kernel takes it at once."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        self._say_farewell()
+        self._plain.close()
+
+    def _say_farewell(self) -> None:
         if self._shaken and not self._unsent and not self._ahead:
             with suppress(OSError, ValueError):  # the peer's own good-bye is not waited for
                 self._object.unwrap()
             with suppress(OSError):  # it has gone
                 self._push()
         self._shaken = False
-        self._plain.close()
 
     def failed(self, error: Exception) -> None:
         """A callback raised: whoever owns the connection ends it."""
         self._ready.__self__.failed(error)  # type: ignore[attr-defined]
 
     def _on_event(self, mask: int) -> None:
+        if self._parted:
+            self._ready(mask)
+            return
         if not self._shaken:
             self._handshake(mask)
             return

@@ -176,6 +176,34 @@ def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:
     assert results[0] == [answer(2), b"", answer(1, b"late")]
 
 
+def test_drain_takes_no_answer_away_that_was_given() -> None:
+    """A request that stands unread in the kernel when the connection ends does not reset it."""
+
+    async def scenario(
+        plane: Plane, _r: Any, port: int, brokers: list[socket.socket], wait: Promise[None], nursery: trio.Nursery
+    ) -> None:
+        stream = await connect(port)
+        await stream.send_all(request(LOCAL, 1, 2))
+        await until(lambda: plane.statistics().in_flight == 1)
+
+        async def rest() -> None:
+            await stream.send_all(request(FETCH, 11, 99) * 10)
+            wait.set(None)
+            with trio.CancelScope(shield=True), trio.fail_after(5):
+                await until(lambda: not plane.statistics().connections)
+                await trio.sleep(0.05)
+                results.append(await stream.receive_some(1000))
+                results.append(await stream.receive_some(1000))
+                await stream.aclose()
+
+        nursery.start_soon(rest)
+        await trio.lowlevel.checkpoint()
+
+    results: list[bytes] = []
+    outcome, _ = drained(scenario)
+    assert (outcome, results) == (True, [answer(2), b""])
+
+
 def test_drain_cuts_what_has_not_finished_by_the_deadline() -> None:
     async def scenario(plane: Plane, _r: Any, port: int, brokers: list[socket.socket], *_rest: Any) -> Any:
         stream = await connect(port)

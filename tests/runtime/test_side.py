@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.runtime.polling import ERROR, WRITE
-from proxy.runtime.side import Linger, Side
+from proxy.runtime.polling import ERROR, READ, WRITE
+from proxy.runtime.side import FAREWELL_S, Linger, Side
 from proxy.runtime.transports import Data
 
 
@@ -19,6 +19,9 @@ class Kernel:
         self.taken = b""
         self.masks: list[int] = []
         self.closed = 0
+        self.parted = 0
+        self.dropped: list[bool] = []
+        """What `drop` will say, one after the other."""
         self.ready: Callable[[int], None] | None = None
 
     def send(self, data: Data) -> int:
@@ -38,6 +41,12 @@ class Kernel:
 
     def want(self, mask: int) -> None:
         self.masks.append(mask)
+
+    def part(self) -> None:
+        self.parted += 1
+
+    def drop(self) -> bool:
+        return self.dropped.pop(0)
 
     def close(self) -> None:
         self.closed += 1
@@ -120,10 +129,12 @@ def test_discarded_bytes_are_never_sent() -> None:
 def lingering(kernel: Kernel, ended: list[Linger]) -> Linger:
     side = Side(kernel)
     side.write(b"last words")
-    return Linger(side, 30.0, ended.append)
+    linger = Linger(side, 30.0, lambda: 10.0, ended.append)
+    linger.proceed()
+    return linger
 
 
-def test_the_last_bytes_are_sent_then_it_ends() -> None:
+def test_the_last_bytes_are_sent_and_the_peer_ends_first() -> None:
     kernel, ended = Kernel(0), list[Linger]()
     linger = lingering(kernel, ended)
     assert kernel.masks[-1] == WRITE
@@ -133,6 +144,33 @@ def test_the_last_bytes_are_sent_then_it_ends() -> None:
     kernel.room = 100
     linger.ready(WRITE)
     assert kernel.taken == b"last words"
+    assert (ended, kernel.closed, kernel.parted, kernel.masks[-1]) == ([], 0, 1, READ)
+    kernel.dropped = [False, True]
+    linger.ready(READ)
+    assert ended == []
+    linger.ready(READ)
+    assert (ended, kernel.closed, kernel.parted) == ([linger], 1, 1)
+
+
+def test_a_peer_that_does_not_end_has_a_moment_only() -> None:
+    """From when it was told; with nothing left to send that is at once."""
+    kernel, ended = Kernel(100), list[Linger]()
+    linger = Linger(Side(kernel), 30.0, lambda: 10.0, ended.append)
+    linger.proceed()
+    assert (kernel.parted, kernel.masks[-1], linger.deadline) == (1, READ, 10.0 + FAREWELL_S)
+    assert not linger.has_unsent
+
+
+def test_a_peer_that_cannot_even_be_told_is_left() -> None:
+    """The socket is closed."""
+
+    class Gone(Kernel):
+        def part(self) -> None:
+            raise BrokenPipeError
+
+    kernel, ended = Gone(100), list[Linger]()
+    linger = Linger(Side(kernel), 30.0, lambda: 10.0, ended.append)
+    linger.proceed()
     assert (ended, kernel.closed) == ([linger], 1)
 
 

@@ -41,7 +41,6 @@ from proxy.share.renewal import RenewalBound
 from proxy.values import UNKNOWN_NODE, Address
 from proxy.wire import registry
 
-
 BY_GROUP = "proxy or brokers, by group"
 
 

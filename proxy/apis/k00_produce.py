@@ -113,9 +113,9 @@ def _classic(frame: memoryview) -> bool:
         at += 2
         if frame[at : at + len(PREFIX_BYTES)] == PREFIX_BYTES:
             return True
-        if left == 1:
-            return False
         at += length
+        if left == 1:
+            return at > len(frame)
         partitions = _int32(frame, at)[0]
         at += 4
         for _ in range(partitions):

@@ -128,7 +128,8 @@ def may_name_view(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
         if data[2:4] < _BY_ID_SINCE or data.count(ZERO_UUID) >= _topics(data):
             return False  # each topic that goes by its name has an id of zeros
         request = decoded(frame)
-        return request is not None and not catalog.all_plain(bytes(each.topic_id) for each in request.topics or ())
+        asked = () if request is None else request.topics or ()
+        return not catalog.all_plain(bytes(each.topic_id) for each in asked if each.name is None)
 
     return may_name
 
@@ -141,8 +142,10 @@ def _topics(data: bytes) -> int:
     body = 10 + max(int.from_bytes(data[8:10], "big", signed=True), 0)
     if data[body : body + 1] != b"\0":
         return len(data)  # tags in the header: rare
-    count = data[body + 1] if body + 1 < len(data) else 0
-    return count - 1 if count < 0x80 else len(data)
+    head = data[body + 1 : body + 3]
+    if len(head) == 2 and head[0] >= 0x80 and head[1] < 0x80:
+        return (head[0] & 0x7F | head[1] << 7) - 1
+    return head[0] - 1 if head and head[0] < 0x80 else len(data)
 
 
 async def handle(call: Call, services: Services) -> bytes | None:

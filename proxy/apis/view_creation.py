@@ -154,6 +154,8 @@ class _Look:
         self._deadline = room.timers.now() + room.options.create_wait_s
         self._waiting = {name.topic: name for name in names}
         self._may_create = set(self._waiting) if create else set[str]()
+        self._made: set[str] = set()
+        """Views that are there, though not every broker knows yet."""
         self._found: dict[str, Sight] = {}
         self._entries: Mapping[str, Any] = {}
         """The last Metadata answer, by name."""
@@ -253,7 +255,8 @@ class _Look:
         mine = {topic: standing for topic, standing in steps.items() if topic not in self._room.busy}
         self._room.busy.update(mine)
         try:
-            await self._create({t: each.partitions for t, each in mine.items() if each.step is Step.CREATE})
+            missing = {t: each.partitions for t, each in mine.items() if each.step is Step.CREATE}
+            await self._create({t: count for t, count in missing.items() if t not in self._made})
             for topic, standing in mine.items():
                 if standing.step is Step.GROW:
                     await self._grow(self._waiting[topic], standing.partitions)
@@ -279,7 +282,9 @@ class _Look:
             for topic, (code, text) in told.items():
                 if code == ErrorCode.NONE:
                     self._room.notes("view-created", view=topic, partitions=group[topic])
-                elif code not in _MAYBE:
+                if code in _MAYBE:
+                    self._made.add(topic)
+                else:
                     reason = text or f"CreateTopics was answered with {known_code(code).name}"
                     self._refuse(self._waiting[topic], known_code(code), reason)
 
@@ -298,6 +303,7 @@ class _Look:
     async def _delete(self, name: ViewName) -> None:
         topic_id = bytes(self._entries[name.topic].topic_id)
         self._catalog.forget(name.topic)
+        self._made.discard(name.topic)
         code, text = await self._own_or_client(
             lambda asked: view_requests.delete(asked, topic_id, self._timeout_s), _DELETED
         )

@@ -1,0 +1,32 @@
+"""A view has no records of its own to be deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.view_broker import World
+
+V = "__view.r4.orders"
+
+
+def wanted(*names: str) -> dict[str, Any]:
+    partitions = [{"partition_index": 0, "offset": 5}, {"partition_index": 1, "offset": 5}]
+    return {"topics": [{"name": name, "partitions": partitions} for name in names], "timeout_ms": 1}
+
+
+def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
+    """POLICY_VIOLATION, per partition."""
+    world = World()
+    answer = world.call(21, 2, **wanted(V, "orders"))
+    found = {topic.name: [part.error_code for part in topic.partitions] for topic in answer.topics}
+    assert found == {V: [44, 44], "orders": [0, 0]}
+    assert [topic.name for _, request in world.cluster.asked for topic in request.topics] == ["orders"]
+
+
+def test_a_request_about_views_only_asks_nobody() -> None:
+    """And one about none is not looked at."""
+    world = World()
+    world.call(21, 2, **wanted(V))
+    assert world.cluster.asked == []
+    assert not world.is_served(21, 2, **wanted("orders"))
+    assert world.call(21, 2, **wanted("orders")) is None

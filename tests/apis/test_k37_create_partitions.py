@@ -1,0 +1,31 @@
+"""A view grows with its base, and by nobody's hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.view_broker import World
+
+V = "__view.r4.orders"
+
+
+def wanted(*names: str) -> dict[str, Any]:
+    return {"topics": [{"name": name, "count": 9, "assignments": None} for name in names], "timeout_ms": 1}
+
+
+def test_views_get_44_and_the_rest_is_done() -> None:
+    """POLICY_VIOLATION."""
+    world = World()
+    world.cluster.make("orders", 2)
+    answer = world.call(37, 3, **wanted(V, "orders"))
+    assert {result.name: result.error_code for result in answer.results} == {V: 44, "orders": 0}
+    assert world.cluster.topics["orders"].partitions == 9
+
+
+def test_a_request_about_views_only_asks_nobody() -> None:
+    """And one about none is not looked at."""
+    world = World()
+    world.call(37, 3, **wanted(V))
+    assert world.cluster.asked == []
+    assert not world.is_served(37, 3, **wanted("orders"))
+    assert world.call(37, 3, **wanted("orders")) is None

@@ -1,0 +1,73 @@
+"""What administrators see of views, page by page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.view_broker import World
+
+V = "__view.r2.orders"
+KEY = 75
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.cluster.make("orders", 2, epoch=7)
+    return world
+
+
+def describe(world: World, *names: str, cursor: tuple[str, int] | None = None) -> dict[str, Any]:
+    at = {"topic_name": cursor[0], "partition_index": cursor[1]} if cursor else None
+    topics = [{"name": name} for name in names]
+    answer = world.call(KEY, 0, topics=topics, response_partition_limit=100, cursor=at)
+    return {topic.name: topic for topic in answer.topics}
+
+
+def test_a_view_is_made_and_shown_with_the_partitions_of_its_base(world: World) -> None:
+    """Other topics as the broker says."""
+    found = describe(world, V, "orders")
+    shown = [(p.partition_index, p.leader_id, p.leader_epoch, list(p.replica_nodes)) for p in found[V].partitions]
+    assert shown == [(0, 1, 7, [1, 2]), (1, 1, 7, [1, 2]), (2, 2, 7, [1, 2]), (3, 2, 7, [1, 2])]
+    assert found[V].partitions[0].eligible_leader_replicas is None
+    assert {p.leader_id for p in found["orders"].partitions} == {99}
+
+
+def test_a_cursor_inside_a_view_goes_on_there(world: World) -> None:
+    """It counts the view's own partitions."""
+    found = describe(world, V, "orders", cursor=(V, 3))
+    assert [p.partition_index for p in found[V].partitions] == [3]
+
+
+def test_what_cannot_be_shown_stands_on_one_page(world: World) -> None:
+    """17 and 3, without partitions; not again behind a cursor."""
+    bad = ["__view.junk", "__view.r2.nothing"]
+    found = describe(world, V, *bad)
+    assert {name: (found[name].error_code, len(found[name].partitions)) for name in bad} == {
+        "__view.junk": (17, 0),
+        "__view.r2.nothing": (3, 0),
+    }
+    assert set(describe(world, V, *bad, cursor=("orders", 0))) == set()
+
+
+def test_only_bad_names_ask_the_broker_nothing(world: World) -> None:
+    """An empty list would ask for all topics."""
+    assert list(describe(world, "__view.junk")) == ["__view.junk"]
+    assert world.cluster.count(KEY) == 0
+
+
+def test_all_topics_are_without_views_and_the_proxys_own(world: World) -> None:
+    """As in Metadata."""
+    world.ensure(V)
+    world.cluster.make("__proxy_views", 1)
+    assert list(describe(world)) == ["orders"]
+
+
+def test_requests_that_name_no_view_pass(world: World) -> None:
+    """Those about all topics do not."""
+    fields = {"response_partition_limit": 1, "cursor": None}
+    assert not world.is_served(KEY, 0, topics=[{"name": "orders"}], **fields)
+    assert world.is_served(KEY, 0, topics=[{"name": V}], **fields)
+    assert world.is_served(KEY, 0, topics=[], **fields)

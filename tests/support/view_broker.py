@@ -1,0 +1,347 @@
+"""A cluster of a few lines with topics that can be made, grown and deleted, and what serves views in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.apis import services, view_handlers
+from proxy.apis.memory_journal import MemoryJournal
+from proxy.apis.ports import Call
+from proxy.apis.promise import Promise, Task, settled
+from proxy.apis.view_creation import ViewCreation
+from proxy.apis.view_services import ViewOptions, ViewServices
+from proxy.apis.view_store import MemoryViewStore
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.topology import ClusterView
+from proxy.cluster.versions import EffectiveVersions, Offer
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import UNKNOWN_NODE, ZERO_UUID, Limits
+from proxy.views.catalog import ViewCatalog
+from proxy.wire import frames, registry
+
+BROKER, OTHER = 1, 2
+CORRELATION = 7
+
+
+class Alarm:
+    def __init__(self, deadline: float, callback: Callable[[], None]) -> None:
+        self.deadline, self.callback, self.is_on = deadline, callback, True
+
+    def cancel(self) -> None:
+        self.is_on = False
+
+
+class Clock:
+    """Time goes on when nothing else does: see `World.run`."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.alarms: list[Alarm] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Alarm:
+        self.alarms.append(Alarm(deadline, callback))
+        return self.alarms[-1]
+
+    def ring(self) -> None:
+        """The next one."""
+        waiting = sorted((alarm for alarm in self.alarms if alarm.is_on), key=lambda alarm: alarm.deadline)
+        assert waiting, "it waits for what never comes"
+        self.time = max(self.time, waiting[0].deadline)
+        self.alarms = waiting[1:]
+        waiting[0].callback()
+
+
+@dataclass
+class Topic:
+    topic_id: bytes
+    partitions: int
+    replicas: list[int] = field(default_factory=lambda: [BROKER, OTHER])
+    epoch: int = 0
+    configs: dict[str, str | None] = field(default_factory=dict)
+
+
+class Cluster:
+    """Answers as a broker does."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.hidden: set[str] = set()
+        """Topics that whoever asks may not see."""
+        self.codes: dict[int, int | list[int]] = {}
+        """API key -> error code of everything of the kind; of a list one for each request, then none."""
+        self.asked: list[tuple[int, Any]] = []
+        self.late = 0
+        """So many Metadata answers do not show a topic that was just made."""
+        self._ids = 0
+        self.version = 0
+
+    def make(self, name: str, partitions: int, **fields: Any) -> Topic:
+        self._ids += 1
+        self.topics[name] = Topic(self._ids.to_bytes(16, "big"), partitions, **fields)
+        return self.topics[name]
+
+    def count(self, key: int) -> int:
+        return sum(asked == key for asked, _ in self.asked)
+
+    def answer(self, key: int, version: int, request: Any) -> Any:
+        self.asked.append((key, request))
+        return getattr(self, f"_{registry.API_KEYS[key]}")(version, request)
+
+    def _code(self, key: int) -> int:
+        code = self.codes.get(key, 0)
+        if isinstance(code, list):
+            return code.pop(0) if code else 0
+        return code
+
+    def _Metadata(self, version: int, request: Any) -> Any:
+        self.version = version
+        message = registry.message("MetadataResponse")
+        names = {topic.topic_id: name for name, topic in self.topics.items()}
+        wanted = request.topics
+        if wanted is None or (version == 0 and not wanted):
+            topics = [self._entry(message, name) for name in sorted(self.topics)]
+        else:
+            topics = [self._entry(message, each.name or names.get(bytes(each.topic_id)), each) for each in wanted]
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = 264
+        brokers = [message.MetadataResponseBroker(node_id=n, host=f"up{n}", port=9092) for n in (BROKER, OTHER)]
+        return message(brokers=brokers, controller_id=BROKER, topics=topics)
+
+    def _entry(self, message: Any, name: str | None, asked: Any = None) -> Any:
+        if name in self.hidden:
+            return message.MetadataResponseTopic(error_code=29, name=name, partitions=[])
+        topic = self.topics.get(name or "")
+        if topic is not None and name is not None and name.startswith("__view.") and self.late:
+            self.late -= 1
+            topic = None
+        if topic is None:
+            by_id = asked is not None and asked.name is None
+            gone = {"error_code": 100, "topic_id": asked.topic_id, "name": None} if by_id else {"error_code": 3}
+            return message.MetadataResponseTopic(partitions=[], **({"name": name} | gone))
+        parts = [
+            message.MetadataResponsePartition(
+                error_code=0,
+                partition_index=index,
+                leader_id=topic.replicas[index % len(topic.replicas)],
+                replica_nodes=topic.replicas,
+                isr_nodes=topic.replicas[:1],
+                **({"leader_epoch": topic.epoch, "offline_replicas": topic.replicas[1:]} if self.version >= 7 else {}),
+            )
+            for index in range(topic.partitions)
+        ]
+        topic_id = topic.topic_id if self.version >= 10 else ZERO_UUID
+        return message.MetadataResponseTopic(error_code=0, name=name, topic_id=topic_id, partitions=parts)
+
+    def _CreateTopics(self, _version: int, request: Any) -> Any:
+        message = registry.message("CreateTopicsResponse")
+        results = []
+        for each in request.topics:
+            code = self._code(19) or (36 if each.name in self.topics else 0)
+            if not code:
+                configs = {config.name: config.value for config in each.configs}
+                replicas = [BROKER, OTHER][: each.replication_factor] if each.replication_factor > 0 else [BROKER]
+                self.make(each.name, each.num_partitions, configs=configs, replicas=replicas)
+            topic_id = self.topics[each.name].topic_id if not code else ZERO_UUID
+            text = f"refused {code}" if code else None
+            results.append(
+                message.CreatableTopicResult(
+                    name=each.name, topic_id=topic_id, error_code=code, error_message=text, configs=None
+                )
+            )
+        return message(topics=results)
+
+    def _DeleteTopics(self, version: int, request: Any) -> Any:
+        message = registry.message("DeleteTopicsResponse")
+        names = {topic.topic_id: name for name, topic in self.topics.items()}
+        states = request.topics if version >= 6 else [_Named(name) for name in request.topic_names]
+        results = []
+        for each in states:
+            name = each.name or names.get(bytes(each.topic_id))
+            code = self._code(20) or (0 if name in self.topics else 3)
+            topic = self.topics.pop(name, None) if not code else None
+            topic_id = topic.topic_id if topic is not None else each.topic_id
+            results.append(message.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
+        return message(responses=results)
+
+    def _CreatePartitions(self, _version: int, request: Any) -> Any:
+        message = registry.message("CreatePartitionsResponse")
+        results = []
+        for each in request.topics:
+            code = self._code(37)
+            if not code:
+                self.topics[each.name].partitions = each.count
+            results.append(message.CreatePartitionsTopicResult(name=each.name, error_code=code))
+        return message(results=results)
+
+    def _DescribeTopicPartitions(self, _version: int, request: Any) -> Any:
+        message = registry.message("DescribeTopicPartitionsResponse")
+        names = [topic.name for topic in request.topics] or sorted(self.topics)
+        begin = request.cursor.topic_name if request.cursor is not None else ""
+        entries = []
+        for name in sorted(name for name in names if name >= begin):
+            topic = self.topics.get(name)
+            if topic is None:
+                entries.append(message.DescribeTopicPartitionsResponseTopic(error_code=3, name=name, partitions=[]))
+                continue
+            first = request.cursor.partition_index if request.cursor is not None and name == begin else 0
+            parts = [
+                message.DescribeTopicPartitionsResponsePartition(
+                    partition_index=index, leader_id=99, leader_epoch=99, replica_nodes=[99], isr_nodes=[99],
+                    eligible_leader_replicas=[99], last_known_elr=[99], offline_replicas=[],
+                )
+                for index in range(first, topic.partitions)
+            ]  # fmt: skip
+            entries.append(
+                message.DescribeTopicPartitionsResponseTopic(name=name, topic_id=topic.topic_id, partitions=parts)
+            )
+        return message(topics=entries, next_cursor=None)
+
+    def _DeleteRecords(self, _version: int, request: Any) -> Any:
+        message = registry.message("DeleteRecordsResponse")
+        topics = [
+            message.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    message.DeleteRecordsPartitionResult(partition_index=p.partition_index, low_watermark=p.offset)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return message(topics=topics)
+
+    def _Produce(self, _version: int, request: Any) -> Any:
+        message = registry.message("ProduceResponse")
+        assert request.acks, "a request without acks is never answered"
+        responses = [
+            message.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    message.PartitionProduceResponse(index=p.index, error_code=0, base_offset=5, record_errors=[])
+                    for p in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+        return message(responses=responses, node_endpoints=[])
+
+
+@dataclass
+class _Named:
+    name: str
+    topic_id: bytes = ZERO_UUID
+
+
+class Client:
+    """One connection (ports.Connection)."""
+
+    def __init__(self, cluster: Cluster, node_id: int = UNKNOWN_NODE) -> None:
+        self.id, self.node_id, self.client_host = 1, node_id, "127.0.0.1"
+        self.memory: dict[str, Any] = {}
+        self._cluster = cluster
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        request = registry.request(key, version).decode(body)
+        answer = self._cluster.answer(key, version, request)
+        return settled(memoryview(registry.response(key, version).encode(answer)))
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Never closed."""
+
+
+class World:
+    """A proxy that serves views, one cluster behind it, one client in front of it."""
+
+    def __init__(self, options: ViewOptions | None = None, timers: Clock | None = None, views: bool = True) -> None:
+        self.cluster = Cluster()
+        self.client = Client(self.cluster)
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.catalog = ViewCatalog()
+        self.stored: dict[bytes, bytes | None] = {}
+        self.timers = timers or Clock()
+        self.store: Any = _Recording(self.catalog, self.stored)
+        options = options or ViewOptions()
+        self.keeper = ViewCreation(self.catalog, options, self.store, self.timers, self._note)
+        self.services = services.build(
+            limits=Limits(),
+            share_limits=BrokerShareLimits(),
+            options=services.ShareOptions(),
+            timers=self.timers,
+            notes=self._note,
+            book=AddressBook(20000, "proxy.example", lambda *_: True),
+            topology=ClusterView(),
+            versions=EffectiveVersions(Offer(serve_share=False)),
+            journal=MemoryJournal(),
+            serve_share=False,
+        )
+        if views:
+            self.services.views = ViewServices(catalog=self.catalog, options=options, keeper=self.keeper)
+        self.served = view_handlers.served(self.catalog)
+
+    def _note(self, event: str, /, **context: Any) -> None:
+        self.notes.append((event, context))
+
+    def noted(self, event: str) -> list[dict[str, Any]]:
+        return [context for name, context in self.notes if name == event]
+
+    def frame(self, key: int, version: int, **fields: Any) -> memoryview:
+        message = build(f"{registry.API_KEYS[key]}Request", fields)
+        return memoryview(frames.request(key, version, CORRELATION, "client", message))[4:]
+
+    def is_served(self, key: int, version: int, **fields: Any) -> bool:
+        serve_here = self.served[key].serve_here
+        return serve_here is None or serve_here(self.frame(key, version, **fields))
+
+    def call(self, key: int, version: int, **fields: Any) -> Any:
+        """The decoded answer; None: the request goes on to the broker; b"": there is no answer."""
+        header, request = frames.decode_request(self.frame(key, version, **fields))
+        call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
+        value = self.run(self.served[key].handler(call, self.services))
+        if not value:
+            return value
+        correlation_id, answer = frames.decode_response(key, version, memoryview(value)[4:])
+        assert correlation_id == CORRELATION
+        return answer
+
+    def run(self, handler: Any) -> Any:
+        task: Task[Any] = Task(handler, lambda _: None)
+        task.start()
+        while not task.finished:
+            self.timers.ring()
+        if task.error is not None:
+            raise task.error
+        return task.value
+
+    def ensure(self, *topics: str) -> dict[str, int]:
+        return {topic: int(code) for topic, code in self.run(self.keeper.ensure(self.client, topics)).items()}
+
+    def metadata(self, *topics: str, version: int = 12, **fields: Any) -> dict[str, Any]:
+        answer = self.call(3, version, topics=[{"name": topic} for topic in topics], **fields)
+        return {topic.name: topic for topic in answer.topics}
+
+
+class _Recording(MemoryViewStore):
+    def __init__(self, catalog: ViewCatalog, stored: dict[bytes, bytes | None]) -> None:
+        super().__init__(catalog)
+        self._stored = stored
+
+    def store(self, key: bytes, value: bytes | None) -> Promise[None]:
+        self._stored[key] = value
+        return super().store(key, value)
+
+
+def build(name: str, values: Mapping[str, Any]) -> Any:
+    """A message from plain values; entries of lists are mappings."""
+    from localkafka.connection import build as made
+
+    return made(name, **values)

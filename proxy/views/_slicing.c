@@ -582,7 +582,7 @@ INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
     }
 }
 
-enum { SUM_STEP = 3 * LONG_RUN };
+enum { SUM_STEP = 3 * LONG_RUN, PREFETCH_MAX = 2048 };
 
 /* Takes the checksum of a part as far as it is written: while it is in the cache. */
 static void sum_up(Part *part) {
@@ -606,7 +606,8 @@ static void fill(Job *job) {
         part->crc = 0;
     }
     for (uint32_t i = 0; i < job->kept; i++) {
-        const Note note = job->notes[i];
+        const Note note = job->notes[i], next = job->notes[i + 2 < job->kept ? i + 2 : i];
+        for (uint32_t line = 0; line < next.size && line < PREFETCH_MAX; line += 64) PREFETCH(job->body + next.start, line);
         Part *part = &job->part[note.part];
         const uint8_t *from = job->body + note.start;
         uint8_t *to = part->cursor, *part_end = part->out + HEADER + part->size;

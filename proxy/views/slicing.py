@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError
-from proxy.views import twin
+from proxy.views import legacy, twin
 from proxy.views.cuts import Cut
 from proxy.wire import compression, records
 from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
@@ -25,6 +25,9 @@ except ImportError:  # no compiler was there when this was installed
 
 BUILT_VERSION = 1
 """`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
+
+REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
+"""What kernels and codecs raise over bytes that are no record batch, or none that can be read here."""
 
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22
@@ -104,7 +107,9 @@ def split(
     if wanted and not 0 <= min(wanted) <= max(wanted) < cut.slots:
         raise ValueError(f"slots {list(wanted)} of {cut.slots}")
     try:
-        body = _opened(batch, decompressed_max)
+        if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
+            batch = memoryview(legacy.as_batch(batch, decompressed_max))
+        body = opened(batch, decompressed_max)
         parts = [Slice._make(part) for part in _kernel(batch, body, cut, wanted, from_offset)]
     except compression.CodecMissing as error:
         raise CodecUnavailable(str(error)) from error
@@ -113,8 +118,12 @@ def split(
     return parts if codec == compression.NONE else [_compressed(part, batch, codec) for part in parts]
 
 
-def _opened(batch: memoryview, decompressed_max: int) -> bytes | None:
-    """The records of a compressed batch; None: they stand in it as they are, or it is none."""
+def opened(batch: memoryview, decompressed_max: int) -> bytes | None:
+    """The records of a compressed batch; None: they stand in it as they are, or it is none.
+
+    Raises:
+        RemoteProtocolError: wrong checksum, broken data, or too much of it. compression.CodecMissing.
+    """
     if len(batch) < HEADER.size or not batch[_ATTRIBUTES_AT] & COMPRESSION_MASK:
         return None
     if not records.has_valid_checksum(batch):

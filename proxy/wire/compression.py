@@ -22,6 +22,8 @@ _XERIAL = b"\x82SNAPPY\x00"
 """The framing of snappy-java, which Kafka's clients write: a header of 16 bytes, then blocks with their size."""
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK = 32 << 10
+_ZSTD_LEVEL = 1
+"""Level 3 costs a third more for one percent fewer bytes."""
 
 
 class CodecMissing(ProxyError):
@@ -127,7 +129,8 @@ def _open_lz4(data: bytes, limit: int) -> bytes:
 
 
 def _close_lz4(data: bytes) -> bytes:
-    return bytes(_library("lz4.frame").compress(data, store_size=False))
+    # Kafka's Java clients refuse frames whose blocks depend on each other.
+    return bytes(_library("lz4.frame").compress(data, store_size=False, block_linked=False))
 
 
 def _open_zstd(data: bytes, limit: int) -> bytes:
@@ -147,7 +150,7 @@ def _open_zstd(data: bytes, limit: int) -> bytes:
 
 
 def _close_zstd(data: bytes) -> bytes:
-    return bytes(_library("zstandard").ZstdCompressor().compress(data))
+    return bytes(_library("zstandard").ZstdCompressor(level=_ZSTD_LEVEL).compress(data))
 
 
 _OPENERS: dict[int, Callable[[bytes, int], bytes]] = {

@@ -32,7 +32,7 @@ def sample(seed: int, count: int = 50, base_offset: int = 1000, *, gaps: bool = 
         headers = [("h", dice.choice([None, b"", b"x" * 80])) for _ in range(dice.choice([0, 0, 0, 1, 3]))]
         found.append(Record(key, value, headers, 1_700_000_000_000 + dice.randrange(-5000, 5000), offset))
         offset += dice.choice([1, 1, 2, 100]) if gaps else 1
-    last = offset + (dice.randrange(5) if gaps else -1)
+    last = max(base_offset, offset + (dice.randrange(5) if gaps else -1))
     return records.build_batch(base_offset, found, leader_epoch=seed % 5, codec=codec, last_offset=last)
 
 

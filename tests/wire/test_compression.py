@@ -84,3 +84,8 @@ def test_snappy_with_and_without_framing() -> None:
 def test_gzip_of_others() -> None:
     """As Python's own module writes it."""
     assert compression.decompress(compression.GZIP, gzip.compress(DATA), len(DATA)) == DATA
+
+
+def test_lz4_blocks_do_not_depend_on_each_other() -> None:
+    """Kafka's Java clients read no others: bit 5 of the flags, which follow the magic of the frame."""
+    assert compression.compress(compression.LZ4, b"x" * 200_000)[4] & 0x20

@@ -1,0 +1,180 @@
+"""Any bytes against the filter kernel: a batch out, or a refusal; never anything else. `tests/fuzz/run [--help]`
+
+Three runs: the C kernel against its twin in Python on damaged batches of every codec; the same with an extension that
+was compiled with the address and undefined-behaviour sanitizers; and the core alone under them, in plain C, which tries
+some hundred thousand batches a second, each in a buffer of its exact size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import random
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from proxy.views import legacy, slicing, twin
+from proxy.views.cuts import Cut, EvenCut
+from proxy.wire import records
+from tests.views.batches import CUTS, sample
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SOURCE = CHECKOUT / "proxy" / "views" / "_slicing.c"
+SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+EXTREMES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
+DECOMPRESSED_MAX = 1 << 18
+
+
+def damaged(dice: random.Random) -> bytes:
+    """A batch with some bytes changed; mostly with a right size and checksum again."""
+    if dice.random() < 0.02:
+        return dice.randbytes(dice.randrange(200))
+    codec = dice.choice((0, 0, 0, 1, 2, 3, 4))
+    batch = bytearray(sample(dice.randrange(1000), dice.randrange(40), gaps=dice.random() < 0.5, codec=codec))
+    for _ in range(dice.choice((0, 1, 1, 2, 5))):
+        at = dice.randrange(len(batch) if dice.random() < 0.7 else 90) % len(batch)
+        kind = dice.randrange(6)
+        if kind == 0:
+            batch[at] ^= 1 << dice.randrange(8)
+        elif kind == 1:
+            batch[at] = dice.randrange(256)
+        elif kind == 2 and at + 4 <= len(batch):
+            struct.pack_into(">I", batch, at, dice.choice(EXTREMES))
+        elif kind == 3:
+            del batch[at : at + dice.randrange(30)]
+        elif kind == 4:
+            batch[at:at] = dice.randbytes(dice.randrange(30))
+        elif kind == 5:
+            del batch[at:]
+        if not batch:
+            return b""
+    if len(batch) >= records.HEADER.size and dice.random() < 0.95:
+        struct.pack_into(">i", batch, 8, len(batch) - records.LOG_OVERHEAD)
+        return records.seal(bytes(batch))
+    return bytes(batch)
+
+
+def outcome(kernel: Any, batch: memoryview, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
+    """What comes of it; None: it is refused."""
+    try:
+        body = slicing.opened(batch, DECOMPRESSED_MAX)
+    except slicing.REFUSALS:
+        body = None
+    try:
+        return kernel(batch, body, cut, slots, from_offset)
+    except ValueError:
+        return None
+
+
+def compare(kernel: Any, seed: int, seconds: float) -> str:
+    """Damaged batches through both kernels; raises AssertionError where they differ."""
+    dice = random.Random(seed)
+    deadline = time.monotonic() + seconds
+    turns = good = 0
+    while time.monotonic() < deadline:
+        batch = memoryview(damaged(dice))
+        cut = dice.choice(CUTS)
+        slots = dice.sample(range(cut.slots), dice.randrange(min(cut.slots, 9) + 1))
+        from_offset = dice.choice((0, 0, 1010, 1 << 62))
+        mine = outcome(kernel, batch, cut, slots, from_offset)
+        its = outcome(twin.split, batch, cut, slots, from_offset)
+        assert mine == its, f"seed {seed}, turn {turns}: the kernels differ over {bytes(batch).hex()} with {cut}"
+        for part in its or ():
+            if part[0] is not None and part[0] is not batch:
+                assert twin.split(memoryview(part[0]), None, EvenCut(1), [0], 0) == [part]
+        with suppress(*slicing.REFUSALS):
+            legacy.as_batch(batch, DECOMPRESSED_MAX)
+        turns, good = turns + 1, good + (its is not None)
+    return f"{turns} batches, {good} of them taken apart, the others refused by both"
+
+
+def extension_at(path: str) -> Any:
+    """The kernel of another build."""
+    spec = importlib.util.spec_from_file_location("proxy.views._slicing", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def kernel(batch: Any, body: Any, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
+        return module.split(batch, body, *cut.packed, array("i", slots).tobytes(), from_offset)
+
+    return kernel
+
+
+def sanitized_extension(folder: Path, seed: int, seconds: float) -> str:
+    """The same comparison with sanitizers in the extension."""
+    built = folder / "_slicing.abi3.so"
+    include = sysconfig.get_paths()["include"]
+    flags = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030b0000", f"-I{include}"]
+    subprocess.run(["gcc", *SANITIZE, *flags, str(SOURCE), "-o", str(built)], check=True)
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
+    env = {
+        **os.environ,
+        "LD_PRELOAD": runtime.stdout.strip(),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONMALLOC": "malloc",
+    }
+    words = ["--seed", str(seed), "--seconds", str(seconds), "--extension", str(built)]
+    command = [sys.executable, "-m", "tests.fuzz.slicing", *words]
+    done = subprocess.run(command, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    return done.stdout.strip()
+
+
+def sanitized_core(folder: Path, seed: int, seconds: float) -> str:
+    """The core alone."""
+    driver = folder / "kernel"
+    subprocess.run(
+        ["gcc", *SANITIZE, "-Wall", "-Wextra", "-Werror", str(Path(__file__).with_name("kernel.c")), "-o", str(driver)],
+        check=True,
+    )
+    files = []
+    for number in range(60):
+        files.append(folder / f"batch-{number}")
+        batch = sample(number, 5 + number, gaps=number % 2 == 1)
+        files[-1].write_bytes(batch if number else dataless())
+    done = subprocess.run([driver, str(seconds), str(seed), *files], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    return done.stdout.strip()
+
+
+def dataless() -> bytes:
+    """What compaction leaves."""
+    return records.build_batch(0, [], last_offset=5)
+
+
+def main() -> None:
+    """Run as a command."""
+    parser = argparse.ArgumentParser(prog="tests/fuzz/run", description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60, help="of each of the three runs (default 60)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="default: another one each time")
+    parser.add_argument("--extension", help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.extension:
+        print(compare(extension_at(words.extension), words.seed, words.seconds))
+        return
+    print(f"seed {words.seed}, {words.seconds:g} s each")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        print("core under sanitizers:     ", sanitized_core(folder, words.seed, words.seconds))
+        print("extension under sanitizers:", sanitized_extension(folder, words.seed, words.seconds))
+    if "c" not in slicing.KERNELS:
+        raise SystemExit("error: the extension is not built here")
+    print("extension against twin:    ", compare(slicing.KERNELS["c"], words.seed, words.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The kernel in C gives what its twin in Python gives, and both give what other clients read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.views import slicing, twin
+from proxy.views.cuts import Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
+from proxy.wire import compression, records
+from proxy.wire.records import Record
+from tests.views.batches import CUTS, sample
+from tests.wire.clients import DEFAULT
+
+VECTORS: dict[str, int] = json.loads((Path(__file__).parent / "hash_vectors.json").read_text())["vectors"]
+needs_c = pytest.mark.skipif("c" not in slicing.KERNELS, reason="the extension is not built here: no compiler")
+
+EXAMPLES = settings(max_examples=150, deadline=None)
+keys = st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([b"", b"7", b"key-3", bytes(16), b"x" * 200]))
+values = st.one_of(st.none(), st.binary(max_size=60), st.sampled_from([b"v" * 70, b"v" * 9000]))
+headers = st.lists(st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=5))), max_size=2)
+gaps = st.sampled_from([0, 0, 0, 1, 63, 64, 100_000])
+bare = st.tuples(keys, values, headers, st.integers(0, 1 << 42), gaps)
+hashes = st.integers(0, (1 << 32) - 1)
+cuts: st.SearchStrategy[Cut] = st.one_of(
+    st.builds(EvenCut, st.sampled_from([1, 2, 3, 8, 1000, 1024])),
+    st.builds(StripeCut, st.sampled_from([1, 2, 7, 1024])),
+    st.builds(RangeCut, st.sets(hashes, max_size=20).map(lambda found: tuple(sorted({0, *found})))),
+    st.builds(
+        KeyFilterCut,
+        st.lists(st.tuples(hashes, hashes).map(lambda pair: (min(pair), max(pair))), max_size=4).map(tuple),
+        st.lists(keys.filter(lambda key: key is not None), max_size=4).map(tuple),
+        st.sampled_from(NullKeys),
+    ),
+)
+
+
+def batch_of(found: Sequence[tuple[Any, ...]], base_offset: int, codec: int) -> bytes:
+    """With gaps between the records, as compaction leaves them."""
+    placed, offset = [], base_offset
+    for key, value, named, timestamp, gap in found:
+        offset += gap
+        placed.append(Record(key, value, named, timestamp, offset))
+        offset += 1
+    return records.build_batch(base_offset, placed, codec=codec, last_offset=offset)
+
+
+def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list[twin.Part] | None:
+    """What both kernels give; None: both refuse it."""
+    source = memoryview(batch)
+    try:
+        body = slicing.opened(source, 1 << 20)
+    except slicing.REFUSALS:
+        return None
+    found: list[list[twin.Part] | None] = []
+    for name in ("c", "python"):
+        try:
+            found.append(slicing.KERNELS[name](source, body, cut, slots, from_offset))
+        except ValueError:
+            found.append(None)
+    assert found[0] == found[1]
+    if found[0] is not None and found[1] is not None:
+        assert [part[0] is source for part in found[0]] == [part[0] is source for part in found[1]]
+    return found[0]
+
+
+@needs_c
+@EXAMPLES
+@given(
+    st.lists(bare, max_size=90),
+    st.sampled_from([0, 5, 1 << 40]),
+    st.integers(0, 4),
+    cuts,
+    st.integers(-1, 200),
+    st.data(),
+)
+def test_any_batch_cut_and_offset(
+    found: list[Any], base_offset: int, codec: int, cut: Cut, later: int, data: st.DataObject
+) -> None:
+    """All codecs, cuts, slots in any order, and offsets from before the batch to behind it."""
+    slots = data.draw(st.lists(st.integers(0, cut.slots - 1), unique=True, max_size=5))
+    for wanted in (slots, range(cut.slots)):
+        assert same(batch_of(found, base_offset, codec), cut, wanted, base_offset + later) is not None
+
+
+@needs_c
+@EXAMPLES
+@given(
+    st.integers(0, 50), st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=4), st.integers(0, 3)
+)
+def test_any_damage(seed: int, changes: list[tuple[int, int]], kind: int) -> None:
+    """With a right checksum again, so that the records themselves are at fault."""
+    batch = bytearray(sample(seed, 20))
+    for position, value in changes:
+        batch[position % len(batch)] = value
+    if kind:
+        size = len(batch) - records.LOG_OVERHEAD
+        batch[8:12], batch[16:17] = size.to_bytes(4, "big"), b"\2"
+        batch[22] &= ~records.COMPRESSION_MASK
+    same(records.seal(bytes(batch)), EvenCut(3), range(3), 0)
+
+
+@needs_c
+@pytest.mark.parametrize("cut", CUTS, ids=repr)
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 63, 64, 65, 500])
+def test_counts_around_the_steps_of_the_kernel(cut: Cut, count: int) -> None:
+    """It takes 64 records at a time, and hashes eight."""
+    assert same(sample(count, count, gaps=count % 2 == 1), cut, range(cut.slots), 0) is not None
+
+
+@needs_c
+def test_every_size_of_key() -> None:
+    """Equal neighbours are hashed together, whatever they leave over."""
+    for size in range(70):
+        found = [Record(bytes([n]) * size, b"v") for n in range(20)]
+        assert same(records.build_batch(0, found), EvenCut(1024), range(1024), 0) is not None
+
+
+@needs_c
+def test_the_kernel_hashes_as_kafka_does() -> None:
+    """The shared vectors."""
+    for key, expected in VECTORS.items():
+        assert slicing._slicing.murmur2(bytes.fromhex(key)) == expected % (1 << 32)
+
+
+@needs_c
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 767, 768, 769, 12_287, 12_288, 12_289, 70_001])
+def test_the_kernel_sums_as_others_do(size: int) -> None:
+    """Its checksum runs in three streams over long pieces."""
+    data = bytes(n * 7 % 251 for n in range(size))
+    assert slicing._slicing.crc32c(data) == records.checksum(bytes(21) + data)
+
+
+@needs_c
+def test_threads_do_not_disturb_each_other() -> None:
+    """It works without the interpreter's lock, in one room for notes that the threads take in turn."""
+    batch = memoryview(sample(1, 600))
+    expected = twin.split(batch, None, EvenCut(8), range(8), 0)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        found = [slicing.KERNELS["c"](batch, None, EvenCut(8), range(8), 0) for _ in range(50)]
+        wrong.extend(number for one in found if one != expected)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert wrong == []
+
+
+@needs_c
+@pytest.mark.parametrize(
+    "change",
+    [
+        {2: 3},
+        {3: 0},
+        {3: 1025},
+        {4: b"\1\0\0\0"},
+        {5: b""},
+        {5: b"\2\0\0\0"},
+        {7: bytes(8) + b"\1\0\0\0"},
+        {9: b"\2\0\0\0"},
+        {9: bytes(8)},
+    ],
+    ids=str,
+)
+def test_the_kernel_believes_no_argument(change: dict[int, Any]) -> None:
+    """A wrong cut is refused like a wrong batch: nothing in it can lead outside."""
+    right = [memoryview(sample(1)), None, 2, 2, bytes(4), bytes(4), 2, b"", b"", b"\1\0\0\0", 0]
+    slicing._slicing.split(*right)  # type: ignore[arg-type]
+    for position, value in change.items():
+        right[position] = value
+    with pytest.raises(ValueError, match=r"."):
+        slicing._slicing.split(*right)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("client", DEFAULT)
+@pytest.mark.parametrize(
+    "codec", [0, compression.GZIP, compression.LZ4, compression.ZSTD], ids=lambda c: compression.NAMES[c]
+)
+def test_other_clients_read_the_parts(client: str, codec: int) -> None:
+    """Their parsers find a right checksum and exactly the records of the slot, split by the source as they read it."""
+
+    def read(batch: bytes | memoryview) -> list[tuple[Any, ...]]:
+        opened = DEFAULT[client].DefaultRecordBatch(bytes(batch))
+        assert opened.validate_crc()
+        return [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in opened]
+
+    cut, batch = EvenCut(4), sample(11, 200, gaps=True, codec=codec)
+    everything = read(batch)
+    for slot, part in enumerate(slicing.split(memoryview(batch), cut, codec=codec if codec > 2 else 0)):
+        assert part.batch is not None
+        expected = [one for one in everything if cut.slot_of(one[2], one[0]) == slot]
+        assert read(part.batch) == expected
+        assert (part.records, part.last_kept) == (len(expected), expected[-1][0])

@@ -174,7 +174,7 @@ class Views(Section):
     """Batches just read, and what was made of them, kept for the other slots of views."""
     cache_age_s: Seconds = 10.0
     """How long they are kept at most: deleted records may be served so long."""
-    read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 2 << 20
+    read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 4 << 20
     """Records asked for in one upstream Fetch."""
     scanned_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)] = 32 << 20
     """An answer is given once so much was looked through, matched or not."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from proxy.apis import k03_metadata, k10_find_coordinator, k18_api_versions, k60_describe_cluster
+from proxy.apis import k03_metadata, k10_find_coordinator, k18_api_versions, k60_describe_cluster, old_fetch
 from proxy.apis.rewrites import Repair, Special, drop_node_endpoints, rewriter
 from proxy.apis.share_forwarding import limit_max_bytes
 from proxy.cluster.addresses import AddressBook, AnswerCache
@@ -19,6 +19,7 @@ from proxy.cluster.versions import (
     API_VERSIONS,
     BROKER_INTERNAL,
     CAPS,
+    FETCH,
     METADATA,
     PRODUCE,
     SHARE_APIS,
@@ -116,6 +117,8 @@ class _Table:
         """The route of what is not listed."""
         if key == API_VERSIONS:
             return k18_api_versions.unsupported_version(version)
+        if key == FETCH and key in self._served and version in old_fetch.VERSIONS:
+            return old_fetch.route(version)
         if key not in registry.API_KEYS:
             if self._versions.offer.pass_unknown and is_newer(key) and version >= 0:
                 return Route(kind=Kind.FORWARD, key=key, version=version)

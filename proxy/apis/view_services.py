@@ -39,7 +39,7 @@ class ViewOptions:
     """Batches just read, and their parts, kept for the other slots."""
     cache_age_s: float = 10.0
     """Cached batches older than this are read again, so that deleted records do not live on here."""
-    read_bytes: int = 2 * MIB
+    read_bytes: int = 4 * MIB
     """Records asked for in one upstream Fetch."""
     scanned_bytes: int = 32 * MIB
     """An answer is given once so much was looked through, matched or not."""

@@ -93,7 +93,8 @@ class Route:
     writable, whose bytes it may change in place (never the length). A route it returns treats the answer in place of
     this one (it has the same kind, key and version); None = this one does."""
     opaque: bool = False
-    """LOCAL: the body is not decoded (`Call.message` is None, `Call.client_id` too), for its layout is not known."""
+    """LOCAL: the body is not decoded, for its layout is not known: `Call.message` is the frame without its size, and
+    `Call.client_id` is None."""
     reason: str = ""
     """REFUSE: the words for the log."""
 

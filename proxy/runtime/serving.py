@@ -89,7 +89,7 @@ class Serving:
     def _decode(self, asked: requests.Asked) -> Call:
         frame = self._frame[4:]
         if asked.route.opaque:
-            message = None
+            message = frame
         else:
             header, message = frames.decode_request(frame)
             self.client_id = header.client_id

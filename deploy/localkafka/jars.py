@@ -11,12 +11,15 @@ import time
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from maven_artifact import Artifact, Downloader, RequestException
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from localkafka.turns import turn
 
 CACHE_VARIABLE = "KAFKA_JARS_CACHE"
 """Environment variable that names another folder for the jars."""
@@ -60,17 +63,21 @@ def class_path(*names: str, console: Console | None = None) -> str:
 
 def fetch(wanted: dict[str, str], console: Console | None = None) -> None:
     """Have all these jars ("group:artifact:version" to sha256) in the cache folder, with a progress bar."""
-    missing = [name for name, digest in wanted.items() if not _is_there(name, digest)]
-    if not missing:
+    if not _missing(wanted):
         return
-    cache_folder().mkdir(parents=True, exist_ok=True)
     columns = (
         TextColumn("Fetching Kafka"), BarColumn(), TextColumn("{task.fields[jars]}"), DownloadColumn(),
         TimeElapsedColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=console or Console(stderr=True)) as progress:
-        task = progress.add_task("jars", total=None, jars=f"0/{len(missing)} jars")
-        _fetch_all(missing, wanted, progress, task)
+    with turn(cache_folder()):
+        missing = _missing(wanted)  # another process may have fetched them meanwhile
+        with Progress(*columns, console=console or Console(stderr=True)) as progress:
+            task = progress.add_task("jars", total=None, jars=f"0/{len(missing)} jars")
+            _fetch_all(missing, wanted, progress, task)
+
+
+def _missing(wanted: dict[str, str]) -> list[str]:
+    return [name for name, digest in wanted.items() if not _is_there(name, digest)]
 
 
 def _fetch_all(missing: Sequence[str], wanted: dict[str, str], progress: Progress, task: TaskID) -> None:
@@ -122,4 +129,14 @@ def _place(coordinate: str) -> Path:
 
 def _is_there(coordinate: str, digest: str) -> bool:
     place = _place(coordinate)
-    return place.is_file() and hashlib.sha256(place.read_bytes()).hexdigest() == digest
+    try:
+        status = place.stat()
+    except FileNotFoundError:
+        return False
+    return _digest(place, status.st_mtime_ns, status.st_size) == digest
+
+
+@cache
+def _digest(place: Path, _changed_ns: int, _size: int) -> str:
+    """Read once: every tool that is started asks."""
+    return hashlib.sha256(place.read_bytes()).hexdigest()

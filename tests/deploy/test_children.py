@@ -64,3 +64,17 @@ def test_free_ports() -> None:
     ports = free_ports(12)
     assert len(ports) == 12
     assert ports[-1] - ports[0] == 11
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other processes are kept away only on Linux")
+def test_free_ports_are_given_to_one_process_only() -> None:
+    """Tests run in several processes: what one has, it keeps while nothing listens there."""
+    first = free_ports(20)[0]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from localkafka import addresses; "
+        "blocks = int(sys.argv[2]) // addresses._BLOCK; "
+        "print([addresses._claim(range(blocks + n, blocks + n + 1)) for n in range(2)])"
+    )
+    command = [sys.executable, "-c", code, str(CHECKOUT / "deploy"), str(first)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[False, False]\n"
+    assert set(free_ports(20)).isdisjoint(range(first, first + 20))

@@ -40,7 +40,7 @@ def front(running: Running, kafka_39: Cluster, folder: Path) -> Front:
 
 @pytest.fixture
 def w(front: Front, fresh: Callable[[str], str]) -> Iterator[World]:
-    world = World("proxy", front.bootstrap, fresh("w")[-20:])
+    world = World("proxy", front.bootstrap, fresh("w")[-20:].strip("-"))
     yield world
     world.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from localkafka.jars import cache_folder
+from localkafka.turns import turn
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 BUILD_S = 300
@@ -29,12 +30,12 @@ def built(name: str, command: list[str], product: str) -> Path:
     sources = sorted(path for path in (CLIENTS / name).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = cache_folder().parent / "clients" / f"{name}-{digest}"
-    if not (folder / product).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for source in sources:
-            shutil.copy(source, folder)
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S, check=False)
-        assert done.returncode == 0, f"{command} in {folder}:\n{done.stdout}{done.stderr}"
+    with turn(folder):
+        if not (folder / product).exists():
+            for source in sources:
+                shutil.copy(source, folder)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S, check=False)
+            assert done.returncode == 0, f"{command} in {folder}:\n{done.stdout}{done.stderr}"
     return folder
 
 

@@ -15,7 +15,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from proxy import contexts, state_rights
+from proxy import contexts, state_rights, view_rights
 from proxy.apis.share_state import TOPIC
 from proxy.cluster import versions as effective_versions
 from proxy.cluster.routes import Kind, Route, header
@@ -29,6 +29,7 @@ from proxy.runtime.own_connection import BrokerVersions, OwnSettings, connection
 from proxy.runtime.watch import Sight
 from proxy.state_rights import StateRights
 from proxy.values import Address
+from proxy.view_rights import ViewRights
 from proxy.wire import registry
 
 LIST_GROUPS, DESCRIBE_CLUSTER = 16, 60
@@ -58,6 +59,8 @@ class Found:
     """Whether the proxy's identity may DESCRIBE the cluster, so that ListGroups hides nothing from it."""
     state: StateRights | None = None
     """What the identity may do where share state is kept; None where there is none to ask with."""
+    views: ViewRights | None = None
+    """What it may do about views; None where there is none to ask with."""
     share_groups: tuple[str, ...] = ()
     """Share groups the brokers hold themselves, as far as the proxy's identity may see them."""
 
@@ -153,6 +156,7 @@ async def _ask_state(own: OwnClient, found: Found) -> None:
         return
     with suppress(ProxyError):  # a server that does not answer is told among the others
         found.state = await state_rights.ask(own)
+        found.views = await view_rights.ask(own)
 
 
 async def _ask_share_groups(own: OwnClient, found: Found) -> None:
@@ -209,6 +213,7 @@ def judge(config: Config, found: Found) -> Verdict:
             obstacles += state_rights.judge(found.state)
         elif keeps_state(config, local):
             remarks += state_rights.judge(None)
+        remarks += view_rights.judge(config, found.views)
         remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(found.silent.items())]
     return Verdict(
         obstacles=tuple(dict.fromkeys(obstacles)),
@@ -278,6 +283,7 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console) -> No
         console.print(_apis(config, verdict))
         where = "the proxy" if verdict.serve_share else "the brokers"
         console.print(f"Share groups: all served by {where} ({verdict.share_reason}).")
+        console.print(view_rights.line(config))
         console.print(_identity(config, found))
     for remark in verdict.remarks:
         console.print(f"note: {remark}", style="yellow", highlight=False, soft_wrap=True)

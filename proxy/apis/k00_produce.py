@@ -115,7 +115,7 @@ def _classic(frame: memoryview) -> bool:
             return True
         at += length
         if left == 1:
-            return at > len(frame)
+            return bool(at > len(frame))
         partitions = _int32(frame, at)[0]
         at += 4
         for _ in range(partitions):
@@ -143,7 +143,7 @@ def _compact(frame: memoryview, by_id: ViewCatalog | None) -> bool:
         if named:
             return True
         if left == 1:
-            return at > len(frame)
+            return bool(at > len(frame))
         at = _behind_partitions(frame, at)
     return False
 

@@ -31,6 +31,7 @@ SHELL = {
     "proxy.sources",
     "proxy.state_rights",
     "proxy.view_migration",
+    "proxy.view_rights",
     "proxy.viewing",
     "proxy.views_command",
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proxy.apis import k03_metadata, k10_find_coordinator, k18_api_versions, k60_describe_cluster, old_fetch
-from proxy.apis.rewrites import Repair, Special, drop_node_endpoints, rewriter
+from proxy.apis.rewrites import ProduceRewriter, Repair, Special, drop_node_endpoints, rewriter
 from proxy.apis.share_forwarding import limit_max_bytes
 from proxy.cluster.addresses import AddressBook, AnswerCache
 from proxy.cluster.routes import Handler, Kind, Rewrite, Route, Routes, WithKnownIds, WithoutWords, refusal
@@ -180,6 +180,8 @@ class _Table:
         if key not in REPAIRS:
             raise LocalProtocolError(f"{registry.API_KEYS[key]} v{version} carries addresses, and nobody rewrites them")
         rewrite = rewriter(key, version, self._book, REPAIRS[key], _special(key, version))
+        if key == PRODUCE:
+            return ProduceRewriter(rewrite, version)
         return self._cache.through(rewrite) if key in REPEATED else rewrite
 
 

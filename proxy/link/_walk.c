@@ -23,6 +23,8 @@
 #define PENDING_MIN 4 /* a ring begins so small, for most connections have one request in flight */
 
 #define WORDS 4
+#define PRODUCE_MIN 10 /* from here on answers may carry addresses, in a tag */
+#define PRODUCE_MAX 13 /* the last version whose layout `is_plain_produce` knows */
 #define REMEMBERED_MAX 1024 /* bytes of a request behind its correlation id; see RememberedLook */
 
 enum treatment { STOPS, PASSES, ACKS, WITHOUT_WORDS, WITH_KNOWN_IDS, REMEMBERED, LOOKS };
@@ -46,7 +48,7 @@ struct table {
 };
 
 static PyObject *word_rewrite, *word_known, *word_absent, *word_expected, *word_words, *word_ids, *word_topics_at,
-    *word_remembered;
+    *word_remembered, *word_produce_version;
 static PyTypeObject *pending_type, *table_type;
 
 static int32_t int32_at(const unsigned char *at)
@@ -71,7 +73,9 @@ static int find_attribute(PyObject *object, PyObject *name, PyObject **found)
     return 0;
 }
 
-/* Whether an answer is gathered: its `rewrite` is not None; what that knows already, if anything. -1: exception. */
+/* Whether an answer is gathered: its `rewrite` is not None; what that knows already, if anything. -1: exception.
+ *
+ * 0: it passes; PRODUCE_MIN or more: an answer to Produce of that version, gathered unless it is a plain one; 1: else. */
 static int gathers(PyObject *expected, PyObject **known)
 {
     PyObject *rewrite = PyObject_GetAttr(expected, word_rewrite);
@@ -83,6 +87,14 @@ static int gathers(PyObject *expected, PyObject **known)
         result = -1;
     if (*known && !PyDict_Check(*known))
         Py_CLEAR(*known);
+    PyObject *version = NULL;
+    if (result > 0 && PyCallable_Check(rewrite) && find_attribute(rewrite, word_produce_version, &version) < 0)
+        result = -1;
+    if (version) {
+        long number = PyLong_AsLong(version);
+        Py_DECREF(version);
+        result = number == -1 && PyErr_Occurred() ? -1 : number >= PRODUCE_MIN && number <= PRODUCE_MAX ? (int)number : 1;
+    }
     Py_DECREF(rewrite);
     return result;
 }
@@ -612,6 +624,41 @@ static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssi
     return result;
 }
 
+#define PRODUCED_PARTITION 33 /* with no record errors, no message and no tags */
+#define PRODUCED_ERRORS 30    /* where these begin */
+
+/* Whether an answer to Produce names no broker and has nothing else out of the common: it passes then. */
+static int is_plain_produce(const unsigned char *frame, Py_ssize_t end, int version)
+{
+    Py_ssize_t at = ANSWER_HEAD + 1;
+    if (end <= at || frame[ANSWER_HEAD])
+        return 0; /* tags in the header */
+    long topics = array_at(frame, end, &at);
+    for (long i = 0; i < topics; i++) {
+        long name = version >= 13 ? UUID : array_at(frame, end, &at); /* a compact string has its length as an array */
+        if (name < 0 || name > end - at)
+            return 0;
+        at += name;
+        long partitions = array_at(frame, end, &at);
+        if (partitions < 0 || partitions > (end - at) / PRODUCED_PARTITION)
+            return 0;
+        for (long j = 0; j < partitions; j++, at += PRODUCED_PARTITION)
+            if (memcmp(frame + at + PRODUCED_ERRORS, "\1\0\0", 3))
+                return 0;
+        if (at >= end || frame[at++])
+            return 0;
+    }
+    return topics >= 0 && at + 5 == end && !frame[at + 4]; /* throttle time, no tags */
+}
+
+/* Whether the answer at `at`, of `size` bytes, is one that has to be gathered. */
+static int stops(const struct entry *next, const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int size)
+{
+    if (next->gathers < PRODUCE_MIN)
+        return next->gathers;
+    return at + 4 + size > end || !is_plain_produce(buffer + at, 4 + (Py_ssize_t)size, next->gathers);
+}
+
 static Py_ssize_t rest(Walk *self, Py_ssize_t at, Py_ssize_t end)
 {
     self->left = at >= end ? at - end : 0;
@@ -643,8 +690,8 @@ static Py_ssize_t receive_answers(Walk *self, const unsigned char *buffer, Py_ss
     while (at + ANSWER_HEAD <= end && pending->count) {
         int size = int32_at(buffer + at);
         struct entry *next = &pending->ring[pending->first];
-        if (next->gathers || next->correlation_id != int32_at(buffer + at + 4) || size < ANSWER_MIN ||
-            size > self->frame_max)
+        if (next->correlation_id != int32_at(buffer + at + 4) || size < ANSWER_MIN || size > self->frame_max ||
+            stops(next, buffer, at, end, size))
             break;
         drop_first(pending);
         at += (Py_ssize_t)size + 4;
@@ -832,8 +879,9 @@ PyMODINIT_FUNC PyInit__walk(void)
     word_ids = PyUnicode_InternFromString("ids");
     word_topics_at = PyUnicode_InternFromString("topics_at");
     word_remembered = PyUnicode_InternFromString("remembered");
+    word_produce_version = PyUnicode_InternFromString("produce_version");
     if (!module || !word_rewrite || !word_known || !word_absent || !word_expected || !word_words || !word_ids ||
-        !word_topics_at || !word_remembered)
+        !word_topics_at || !word_remembered || !word_produce_version)
         return NULL;
     pending_type = add_type(module, &pending_spec, "Pending");
     table_type = add_type(module, &table_spec, "Table");

@@ -13,6 +13,7 @@ from proxy.errors import RemoteProtocolError
 from proxy.link import walk as twin
 from proxy.link.looks import SILENT, AcksLook, IdLook, RememberedLook, WordLook, look_to_amend, look_to_inspect
 from proxy.link.produce import acks_layout
+from proxy.wire import frames, registry
 
 in_c = pytest.importorskip("proxy.link._walk", reason="the walk could not be built in C here")
 
@@ -199,3 +200,54 @@ def test_a_table_refuses_names_that_are_no_api_version() -> None:
     """Four bytes each."""
     with pytest.raises(ValueError, match="four bytes"):
         in_c.Table({b"12": PLAIN}, {}, SILENT)
+
+
+class Produced:
+    """Expected of Produce v10 and later: its answers pass unless they have something to rewrite."""
+
+    def __init__(self, version: int) -> None:
+        self.rewrite = self
+        self.produce_version = version
+
+    def __call__(self, frame: memoryview, context: object) -> None:
+        raise AssertionError("nothing is gathered here")
+
+
+def produced(version: int, **changes: Any) -> bytes:
+    """An answer of the codec."""
+    message = registry.message("ProduceResponse")
+    part = {"index": 1, "error_code": 6, "base_offset": 5, "record_errors": [], "error_message": None}
+    partition = message.PartitionProduceResponse(**{**part, **changes.get("partition", {})})
+    topics = [
+        message.TopicProduceResponse(name=name, topic_id=b"t" * 16, partition_responses=[partition, partition])
+        for name in ("a", "long" * 20)
+    ]
+    return frames.response(0, version, 7, message(responses=topics, **changes.get("top", {})))
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+def test_answers_to_produce_pass_in_c_unless_there_is_something_in_them(version: int) -> None:
+    """As the codec makes them, whole; cut short anywhere they are waited for."""
+    message = registry.message("ProduceResponse")
+    node = message.NodeEndpoint(node_id=1, host="kafka-1", port=9092)
+    leader = message.LeaderIdAndEpoch(leader_id=1, leader_epoch=2)
+    error = message.BatchIndexAndErrorMessage(batch_index=0)
+    for changes, passes in (
+        ({}, True),
+        ({"top": {"responses": []}}, True),
+        ({"top": {"throttle_time_ms": 3}}, True),
+        ({"top": {"node_endpoints": [node]}}, False),
+        ({"partition": {"current_leader": leader}}, False),
+        ({"partition": {"error_message": "no"}}, False),
+        ({"partition": {"record_errors": [error]}}, False),
+    ):
+        if "responses" in changes.get("top", {}):
+            data = frames.response(0, version, 7, message(responses=[]))
+        else:
+            data = produced(version, **changes)
+        buffer = memoryview(bytearray(data + bytes(64)))
+        for end in (len(data), *range(8, len(data))):
+            pending = in_c.Pending()
+            pending.append((7, Produced(version)))
+            upto = in_c.AnswerWalk(pending, FRAME_MAX).receive(buffer, 0, end)
+            assert upto == (end if passes and end == len(data) else 0), changes

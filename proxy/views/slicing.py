@@ -16,7 +16,7 @@ from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError
 from proxy.views import legacy, twin
 from proxy.views.cuts import Cut
 from proxy.wire import compression, records
-from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
+from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER, BatchHeader
 
 try:
     from proxy.views import _slicing
@@ -57,6 +57,15 @@ class Slice(NamedTuple):
     """Offset of the last kept record; -1: none is."""
     records: int
 
+
+_EXPANSION = 4
+"""Bytes of JSON in a byte of it compressed."""
+_CALL_NS = 3_000
+_BYTE_NS = (0.2, 2.8, 0.9, 0.6, 1.1, 1.0, 1.0, 1.0)
+"""By codec, of opened records; two memory passes of the kernel included."""
+_RECORD_NS = {"c": 20, "python": 10_000}
+_LEGACY_BYTE_NS = 100
+"""Old messages are read in Python."""
 
 Kernel = Callable[[memoryview, bytes | None, Cut, Sequence[int], int], list[twin.Part]]
 """(batch, its records where they had to be opened, cut, slots, from_offset); raises ValueError."""
@@ -137,6 +146,18 @@ def _compressed(part: Slice, source: memoryview, codec: int) -> Slice:
         return part
     body = compression.compress(codec, bytes(part.batch[HEADER.size :]))
     return part._replace(batch=twin.rebuilt(part.batch, body, part.records, codec))
+
+
+def cost_estimate(header: BatchHeader) -> float:
+    """Seconds that splitting the batch will take, about; above a millisecond it is the work of another thread.
+
+    Calibrated by tests/bench/slicing.py on records of JSON. Records that are compressed far better take longer.
+    """
+    size = header.size * (1 if header.compression == compression.NONE else _EXPANSION)
+    nanoseconds = _CALL_NS + size * _BYTE_NS[header.compression] + header.records_count * _RECORD_NS[KERNEL]
+    if header.magic < 2:
+        nanoseconds += size * _LEGACY_BYTE_NS
+    return nanoseconds / 1e9
 
 
 def shorten(batch: bytes | memoryview, last_offset: int) -> bytes:

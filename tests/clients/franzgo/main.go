@@ -1,4 +1,4 @@
-// franz-go with nothing set but the bootstrap servers: franzgo BOOTSTRAP PREFIX [share]
+// franz-go with nothing set but the bootstrap servers: franzgo BOOTSTRAP PREFIX [share | soak GROUP TOPIC SEED]
 //
 // Without "share": produce, consume in a group of two, transactions, admin. With it: a share consumer that keeps one
 // record by renewing its lock, while another record's lock runs out. Prints what happened as one line of JSON.
@@ -52,7 +52,9 @@ func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	r := &run{ctx, os.Args[1], os.Args[2], os.Args[2] + "-topic", map[string]any{}}
-	if len(os.Args) > 3 && os.Args[3] == "share" {
+	if len(os.Args) > 6 && os.Args[3] == "soak" {
+		r.soak(os.Args[4], os.Args[5], os.Args[6])
+	} else if len(os.Args) > 3 && os.Args[3] == "share" {
 		r.share()
 	} else {
 		r.admin()

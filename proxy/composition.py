@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import trio
@@ -23,7 +23,8 @@ from proxy.cluster.routes import Routes
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import API_VERSIONS, EffectiveVersions, Offer, native_share
 from proxy.config import Config
-from proxy.errors import ErrorCode
+from proxy.errors import ConfigError, ErrorCode
+from proxy.runtime import fleet, owners
 from proxy.runtime.audit import AuditShipping
 from proxy.runtime.client import OwnClient
 from proxy.runtime.dialling import Dialler
@@ -129,6 +130,8 @@ class Parts:
             raise OSError(f"broker {node_id} has no listener: {reason}")
         bootstrap = list(self.config.upstream.bootstrap)
         self.plane.listen(UNKNOWN_NODE, self.config.bound.host, self.config.bound.port, lambda: bootstrap)
+        if self.home is not None and self.config.cluster.peer.listen is not None:
+            self.home.listen(self.config.cluster.peer.listen)
         where = "proxy" if self.services.serve_share else "brokers"
         self.notes(observe.SHARE_GROUPS_SERVED, by=BY_GROUP if self.mixed else where, reason=self.share_reason)
 
@@ -181,6 +184,7 @@ class Parts:
             "share_groups": self._where,
             "state": state,
         }
+        told |= {} if self.home is None else self.home.state()
         return told | ({} if self.views is None else {"views": self.views.state()})
 
     def _no_port(self, node_id: int) -> None:
@@ -293,6 +297,9 @@ def compose(
     services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
     if local:
         DeletedTopics(services).start()
+    owner = None if journal is None else _owner(config, upstream_tls, notes)
+    links = None if owner is None else _links(config, services, reactor, owner, notes)
+    services.fleet = links
     views = viewing.set_up(config, services, own_settings(config, upstream_tls), notes)
     if services.views is not None:
         services.views.workers = Workers(reactor)
@@ -312,7 +319,11 @@ def compose(
         keep_alive=keep_alive_question,
         budget=services.answers,
     )
-    home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
+    home = None
+    if journal is not None and owner is not None:
+        services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
+        settings, client = own_settings(config, upstream_tls), _own_client(config, upstream_tls)
+        home = ShareHome(services, journal, owner, client, settings, reactor, notes, links=links)
     audit = auditing.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
     holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
     return holder[0]
@@ -328,19 +339,31 @@ def keeps_state(config: Config, local: bool) -> bool:
     return local and config.share_groups.state == "topic"
 
 
-def _home(
-    config: Config,
-    services: Services,
-    journal: TopicJournal,
-    reactor: Reactor,
-    upstream_tls: ssl.SSLContext | None,
-    notes: Notes,
-) -> ShareHome:
+def _own_client(config: Config, upstream_tls: ssl.SSLContext | None) -> Callable[[], OwnClient]:
     settings = own_settings(config, upstream_tls)
+    return lambda: OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
 
-    def client() -> OwnClient:
-        return OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
 
-    owner = Membership(client(), notes, advertised(config), config.cluster.session_timeout_s)
-    services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
-    return ShareHome(services, journal, owner, client, settings, reactor, notes)
+def _owner(config: Config, upstream_tls: ssl.SSLContext | None, notes: Notes) -> Membership:
+    """This proxy's part in the group of proxies.
+
+    Raises:
+        ConfigError: no clock here counts the time that the machine sleeps, and several proxies are to own state.
+    """
+    peer = config.peer_address
+    if peer is not None and not owners.COUNTS_SLEEP_TOO:
+        raise ConfigError("cluster.mode: fleet needs a clock that goes on while the machine sleeps (CLOCK_BOOTTIME)")
+    return Membership(
+        _own_client(config, upstream_tls)(),
+        notes,
+        advertised(config),
+        config.cluster.session_timeout_s,
+        peer=str(peer or ""),
+    )
+
+
+def _links(config: Config, services: Services, reactor: Reactor, owner: Membership, notes: Notes) -> fleet.Links | None:
+    if config.peer_address is None:
+        return None
+    address, secret = advertised(config), config.cluster.peer.key()
+    return fleet.Links(reactor, services, handlers.of_owner(), owner, notes, address=address, secret=secret)

@@ -206,11 +206,34 @@ class Audit(Section):
         return self.file is not None or self.topic is not None
 
 
+class PeerLinks(Section):
+    """How the proxies of a fleet reach each other, and how they know each other."""
+
+    listen: HostPort | None = None
+    """Where other proxies are let in."""
+    advertise: HostPort | None = None
+    """What other proxies dial; unset: `listen`."""
+    secret: SecretStr | None = None
+    """The same at every proxy of the fleet, 16 characters or more."""
+    secret_file: str | None = None
+    """A file that holds the secret and nothing else (line ends behind it are taken off)."""
+    insecure: bool = False
+    """Allow a fleet without a secret: whoever reaches the address may answer for share groups."""
+
+    def key(self) -> bytes | None:
+        """The secret; None where there is none."""
+        if self.secret is not None:
+            return self.secret.get_secret_value().encode()
+        return Path(self.secret_file).read_bytes().rstrip(b"\r\n") if self.secret_file else None
+
+
 class Cluster(Section):
     """How several proxies share the work."""
 
-    mode: Literal["single"] = "single"
-    """One proxy serves share groups; a second one finds that out and refuses them until the first is gone."""
+    mode: Literal["single", "fleet"] = "single"
+    """single: one proxy serves share groups; a second one finds that out and refuses them until the first is gone.
+    fleet: all proxies serve share groups, each owns a part of them."""
+    peer: PeerLinks = PeerLinks()
     session_timeout_s: Annotated[float, Field(ge=1, le=300, allow_inf_nan=False)] = 6.0
     """How long a proxy that vanished keeps the others waiting; brokers allow 6 s or more by default."""
 
@@ -253,6 +276,12 @@ class Config(Section):
         if self.listen is None:
             raise ConfigError("listen: missing")
         return self.listen
+
+    @property
+    def peer_address(self) -> Address | None:
+        """Where other proxies of the fleet reach this one; None where it is none of a fleet."""
+        peer = self.cluster.peer
+        return (peer.advertise or peer.listen) if self.cluster.mode == "fleet" else None
 
     @property
     def advertised_host(self) -> str:

@@ -9,13 +9,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from proxy.cluster.peering import SECRET_BYTES_MIN
 from proxy.errors import ConfigError
 from proxy.hostports import PORT_MAX
 from proxy.sources import Key
 from proxy.values import Limits
 
 if TYPE_CHECKING:
-    from proxy.config import ClientTls, Config, Upstream, UpstreamSasl, UpstreamTls
+    from proxy.config import ClientTls, Config, PeerLinks, Upstream, UpstreamSasl, UpstreamTls
 
 WILDCARDS = frozenset({"0.0.0.0", "::", "*"})  # noqa: S104  # recognised, not bound
 
@@ -31,6 +32,7 @@ def mistakes(config: Config) -> Found:
     yield from wrong_limits or _limits_together(parse_limits(config.limits))
     yield from _share_groups(config)
     yield from _audit(config)
+    yield from _fleet(config)
 
 
 def parse_limits(written: Mapping[str, Any]) -> Limits:
@@ -86,6 +88,38 @@ def _audit(config: Config) -> Found:
         yield ("audit", "file"), f"the folder {folder} does not exist"
     elif not os.access(folder, os.W_OK):
         yield ("audit", "file"), f"nothing may be written in the folder {folder}"
+
+
+def _fleet(config: Config) -> Found:
+    peer, here = config.cluster.peer, ("cluster", "peer")
+    if config.cluster.mode != "fleet":
+        given = [name for name in ("listen", "advertise", "secret", "secret_file") if getattr(peer, name) is not None]
+        if given:
+            yield (*here, given[0]), "set, but cluster.mode is single; say fleet, or take it out"
+        return
+    if peer.listen is None:
+        yield (*here, "listen"), "needed in a fleet; give HOST:PORT, the address other proxies reach this one by"
+    elif (peer.advertise or peer.listen).host in WILDCARDS:
+        yield (*here, "advertise"), f"needed, since nobody can dial {peer.listen.host}; give this proxy's own HOST:PORT"
+    if config.share_groups.state != "topic":
+        yield ("share_groups", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
+    yield from _readable((*here, "secret_file"), peer.secret_file)
+    if peer.secret is not None and peer.secret_file is not None:
+        yield (*here, "secret"), "secret_file is set too; keep one of them"
+    elif peer.secret is not None or peer.secret_file is not None:
+        yield from _secret(peer)
+    elif not peer.insecure:
+        yield (*here, "secret"), "needed in a fleet, or secret_file; only insecure: true allows proxies without one"
+
+
+def _secret(peer: PeerLinks) -> Found:
+    try:
+        key = peer.key() or b""
+    except OSError:
+        return  # told already
+    if len(key) < SECRET_BYTES_MIN:
+        name = "secret" if peer.secret is not None else "secret_file"
+        yield ("cluster", "peer", name), f"too short; a secret has at least {SECRET_BYTES_MIN} characters"
 
 
 def _client_tls(tls: ClientTls) -> Found:

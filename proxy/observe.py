@@ -106,6 +106,13 @@ EVENT_LEVELS: Mapping[str, int] = {
     "state-link-failed": WARNING,
     "state-link-lost": INFO,
     "state-view-failed": WARNING,
+    "share-state-given-up": INFO,
+    # Several proxies.
+    "fleet-table": INFO,
+    "peer-linked": INFO,
+    "peer-lost": WARNING,
+    "peer-refused": WARNING,
+    "peer-unreachable": WARNING,
     # Views.
     "view-created": INFO,
     "view-grown": INFO,

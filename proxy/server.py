@@ -126,6 +126,8 @@ class Server:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         if not await parts.plane.drained(self._reactor.now() + self._config.drain_s):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
+        if parts.home is not None:
+            await parts.home.retire()
         if parts.audit is not None:
             await parts.audit.finish()
 

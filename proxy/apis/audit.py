@@ -133,8 +133,8 @@ class Audit:
             self._settled(key, given, LOCK_TIMEOUT, lock_s, self._timers.now())
 
     def read(self, group_id: str, place: TopicIdPartition, batches: Sequence[Any], data: memoryview) -> None:
-        """A Fetch of the proxy has brought these whole batches."""
-        rows, size = sum(batch.records_count for batch in batches), len(data)
+        """A Fetch has brought these whole batches; `data` is empty where the bytes are at another proxy."""
+        rows, size = sum(batch.records_count for batch in batches), sum(batch.size for batch in batches)
         self._offer("fetch", place, group_id, None, (0, HASH_SPACE, rows, rows, size, size))
         now = self._timers.now()
         if self._sample_every_s and now >= self._next_sample:

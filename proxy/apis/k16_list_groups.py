@@ -14,11 +14,12 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
 from proxy.apis.exchange import ask, ask_upstream, reply, told
+from proxy.apis.fleet_lists import held_elsewhere
 from proxy.apis.ports import Call
 from proxy.apis.rights import (
     DESCRIBE_BIT,
@@ -29,8 +30,9 @@ from proxy.apis.rights import (
     tell_describe_groups,
 )
 from proxy.apis.services import Services
+from proxy.apis.share_fleet import HeldGroup
 from proxy.errors import ErrorCode
-from proxy.share.group import GROUP_TYPE, ShareGroup
+from proxy.share.group import GROUP_TYPE
 from proxy.values import UNKNOWN_NODE
 from proxy.wire import registry
 
@@ -51,7 +53,10 @@ async def handle(call: Call, services: Services) -> bytes:
     answer = await ask_upstream(call, call.message)
     if answer.error_code != ErrorCode.NONE:
         return reply(call, answer)
-    found = candidates(call.message, call.connection.node_id, services)
+    elsewhere = await held_elsewhere(services)
+    if elsewhere is None:
+        return reply(call, _not_all(answer))
+    found = candidates(call, services, [group for holdings in elsewhere for group in holdings.groups])
     shown = await _may_describe(call, services, [group.group_id for group in found])
     listed = registry.message("ListGroupsResponse").ListedGroup
     answer.groups = [
@@ -65,17 +70,26 @@ async def handle(call: Call, services: Services) -> bytes:
     return reply(call, answer)
 
 
-def candidates(request: Any, node_id: int, services: Services) -> list[ShareGroup]:
-    """The groups held here that belong into the answer of this listener and pass the filters, by id."""
+def candidates(call: Call, services: Services, elsewhere: Sequence[HeldGroup]) -> list[HeldGroup]:
+    """The share groups that belong into the answer of this listener and pass the filters, by id."""
+    request, node_id = call.message, call.connection.node_id
     states = {state.lower() for state in request.states_filter or ()}
     types = {kind.lower() for kind in request.types_filter or ()}
     if types and GROUP_TYPE not in types:
         return []
+    groups = {group.group_id: group for group in elsewhere}
+    groups |= {i: HeldGroup(i, group.state) for i, group in services.coordinator.groups.items()}
     return [
         group
-        for group_id, group in sorted(services.coordinator.groups.items())
+        for group_id, group in sorted(groups.items())
         if (not states or group.state.lower() in states) and is_listed_at(group_id, node_id, services.topology.brokers)
     ]
+
+
+def _not_all(answer: Any) -> Any:
+    """Another proxy cannot be asked: nobody is to take half a list for all of it."""
+    answer.error_code, answer.groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+    return answer
 
 
 def is_listed_at(group_id: str, node_id: int, brokers: Collection[int]) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from proxy.apis.exchange import ask, ask_upstream, reply, told
+from proxy.apis.fleet_lists import held_elsewhere
 from proxy.apis.group_configs import GROUP
 from proxy.apis.group_ids import decoded
 from proxy.apis.k03_metadata import is_hidden
@@ -50,8 +51,14 @@ async def handle(call: Call, services: Services) -> bytes | None:
     else:
         answer = await ask_upstream(call, call.message)
     if answer.error_code == ErrorCode.NONE and (not wanted or GROUP in wanted):
+        elsewhere = await held_elsewhere(services)
+        if elsewhere is None:
+            message = registry.message("ListConfigResourcesResponse")
+            return reply(call, message(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, config_resources=[]))
         named = {entry.resource_name for entry in answer.config_resources if entry.resource_type == GROUP}
-        missing = [name for name in services.coordinator.groups_with_settings() if name not in named]
+        ours = {name for holdings in elsewhere for name in holdings.with_settings}
+        ours.update(services.coordinator.groups_with_settings())
+        missing = sorted(ours - named)
         answer.config_resources = _resources(GROUP, missing) + answer.config_resources
     return reply(call, answer)
 

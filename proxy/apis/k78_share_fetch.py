@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.apis.peer_records import on_the_wire
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_acknowledging import acknowledge
@@ -150,7 +151,7 @@ def _entry(message: Any, partition: int, result: Result, acknowledged: ErrorCode
         error_code=result.error,
         acknowledge_error_code=acknowledged,
         current_leader=message.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]),
-        records=result.records,
+        records=on_the_wire(result.records),
         acquired_records=[
             message.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
             for first, last, count in result.acquired

@@ -115,7 +115,7 @@ def build(
         offset = share.partition.next_fetch_offset()
         leader = topology.leader(key.topic_id, key.partition)
         place = CacheKey(key.topic_id, key.partition, settings.read_committed)
-        found = leader is not None and cache.find(place, offset, leader.epoch, timers.now()) is not None
+        found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
         return Head(offset, cached=found)
 
     reads = ShareReads(cache, head)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import attrgetter
 from typing import Protocol
+
+from proxy.apis.peer_records import FarRecords, FarSlice, Records
 
 CHUNKS_PER_PARTITION = 16
 """Chunks kept of one partition and isolation: groups at that many places of one log are served from here at once."""
@@ -37,6 +39,8 @@ class CacheKey:
     topic_id: bytes
     partition: int
     read_committed: bool
+    holder: int = 0
+    """Which proxy has the bytes (peer_records); 0: this one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +52,7 @@ class Chunk:
     """Everything the log holds from here to `next_offset` is in `batches`; holes included."""
     batches: Sequence[Batch]
     """Not empty, ascending."""
-    records: memoryview
+    records: Records
     """The bytes that the batches' positions refer to."""
     aborted: Sequence[tuple[int, int]]
     """(producer id, first offset) of transactions aborted in this range; only under read_committed."""
@@ -71,7 +75,7 @@ class Chunk:
         last = self.batches[-1]
         return last.position + last.size - self.batches[index].position
 
-    def slice(self, first: int, last: int) -> memoryview:
+    def slice(self, first: int, last: int) -> memoryview | FarSlice:
         """The bytes of batches first..last, both included."""
         end = self.batches[last]
         return self.records[self.batches[first].position : end.position + end.size]
@@ -88,6 +92,7 @@ class BatchCache:
         self.bytes = 0
         self.hits = 0
         self.misses = 0
+        self._holders: dict[int, None] = {0: None}
 
     def add(self, chunk: Chunk) -> None:
         """Keep a chunk; what it covers of the same partition goes, and the oldest until all fits."""
@@ -96,6 +101,7 @@ class BatchCache:
             if stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
                 self._drop(other)
         self._chunks.setdefault(chunk.key, []).append(chunk)
+        self._holders[chunk.key.holder] = None
         self._oldest[chunk] = None
         self.bytes += len(chunk.records)
         while len(self._chunks[chunk.key]) > CHUNKS_PER_PARTITION:
@@ -114,6 +120,19 @@ class BatchCache:
         self.misses += 1
         return None
 
+    def find_anywhere(self, key: CacheKey, offset: int, leader_epoch: int, now: float) -> bool:
+        """Whether any proxy has what the log has from this offset on; members that came through it are served."""
+        return any(
+            self.find(key if not holder else replace(key, holder=holder), offset, leader_epoch, now) is not None
+            for holder in self._holders
+        )
+
+    def drop_holder(self, holder: int) -> None:
+        """Let go of everything whose bytes that proxy had."""
+        self._holders.pop(holder, None)
+        for chunk in [chunk for chunk in self._oldest if chunk.key.holder == holder]:
+            self._drop(chunk)
+
     def drop_below(self, key: CacheKey, offset: int) -> None:
         """Let go of chunks that lie wholly below the offset."""
         for chunk in tuple(self._chunks.get(key, ())):
@@ -123,8 +142,9 @@ class BatchCache:
     def drop_partition(self, topic_id: bytes, partition: int) -> None:
         """Let go of everything of one partition: its leader or its log start has moved."""
         for isolation in (False, True):
-            for chunk in tuple(self._chunks.get(CacheKey(topic_id, partition, isolation), ())):
-                self._drop(chunk)
+            for holder in self._holders:
+                for chunk in tuple(self._chunks.get(CacheKey(topic_id, partition, isolation, holder), ())):
+                    self._drop(chunk)
 
     def drop_aged(self, now: float) -> float:
         """Let go of chunks past their age; when the next one is due, inf when nothing is left."""
@@ -142,3 +162,5 @@ class BatchCache:
         kept.remove(chunk)
         if not kept:
             del self._chunks[chunk.key]
+        if isinstance(chunk.records, FarRecords):
+            chunk.records.forget()

@@ -48,6 +48,9 @@ class Peer(Protocol):
     def serve(self, call: Call) -> Promise[bytes | None]:
         """Its answer to the request, as a whole frame; None when it is not the owner. Fails with PeerLost."""
 
+    def give_up(self, answer: Promise[bytes | None]) -> None:
+        """Nobody waits for this answer of `serve` any more; harmless when it is there."""
+
     def holdings(self) -> Promise[Holdings]:
         """What it holds. Fails with PeerLost."""
 

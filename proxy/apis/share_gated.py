@@ -94,10 +94,13 @@ async def _attempt(
     if place is None:
         inside = services.gate.lets_in(partitions)
         return await _inside(handler, call, services, partitions) if inside else None
+    answer = place.serve(call)
     try:
-        return await place.serve(call)
+        return await answer
     except PeerLost as error:
         return reply(call, _REFUSALS[call.key](call, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+    finally:
+        place.give_up(answer)
 
 
 async def _inside(handler: Handler, call: Call, services: Services, partitions: Sequence[int]) -> bytes | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from proxy.apis.leadership import judge_partition, judge_topic
+from proxy.apis.peer_records import RecordsSlice, holder_of
 from proxy.apis.ports import Connection
 from proxy.apis.services import Services
 from proxy.apis.share_cache import CacheKey, Chunk
@@ -21,7 +22,7 @@ class Result:
     """What one partition's entry says."""
 
     error: ErrorCode = ErrorCode.NONE
-    records: memoryview | bytes = b""
+    records: RecordsSlice = b""
     acquired: Sequence[tuple[int, int, int]] = ()
     """(first offset, last offset, delivery count)"""
 
@@ -88,7 +89,7 @@ def _look(found: Survey, connection: Connection, services: Services, key: ShareK
     if not share.partition.can_acquire(settings):
         return
     offset = share.partition.next_fetch_offset()
-    cached = CacheKey(key.topic_id, key.partition, settings.read_committed)
+    cached = CacheKey(key.topic_id, key.partition, settings.read_committed, holder_of(connection))
     chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
     if chunk is not None:
         found.ready.append(Ready(place, share, offset, chunk))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.apis.peer_records import holder_of, taken_in
 from proxy.apis.ports import Connection
 from proxy.apis.promise import Promise
 from proxy.apis.rights import Right, rights_of
@@ -164,25 +165,23 @@ class UpstreamRead:
             self._refused(head, partition.error_code, now)
             return False
         rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, True, now)
-        data = memoryview(partition.records if partition.records is not None else b"")
-        batches, size = records.split_complete(data)
+        data = partition.records if partition.records is not None else b""
+        batches, kept = taken_in(self._connection, data, answer_bytes // SMALL_PART)
         if share is not None:
             share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
         if not batches:
             return False
         widen_old(batches, head.reservation.offset)
-        data = data[:size]
-        if len(data) * SMALL_PART < answer_bytes:
-            data = memoryview(bytes(data))
         if self._services.audit is not None:
-            self._services.audit.read(key.group_id, head.place, batches, data)
+            here = kept if isinstance(kept, memoryview) else memoryview(b"")
+            self._services.audit.read(key.group_id, head.place, batches, here)
         read_committed = head.reservation.read_committed
         aborted = aborted_ranges(batches, partition.aborted_transactions) if read_committed else ()
-        place = CacheKey(head.place.topic_id, head.place.partition, read_committed)
+        place = CacheKey(head.place.topic_id, head.place.partition, read_committed, holder_of(self._connection))
         reads, clock = self._services.reads, self._services.clock
         end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
         reads.cache.add(
-            Chunk(place, head.reservation.offset, batches, data, aborted, head.leader_epoch, now, end_offset)
+            Chunk(place, head.reservation.offset, batches, kept, aborted, head.leader_epoch, now, end_offset)
         )
         clock.not_later_than(now + self._services.options.cache_age_s)
         return True

@@ -44,6 +44,10 @@ COUNTS_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux: goes on while the machine sleeps. Elsewhere CLOCK_MONOTONIC is the best there is."""
 
 
+COUNTS_SLEEP_TOO = hasattr(time, "CLOCK_BOOTTIME")
+"""Whether there is a clock that does."""
+
+
 def awake_and_asleep() -> float:
     """Seconds, sleep included."""
     return time.clock_gettime(COUNTS_SLEEP)

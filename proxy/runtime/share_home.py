@@ -23,7 +23,7 @@ from proxy.apis.share_state import PARTITIONS
 from proxy.cluster.producing import TakenOver
 from proxy.cluster.replaying import Replay
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
-from proxy.runtime import replay
+from proxy.runtime import fleet, replay
 from proxy.runtime.client import AuthenticationNeeded, OwnClient
 from proxy.runtime.journal import TRANSACTIONAL_ID, TopicJournal
 from proxy.runtime.links import Links
@@ -46,6 +46,9 @@ DRAIN_S = 0.5
 DRAIN_LOOK_S = 0.005
 FORGOTTEN_AT_ONCE = 100
 """Groups forgotten in one go; then others get their turn."""
+
+
+OWNED_ELSEWHERE = "share state is owned by another proxy"
 
 
 class Owner(Protocol):
@@ -115,9 +118,9 @@ class ShareHome:
         reactor: Reactor,
         notes: Notes,
         *,
-        shares: bool = False,
+        links: fleet.Links | None = None,
     ) -> None:
-        """`shares`: other proxies own what this one does not."""
+        """`links`: to other proxies, which own what this one does not; None: one owns everything."""
         self.off = ""
         """What the proxy lacks to serve share groups, where everything else works without; a reason to go on."""
         self.trouble = "share state is not loaded yet"
@@ -133,7 +136,7 @@ class ShareHome:
         self._settings = settings
         self._reactor = reactor
         self._notes = notes
-        self._shares = shares
+        self.links = links
         self._view = View({}, {})
         self._view_wanted = trio.Event()
         self._view_seen = trio.Event()
@@ -159,7 +162,19 @@ class ShareHome:
             return ""
         if not self.trouble and self._owner.assigned and not self._owner.is_valid():
             return "the group of proxies has not answered for a while"
+        if self.links is not None and not self.trouble and self.links.missing:
+            return f"no link to the proxies at {', '.join(self.links.missing)}"
         return self.trouble
+
+    def state(self) -> dict[str, object]:
+        """For /readyz."""
+        told: dict[str, object] = {"state_partitions": len(self.served)}
+        return told if self.links is None else told | {"linked_proxies": self.links.linked}
+
+    def listen(self, address: Address) -> None:
+        """Let other proxies of the fleet in. Raises OSError."""
+        if self.links is not None:
+            self.links.listen(address)
 
     async def run(self) -> None:
         """Own what is assigned, as long as it is, until cancelled."""
@@ -168,6 +183,8 @@ class ShareHome:
             journal.links = Links(nursery, self._reactor, self._settings, self._notes, journal.look_soon)
             journal.links.on_unreachable = journal.unreachable
             nursery.start_soon(self._owner.run)
+            if self.links is not None:
+                nursery.start_soon(self.links.run)
             nursery.start_soon(self._follow_view)
             try:
                 await self._follow_assignment(nursery)
@@ -185,6 +202,8 @@ class ShareHome:
 
     def _look_soon(self) -> None:
         self._changed.set()
+        if self.links is not None:
+            self.links.look_soon()
 
     async def _follow_assignment(self, nursery: trio.Nursery) -> None:
         while True:
@@ -201,11 +220,14 @@ class ShareHome:
                 await trio.sleep(AGAIN_S)
             wanted = self._owner.assigned
             news = wanted - self.served - self._takeovers.keys()
+            if self.links is not None and self._owner.is_member:
+                others = set(ALL) - wanted
+                self._services.gate.closing(others, ErrorCode.COORDINATOR_NOT_AVAILABLE, OWNED_ELSEWHERE)
             if news and not self._retiring:
                 takeover = _Takeover(set(news))
                 self._takeovers.update(dict.fromkeys(news, takeover))
                 nursery.start_soon(self._take_over, takeover)
-            elif not wanted - self.served and self._shares and self._owner.is_member:
+            elif not wanted - self.served and self.links is not None and self._owner.is_member:
                 self.trouble = ""
             if not self._lost:
                 await self._changed.wait()
@@ -222,8 +244,8 @@ class ShareHome:
         gone = set(partitions)
         if not gone:
             return
-        reason = "share state is owned by another proxy"
-        self._services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.trouble or reason, gone)
+        reason = self.trouble or OWNED_ELSEWHERE
+        self._services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, gone)
         self.served -= gone
         for takeover in {self._takeovers.pop(p) for p in gone & self._takeovers.keys()}:
             takeover.let_go(gone)
@@ -448,7 +470,7 @@ class ShareHome:
     def _partition_lost(self, partition: int, code: ErrorCode) -> None:
         """Somebody else has taken over: nothing may be answered from here on. -1: a fault of ours, all is lost."""
         self._notes("share-state-lost", partition=partition, reason=f"another proxy took over ({code.name})")
-        lost = {partition} if self._shares and partition >= 0 else set(ALL)
+        lost = {partition} if self.links is not None and partition >= 0 else set(ALL)
         reason = "share state was taken over by another proxy"
         self._close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, lost)
         self._lost |= lost

@@ -84,6 +84,10 @@ class FrameReader:
             del self._buffer[: 4 + size]
             yield frame
 
+    def accept(self, limit: int) -> None:
+        """From now on frames up to this size are accepted."""
+        self._limit = limit
+
     @property
     def is_empty(self) -> bool:
         """Whether no part of a frame is waiting for its rest."""

@@ -19,6 +19,7 @@ from proxy.share.group import Heartbeat, TopicInfo
 from proxy.share.settings import BrokerShareLimits
 from proxy.values import UNKNOWN_NODE, Limits
 from proxy.wire import frames, registry
+from tests.support.far import FarWorld
 
 
 class Clock:
@@ -184,3 +185,32 @@ class GroupWorld:
 @pytest.fixture
 def world() -> GroupWorld:
     return GroupWorld()
+
+
+AT_BOTH = (
+    "test_k76_share_group_heartbeat",
+    "test_k77_share_group_describe",
+    "test_k78_share_fetch",
+    "test_k79_share_acknowledge",
+    "test_k90_describe_share_group_offsets",
+    "test_k91_alter_share_group_offsets",
+    "test_k92_delete_share_group_offsets",
+    "test_share_acknowledging",
+    "test_share_fetching",
+    "test_share_starting",
+)
+"""What is tried twice: by clients of the proxy that owns the group, and by clients of another one of its fleet."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition(".")[2] in AT_BOTH:
+        metafunc.parametrize("where", ["owner", "edge"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """At which proxy the clients are."""
+    place: str = getattr(request, "param", "owner")
+    if place == "edge":
+        monkeypatch.setattr(request.module, "World", FarWorld)
+    return place

@@ -1,0 +1,263 @@
+"""The links between the proxies of a fleet: who is linked with whom, and to whom a request goes.
+
+Theory of operation. Every proxy listens for others and says where in the group of proxies (`owners.Membership`). Each
+dials every other member that the table names: over the link it dialled a proxy is the edge (`peer_edge`), over a link
+that was dialled by another it is the owner (`peer_owner`). A link that ends is dialled anew as long as the table names
+its other end.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import count
+from typing import Protocol
+
+import trio
+
+from proxy.apis.peer_edge import PeerEdge
+from proxy.apis.peer_owner import PeerOwner
+from proxy.apis.ports import Notes
+from proxy.apis.services import Services
+from proxy.apis.share_fleet import Peer
+from proxy.cluster.peering import NONCE_BYTES, PeerProtocol
+from proxy.cluster.routes import Handler
+from proxy.hostports import parse_address
+from proxy.runtime import dialling
+from proxy.runtime.listeners import Listener, bind
+from proxy.runtime.peer_link import PeerLink, User
+from proxy.runtime.reactor import Reactor
+from proxy.runtime.transports import PlainTransport
+from proxy.values import Address
+
+DIAL_S = 2.0
+RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
+"""Before a link that ended, or could not be made, is dialled anew."""
+LINKS_MAX = 200
+"""Links that others may have here, strangers included; one more is closed at once."""
+TELL_GROUPS_S = 0.5
+"""So often other proxies hear which groups have come and gone."""
+FIRST_NUMBER = 1 << 40
+"""Far above the number of any connection of this process."""
+
+
+class Table(Protocol):
+    """What the group of proxies says: `owners.Membership`."""
+
+    generation: int
+    elsewhere: dict[int, str]
+    """State partition -> where its owner is reached."""
+    peers: frozenset[str]
+    """Where the other members are reached."""
+
+
+class Links:
+    """See share_fleet.Fleet."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        services: Services,
+        handlers: Mapping[int, Handler],
+        table: Table,
+        notes: Notes,
+        *,
+        address: str,
+        secret: bytes | None,
+    ) -> None:
+        """`address` is what this proxy calls itself; `handlers` serve what others ask of it as the owner."""
+        self._reactor = reactor
+        self._services = services
+        self._handlers = handlers
+        self._table = table
+        self._notes = notes
+        self._address = address
+        self._secret = secret
+        self._edges: dict[str, tuple[PeerLink, PeerEdge]] = {}
+        """Where it is reached -> the link dialled to it."""
+        self._dialling: dict[str, trio.CancelScope] = {}
+        self._accepted: dict[PeerLink, PeerOwner | None] = {}
+        self._listeners: tuple[Listener, ...] = ()
+        self._numbers = count(FIRST_NUMBER)
+        self._groups: frozenset[str] = frozenset()
+        self._table_changed = trio.Event()
+
+    # share_fleet.Fleet
+
+    @property
+    def groups(self) -> Collection[str]:
+        """See share_fleet.Fleet."""
+        return self._groups
+
+    def owner(self, partition: int) -> Peer | None:
+        """See share_fleet.Fleet."""
+        found = self._edges.get(self._table.elsewhere.get(partition, ""))
+        return None if found is None else found[1]
+
+    def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
+        """See share_fleet.Fleet."""
+        found: dict[int, Peer] = {}
+        for partition in partitions:
+            owner = self.owner(partition)
+            if owner is None:
+                return None
+            found[id(owner)] = owner
+        return list(found.values())
+
+    # For people
+
+    @property
+    def linked(self) -> list[str]:
+        """Where the proxies are reached that there is a link to."""
+        return sorted(self._edges)
+
+    @property
+    def missing(self) -> list[str]:
+        """Members without a link to them."""
+        return sorted(self._table.peers - self._edges.keys())
+
+    @property
+    def requests_waiting(self) -> int:
+        """Requests that other proxies have not answered yet."""
+        return sum(edge.waiting for _, edge in self._edges.values())
+
+    @property
+    def far_clients(self) -> int:
+        """Clients of other proxies whose groups are owned here."""
+        return sum(owner.connections for owner in self._accepted.values() if owner is not None)
+
+    # Running
+
+    def listen(self, address: Address) -> int:
+        """Let other proxies in; the port, for callers that gave 0. Raises OSError."""
+        sockets = bind(address.host, address.port)
+        self._listeners = tuple(Listener(self._reactor, sock, self._let_in, self._trouble) for sock in sockets)
+        return self._listeners[0].port
+
+    def look_soon(self) -> None:
+        """There is another table."""
+        self._table_changed.set()
+
+    async def run(self) -> None:
+        """Dial whom the table names, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tell_groups)
+                while True:
+                    self._table_changed = trio.Event()
+                    self._follow(nursery)
+                    await self._table_changed.wait()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End everything."""
+        for listener in self._listeners:
+            listener.close()
+        for link in [link for link, _ in self._edges.values()] + list(self._accepted):
+            link.close("the proxy stops")
+
+    def _follow(self, nursery: trio.Nursery) -> None:
+        wanted = self._table.peers
+        for address in self._dialling.keys() - wanted:
+            self._dialling.pop(address).cancel()
+        for address in self._edges.keys() - wanted:
+            self._edges[address][0].close("it has left the fleet")
+        for address in wanted - self._dialling.keys():
+            scope = self._dialling[address] = trio.CancelScope()
+            nursery.start_soon(self._keep, address, scope)
+        self._services.gate.look()
+
+    async def _keep(self, address: str, scope: trio.CancelScope) -> None:
+        """Have a link to this proxy, again and again."""
+        delay = RETRY_MIN_S
+        with scope:
+            while True:
+                try:
+                    sock = await dialling.connect(parse_address(address), DIAL_S)
+                except OSError as error:
+                    self._notes("peer-unreachable", peer=address, reason=str(error))
+                else:
+                    if await self._use(address, sock):
+                        delay = RETRY_MIN_S
+                await trio.sleep(delay)
+                delay = min(2 * delay, RETRY_MAX_S)
+
+    async def _use(self, address: str, sock: socket.socket) -> bool:
+        """Until the link ends; whether the other side was let in at all."""
+        over = trio.Event()
+        was_good = False
+
+        def established(link: PeerLink) -> User:
+            nonlocal was_good
+            was_good = True
+            edge = PeerEdge(self._services, link.send, lambda: self._table.generation)
+            edge.on_groups = self._groups_changed
+            self._edges[address] = link, edge
+            self._services.gate.look()
+            return edge
+
+        def ended(link: PeerLink) -> None:
+            if self._edges.get(address, (None,))[0] is link:
+                del self._edges[address]
+                self._groups_changed()
+            over.set()
+
+        link = self._link(sock, dials=True, established=established, ended=ended)
+        try:
+            await over.wait()
+        finally:
+            link.close("not wanted any more")
+        return was_good
+
+    def _let_in(self, sock: socket.socket, _host: str) -> None:
+        if len(self._accepted) >= LINKS_MAX:
+            self._notes("peer-refused", peer="", reason=f"more than {LINKS_MAX} links")
+            sock.close()
+            return
+
+        def established(link: PeerLink) -> User:
+            owner = PeerOwner(self._services, self._handlers, link.send, lambda: self._table.generation, self._numbers)
+            self._accepted[link] = owner
+            owner.tell_groups()
+            return owner
+
+        link = self._link(sock, dials=False, established=established, ended=lambda link: self._forget(link))
+        self._accepted.setdefault(link, None)
+
+    def _forget(self, link: PeerLink) -> None:
+        self._accepted.pop(link, None)
+
+    def _link(
+        self,
+        sock: socket.socket,
+        *,
+        dials: bool,
+        established: Callable[[PeerLink], User],
+        ended: Callable[[PeerLink], None],
+    ) -> PeerLink:
+        return PeerLink(
+            self._reactor,
+            PlainTransport(self._reactor, sock),
+            PeerProtocol(self._address, self._secret, os.urandom(NONCE_BYTES), dials=dials),
+            self._notes,
+            lambda: self._table.generation,
+            established,
+            ended,
+        )
+
+    def _trouble(self, error: Exception) -> None:
+        self._notes("peer-refused", peer="", reason=str(error))
+
+    # Groups
+
+    def _groups_changed(self) -> None:
+        self._groups = frozenset().union(*(edge.groups for _, edge in self._edges.values()))
+
+    async def _tell_groups(self) -> None:
+        while True:
+            await trio.sleep(TELL_GROUPS_S)
+            for owner in list(self._accepted.values()):
+                if owner is not None:
+                    owner.tell_groups()

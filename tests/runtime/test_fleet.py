@@ -1,0 +1,165 @@
+"""Proxies of a fleet find and lose each other, over real sockets in one loop."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from proxy.apis.ports import Call
+from proxy.apis.services import Services
+from proxy.runtime.fleet import Links
+from proxy.runtime.reactor import Reactor
+from proxy.values import Address
+from proxy.wire import registry
+from tests.support.far import FarWorld
+from tests.support.ports import Connection
+
+SECRET = b"sixteen bytes ok"
+LIMIT_S = 10.0
+
+
+class Table:
+    """What the group of proxies says."""
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.elsewhere: dict[int, str] = {}
+        self.peers: frozenset[str] = frozenset()
+
+
+class One:
+    """A proxy, as far as links go."""
+
+    def __init__(self, reactor: Reactor, name: str, secret: bytes | None) -> None:
+        self.world = FarWorld()
+        self.services: Services = self.world.services
+        self.services.timers = reactor
+        self.table = Table()
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.links = Links(
+            reactor,
+            self.services,
+            {76: self._handle},
+            self.table,
+            lambda event, **context: self.notes.append((event, context)),
+            address=name,
+            secret=secret,
+        )
+        self.address = f"127.0.0.1:{self.links.listen(Address('127.0.0.1', 0))}"
+        self.served = 0
+
+    async def _handle(self, call: Call, services: Services) -> bytes:
+        self.served += 1
+        return b"answer of " + str(call.client_id).encode()
+
+    def sees(self, other: One) -> None:
+        self.table.peers = frozenset({other.address})
+        self.table.elsewhere = dict.fromkeys(range(50), other.address)
+        self.links.look_soon()
+
+    def events(self) -> list[str]:
+        return [event for event, _ in self.notes]
+
+
+def call_of(one: One, group_id: str = "g") -> Call:
+    message = registry.message("ShareGroupHeartbeatRequest")(group_id=group_id, member_id="m")
+    return Call(76, 1, 1, "client", message, Connection(one.world.cluster, 1))
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    with trio.fail_after(LIMIT_S):
+        while not (value := condition()):
+            await trio.sleep(0.01)
+    return value
+
+
+def play(test: Callable[[Reactor, trio.Nursery, One, One], Awaitable[None]], *secrets: bytes | None) -> None:
+    reactor = Reactor()
+
+    async def main() -> None:
+        names = itertools.count(1)
+        a, b = (One(reactor, f"{next(names)}:1", secret) for secret in secrets or (SECRET, SECRET))
+        async with trio.open_nursery() as nursery:
+            for each in (a, b):
+                nursery.start_soon(each.links.run)
+            await test(reactor, nursery, a, b)
+            nursery.cancel_scope.cancel()
+
+    try:
+        reactor.run(main)
+    finally:
+        reactor.shut()
+
+
+def test_request_goes_to_the_owner_and_its_answer_comes_back() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        assert a.links.owner(3) is None
+        a.sees(b)
+        assert a.links.missing == [b.address]
+        peer = await until(lambda: a.links.owner(3))
+        answer = peer.serve(call_of(a))
+        await until(lambda: answer.done)
+        assert answer.result() == b"answer of client"
+        assert (b.served, b.links.far_clients, a.links.requests_waiting) == (1, 1, 0)
+        assert a.links.owners(range(50)) == [peer]
+        assert (a.links.linked, a.links.missing) == ([b.address], [])
+
+    play(test)
+
+
+def test_groups_that_come_and_go_are_heard_of() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        b.services.coordinator.add_group("g")
+        a.sees(b)
+        await until(lambda: "g" in a.links.groups)
+        b.services.coordinator.add_group("h")
+        b.services.coordinator.remove_group("g")
+        await until(lambda: set(a.links.groups) == {"h"})
+        b.links.close()
+        await until(lambda: not a.links.groups)
+
+    play(test)
+
+
+def test_link_that_ends_is_made_anew_and_one_that_nobody_wants_is_not() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        first = await until(lambda: a.links.owner(0))
+        waiting = first.serve(call_of(a))
+        for link in list(b.links._accepted):
+            link.close("cut")
+        await until(lambda: waiting.done)
+        assert await until(lambda: a.links.owner(0) not in (None, first))
+        a.table.peers, a.table.elsewhere = frozenset(), {}
+        a.links.look_soon()
+        await until(lambda: not a.links.linked and not b.links._accepted)
+        assert "peer-lost" in a.events()
+
+    play(test)
+
+
+def test_who_does_not_know_the_secret_serves_and_is_served_by_nobody() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        b.sees(a)
+        await until(lambda: "peer-refused" in a.events() and "peer-refused" in b.events())
+        assert (a.links.linked, b.links.linked) == ([], [])
+        assert (a.links.owner(0), b.links.far_clients) == (None, 0)
+
+    play(test, SECRET, b"another secret...")
+    play(test, SECRET, None)
+
+
+def test_proxy_that_is_not_there_is_tried_again() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.table.peers = frozenset({"127.0.0.1:1"})
+        a.links.look_soon()
+        await until(lambda: a.events().count("peer-unreachable") > 1)
+        assert a.links.owners([0]) is None
+        a.sees(b)
+        await until(lambda: a.links.owner(0))
+
+    play(test, None, None)

@@ -1,0 +1,125 @@
+"""A cluster, share groups at one proxy, clients at another: `ports.World` as seen from a proxy that owns nothing."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from proxy.apis import handlers
+from proxy.apis.memory_journal import MemoryJournal
+from proxy.apis.peer_edge import PeerEdge
+from proxy.apis.peer_owner import PeerOwner
+from proxy.apis.ports import Call
+from proxy.apis.promise import Task
+from proxy.apis.services import build
+from proxy.apis.share_gate import ALL
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.peering import NONCE_BYTES, PeerProtocol
+from proxy.errors import ErrorCode
+from proxy.wire import registry
+from tests.support.ports import Connection, Reply, World
+
+SECRET = b"sixteen bytes ok"
+
+
+class Wire:
+    """A link in memory: what one end sends the other has at once, as bytes on the way."""
+
+    def __init__(self) -> None:
+        self.ends = [
+            PeerProtocol("edge:1", SECRET, b"e" * NONCE_BYTES, dials=True),
+            PeerProtocol("owner:1", SECRET, b"o" * NONCE_BYTES, dials=False),
+        ]
+        for _ in range(3):
+            for mine, other in (self.ends, self.ends[::-1]):
+                assert not list(other.receive_data(mine.outgoing()))
+        self.users: list[Any] = [None, None]
+        self.sent: list[str] = []
+        self.held: list[Any] | None = None
+        """Messages to the edge that wait; None: they do not."""
+
+    def to_owner(self, message: Any) -> None:
+        self._pass(0, message)
+
+    def to_edge(self, message: Any) -> None:
+        if self.held is not None:
+            self.held.append(message)
+        else:
+            self._pass(1, message)
+
+    def release(self) -> None:
+        held, self.held = self.held or [], None
+        for message in held:
+            self._pass(1, message)
+
+    def _pass(self, end: int, message: Any) -> None:
+        self.sent.append(type(message).__name__)
+        for each in self.ends[1 - end].receive_data(self.ends[end].send(message)):
+            self.users[1 - end].receive(each)
+
+    def cut(self) -> None:
+        for user in self.users:
+            user.lost("cut")
+
+
+class One:
+    """A fleet with one other proxy, which owns everything."""
+
+    def __init__(self) -> None:
+        self.peer: PeerEdge | None = None
+
+    @property
+    def groups(self) -> set[str]:
+        return set() if self.peer is None else self.peer.groups
+
+    def owner(self, partition: int) -> PeerEdge | None:
+        return self.peer
+
+    def owners(self, partitions: Any) -> list[PeerEdge] | None:
+        return None if self.peer is None else [self.peer]
+
+
+class FarWorld(World):
+    """`services` are the owner's; requests of clients come to `edge`."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        ours = self.services
+        self.edge = build(
+            limits=ours.limits,
+            share_limits=ours.coordinator.limits,
+            options=ours.options,
+            timers=self.timers,
+            notes=ours.notes,
+            book=AddressBook(9100, "proxy.example", lambda node_id, address: True),
+            topology=ours.topology,
+            versions=ours.versions,
+            journal=MemoryJournal(),
+            serve_share=True,
+        )
+        self.edge.gate.closing(ALL, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
+        self.generations = [1, 1]
+        self.others = self.edge.fleet = One()
+        self.served = handlers.served(self.edge.coordinator, self.others)
+        self.link()
+
+    def link(self) -> None:
+        """A new link between the two."""
+        self.wire = Wire()
+        self.peer = PeerEdge(self.edge, self.wire.to_owner, lambda: self.generations[0])
+        self.owner = PeerOwner(
+            self.services, handlers.of_owner(), self.wire.to_edge, lambda: self.generations[1], _numbers
+        )
+        self.wire.users = [self.peer, self.owner]
+        self.others.peer = self.peer
+
+    def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
+        decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
+        call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection)
+        task: Task[Any] = Task(self.served[key].handler(call, self.edge), lambda task: None)
+        connection.tasks.append(task)
+        task.start()
+        return Reply(task, key, version)
+
+
+_numbers = count(1 << 40)

@@ -300,8 +300,9 @@ def _entry(item: _Item, version: int, committed: bool) -> Any:
         return item.plain.answer or _empty(index)
     if item.target is None or item.slot is None:
         return _refused(refusal(item.code), index, version)
-    if item.target.refusal is not None:
-        return _refused(item.target.refusal, index, version)
+    refused = item.target.slot_refusals.get(item.slot) or item.target.refusal
+    if refused is not None:
+        return _refused(refused, index, version)
     facts, slot = item.target.scan.facts, item.slot
     entry = _empty(index)
     if facts is not None:

@@ -267,10 +267,14 @@ class ViewCache:
         kept = self._chunks.get(key)
         return kept[-1] if kept and now < kept[-1].read_at + self._age_s else None
 
+    def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
+        """Somebody asks for these slots."""
+        self._wanted.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
+
     def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
         """Note who asks for these slots now; all that were asked for lately, in order."""
-        wanted = self._wanted.setdefault((key, division.name), {})
-        wanted.update(dict.fromkeys(slots, now))
+        self.note(key, division, slots, now)
+        wanted = self._wanted[key, division.name]
         late = [slot for slot, seen in wanted.items() if now - seen > WANTED_S]
         for slot in late:
             del wanted[slot]

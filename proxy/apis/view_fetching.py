@@ -65,6 +65,8 @@ class Target:
     """A read from here brought nothing."""
     refusal: Any = None
     """FetchResponse.PartitionData of the broker, or of ours."""
+    slot_refusals: dict[SlotScan, Any] = field(default_factory=dict)
+    """Those that are about the offset of a slot, and say nothing of the others."""
     own: list[Chunk] = field(default_factory=list)
     """What this request read itself."""
 
@@ -116,6 +118,9 @@ class ViewFetching:
             turn=self._turn,
         )
         self._moved = 0
+        for target in targets:
+            for slot, division in target.divisions.items():
+                self._reads.cache.note(target.key, division, (slot.slot,), now)
         self.throttle_time_ms = 0
         self.error_code = 0
         """Of the answer as a whole."""
@@ -142,6 +147,7 @@ class ViewFetching:
             tell_topics(connection, services, await ask_topics(connection, names, ids))
         for target in self._targets:
             self._judge(target)
+            self._doubt(target)
             if judge(connection, services, _place(target)) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._refuse(target, self._not_leader(target))
 
@@ -149,6 +155,13 @@ class ViewFetching:
         allowed = judge(self._connection, self._services, _place(target)) == ErrorCode.NONE
         epoch = target.scan.current_leader_epoch
         target.may_share = allowed and not target.is_alone and epoch in (-1, self._leader_epoch(target))
+
+    def _doubt(self, target: Target) -> None:
+        """A client that names a later leader epoch knows better than the view of the cluster."""
+        services = self._services
+        is_old = services.topology.age(target.name, services.timers.now()) > services.options.view_age_s
+        if is_old and target.scan.current_leader_epoch > self._leader_epoch(target):
+            services.topology.mark_stale(target.name)
 
     def _leader_epoch(self, target: Target) -> int:
         leader = self._services.topology.leader(target.key.base_id, target.key.partition)
@@ -336,8 +349,9 @@ class ViewFetching:
             wait_s=wait_s,
             max_bytes=max(read_bytes if heads else 0, self._max_bytes if asked else 0),
             read_committed=self._read_committed,
-            version=self._version if self._plains else None,
+            version=self._version if asked else None,
             session_id=session_id,
+            heads_first=bool(self._turn % 2),
         )
 
     def _apart(
@@ -383,7 +397,7 @@ class ViewFetching:
         key = target.key
         if key in read.refusals:
             if own:
-                self._refuse(target, read.refusals[key])
+                self._refused(target, head.offset, read.refusals[key])
             target.is_alone = True
         elif key in read.facts:
             target.scan.told(head.offset, read.facts[key])
@@ -393,6 +407,17 @@ class ViewFetching:
                 target.own = [read.chunks[key]]
         elif own:
             self._refuse(target, unknown_partition())
+
+    def _refused(self, target: Target, offset: int, answer: Any) -> None:
+        """An error of the partition is that of every slot; what is wrong with an offset, of those that stand there."""
+        diverges = not answer.error_code
+        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
+            self._refuse(target, answer)
+            return
+        for slot in target.scan.at(offset):
+            slot.is_looked, slot.mistake = True, ErrorCode.OFFSET_OUT_OF_RANGE
+            if slot.position == slot.fetch_offset:
+                target.slot_refusals[slot] = answer
 
     @staticmethod
     def _absorb_plain(target: PlainTarget, answer: Any) -> None:

@@ -51,7 +51,7 @@ def read_filter(entry: Any) -> Division | None:
         )
     except ValueError as error:
         raise BadFilter(str(error)) from error
-    return Division(bytes(content), cut)
+    return Division(("filter", bytes(content)), cut)
 
 
 def applied(scanned_to: int) -> tuple[int, bytes]:

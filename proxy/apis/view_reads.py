@@ -60,8 +60,10 @@ class ViewRead:
         read_committed: bool,
         version: int | None = None,
         session_id: int = 0,
+        heads_first: bool = False,
     ) -> None:
-        """`version`: of the client's request, where plain partitions are named; `session_id`: one to be closed."""
+        """`version`: of the client's request, where plain partitions are named; `session_id`: one to be closed;
+        `heads_first`: they get their share of the answer before the plain partitions do."""
         self.done: Promise[None] = Promise()
         """Settled when the answer was taken in, or will not come."""
         self.failure: ProxyError | None = None
@@ -86,7 +88,7 @@ class ViewRead:
         for key in self.heads:
             reads.flights.setdefault(key, []).append(self)
         connection.memory["view-read"] = self
-        request = self._request(max_bytes, read_committed, session_id)
+        request = self._request(max_bytes, read_committed, session_id, heads_first=heads_first)
         self._answer = connection.ask(FETCH, self._version, registry.request(FETCH, self._version).encode(request))
         self._answer.on_settled(self._arrived)
 
@@ -99,18 +101,18 @@ class ViewRead:
     def _by_id(self) -> bool:
         return self._version >= FETCH_VERSION_WITH_IDS
 
-    def _request(self, max_bytes: int, read_committed: bool, session_id: int) -> Any:
+    def _request(self, max_bytes: int, read_committed: bool, session_id: int, *, heads_first: bool) -> Any:
         message = registry.message("FetchRequest")
+        plains = [(plain.topic, plain.entry) for plain in self._asked_plains]
+        asked = {(name, entry.partition) for name, entry in plains}
+        heads = [
+            (name, self._entry(message, head))
+            for head in self.heads.values()
+            if ((name := head.key.base_id if self._by_id else head.name), head.key.partition) not in asked
+        ]  # from the same offset where it is: one answer serves both (rule 5)
         topics: dict[bytes | str, list[Any]] = {}
-        asked = set()
-        for plain in self._asked_plains:
-            topics.setdefault(plain.topic, []).append(plain.entry)
-            asked.add((plain.topic, plain.entry.partition))
-        for head in self.heads.values():
-            name = head.key.base_id if self._by_id else head.name
-            if (name, head.key.partition) in asked:
-                continue  # from the same offset: one answer serves both (rule 5)
-            topics.setdefault(name, []).append(self._entry(message, head))
+        for name, entry in heads + plains if heads_first else plains + heads:
+            topics.setdefault(name, []).append(entry)
         field_name = "topic_id" if self._by_id else "topic"
         return message(
             max_wait_ms=max(round(self.wait_s * 1000), 0),
@@ -169,14 +171,15 @@ class ViewRead:
         code = partition.error_code
         if code != ErrorCode.NONE or partition.diverging_epoch.end_offset >= 0:
             self.refusals[key] = partition
-            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and head.name:
                 rights_of(self._connection).remember(Right.READ_TOPIC, head.name, False, services.timers.now())
             if code in _KNOWN_OLD:
                 services.topology.mark_stale(head.name)
                 self._reads.cache.drop_partition(key.base_id, key.partition)
             return
         now = services.timers.now()
-        rights_of(self._connection).remember(Right.READ_TOPIC, head.name, True, now)
+        if head.name:
+            rights_of(self._connection).remember(Right.READ_TOPIC, head.name, True, now)
         facts = Facts(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
         self.facts[key] = facts
         self._reads.note_end(key, facts)

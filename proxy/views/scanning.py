@@ -107,7 +107,7 @@ class SlotScan:
         self.is_looked = False
         """It was scanned, or stands at the end."""
         self.mistake = ErrorCode.NONE
-        """What is wrong with the batch at `position`."""
+        """What is wrong at `position`: a batch that cannot be read, or an offset that the log does not have."""
         self._covered = fetch_offset - 1
         """Up to where the client's position gets by itself."""
         self._last_kept = -1
@@ -121,7 +121,7 @@ class SlotScan:
 
     @property
     def error(self) -> ErrorCode:
-        """What the client is told: a batch that cannot be read is an error once it stands first."""
+        """What the client is told: what is wrong is an error once it stands first."""
         return self.mistake if self.position == self.fetch_offset else ErrorCode.NONE
 
     def take(self, batch: SourceBatch, part: Part, room: int, *, at_least_one: bool) -> bool:
@@ -289,9 +289,7 @@ class FetchScan:
 
     def step(self, now: float) -> Read | None:
         """What is read next; None: it is time to answer."""
-        if any(base.is_refused for base in self.bases) or any(plain.is_refused for plain in self.plains):
-            return self._untold()
-        if now >= self.deadline or self.is_spent or self.room <= 0:
+        if self._is_refused or now >= self.deadline or self.is_spent or self.room <= 0:
             return self._untold()
         if self.matched >= self._min_bytes:
             return self._unlooked()
@@ -301,6 +299,12 @@ class FetchScan:
             return None
         apart = any(len(base.positions()) > 1 for base, _ in wanted)
         return Read(wanted, plains, 0.0 if apart else self.deadline - now)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether there is an error to be told, which ends the waiting."""
+        of_views = any(base.is_refused or any(slot.error for slot in base.slots) for base in self.bases)
+        return of_views or any(plain.is_refused for plain in self.plains)
 
     def _untold(self) -> Read | None:
         """What the answer cannot do without."""

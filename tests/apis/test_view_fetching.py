@@ -277,3 +277,35 @@ def test_upstream_fetch_of_an_earlier_request_is_waited_for(world):
     again = world.fetch(readers[1], {world.v: {1: 64}, view: {0: 0}}, wait_ms=500)
     world.timers.advance(0.6)
     assert offsets_in(entry(again, view, 0).records)
+
+
+def test_out_of_range_is_told_of_the_slots_that_stand_there_only(world):
+    """A slot that was left behind by retention does not send the others back to a reset."""
+    world.produce(world.base, KEYS)
+    world.produce(world.base, KEYS)
+    world.cluster.delete_records(world.base, 64)
+    reply = world.fetch(world.connect(), {world.v: {0: 3, 1: 64, 2: 64}})
+    codes = [entry(reply, world.v, slot).error_code for slot in (0, 1, 2)]
+    assert codes == [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE, ErrorCode.NONE]
+    assert all(entry(reply, world.v, slot).high_watermark == 128 for slot in (1, 2))
+
+
+def test_views_and_plain_partitions_take_turns_at_being_first(world):
+    """The first partitions of a Fetch get their bytes before the others."""
+    other = world.topic("u")
+    reader = world.connect()
+    for _ in range(2):
+        world.fetch(reader, {world.v: {0: 0}, other.topic_id: {0: 0}}, wait_ms=0)
+    firsts = [request.topics[0].topic_id for request in world.cluster.requests(1)]
+    assert set(firsts) == {world.base.topic_id, other.topic_id}
+
+
+def test_client_that_knows_a_later_leader_epoch_makes_the_view_look(world):
+    """So that what is read can be shared again."""
+    reader = world.connect()
+    world.fetch(reader, {world.v: {0: 0}}, wait_ms=0)
+    world.base.logs[0].epoch += 1
+    world.timers.advance(2)
+    world.fetch(reader, {world.v: {0: 0}}, wait_ms=0, epoch=6)
+    world.fetch(reader, {world.v: {0: 0}}, wait_ms=0, epoch=6)
+    assert world.services.topology.leader(world.base.topic_id, 0).epoch == 6

@@ -1,0 +1,137 @@
+"""Views read by stock clients: nothing lost, every key in order, whoever comes and goes; in short.
+
+The long forms are `tests/long/run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+from confluent_kafka import Consumer
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from tests.support.brokers import Running
+from tests.support.raw import Raw, until
+from tests.support.view_group import Group, committed, produce
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+SLOTS, RECORDS = 4, 5000
+SETTINGS = {"share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def views_39(running: Running, kafka_39: Cluster) -> Front:
+    return running.front(kafka_39.bootstrap, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def views_43(running: Running, kafka_43: Cluster) -> Front:
+    return running.front(kafka_43.bootstrap, SETTINGS)
+
+
+@pytest.fixture(params=["3.9.1", "4.3.0"])
+def front(request: pytest.FixtureRequest) -> Front:
+    front: Front = request.getfixturevalue({"3.9.1": "views_39", "4.3.0": "views_43"}[request.param])
+    return front
+
+
+@pytest.fixture
+def raw(front: Front) -> Iterator[Raw]:
+    with Raw(front.bootstrap) as opened:
+        yield opened
+
+
+CLIENTS = {
+    "3.9.1": (("confluent-classic", "cooperative-sticky"), ("kafka-python", "")),
+    "4.3.0": (("confluent-consumer", ""), ("aiokafka", "sticky")),
+}
+"""Two on each release, at the same time."""
+
+
+def test_four_members_share_one_partition_and_nothing_is_lost(
+    front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
+) -> None:
+    """T1: the view is made by whoever comes first; one member is killed, one is added, records keep coming."""
+    topic = raw.create_topic(fresh("base"))
+    view = f"__view.r{SLOTS}.{topic.name}"
+    values = produce(raw, topic, 0, RECORDS * 3 // 5)
+    release = request.node.callspec.params["front"]
+    with ExitStack() as stack:
+        groups = {}
+        for client, assignor in CLIENTS[release]:
+            group = Group(client, front.bootstrap, fresh(client), view, assignor)
+            groups[client] = stack.enter_context(closing(group))
+            group.join(4)
+        for group in groups.values():
+            group.wait_assigned(SLOTS)
+        values += produce(raw, topic, len(values), RECORDS * 4 // 5)
+        for client, group in groups.items():
+            group.leave() if client == "confluent-consumer" else group.kill()  # else 45 s until it is missed
+            group.join()
+        values += produce(raw, topic, len(values), RECORDS)
+        for group in groups.values():
+            group.wait_read(values)
+            group.wait_assigned(SLOTS)
+            group.check(SLOTS)
+
+
+def test_slots_without_records_reach_the_end(
+    front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
+) -> None:
+    """T3: one key, so three slots have nothing; auto-commit brings all of them to the end, without one error."""
+    topic = raw.create_topic(fresh("base"))
+    view = f"__view.r{SLOTS}.{topic.name}"
+    produce(raw, topic, 0, 300, keys=1)
+    errors: list[str] = []
+    new = request.node.callspec.params["front"] != "3.9.1"  # whose consumer protocol librdkafka does not speak
+    for protocol in ("classic", "consumer") if new else ("classic",):
+        group = fresh(protocol)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": front.bootstrap, "group.id": group, "group.protocol": protocol, "log_level": 2,
+                "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200, "fetch.wait.max.ms": 200,
+                "error_cb": lambda error: errors.append(str(error)),
+            }
+        )  # fmt: skip
+        consumer.subscribe([view])
+        got: list[str] = []
+
+        def done(consumer: Consumer = consumer, group: str = group, got: list[str] = got) -> bool:
+            got += [message.value().decode() for message in consumer.consume(500, 0.2) if not message.error()]
+            return len(got) >= 300 and committed(raw, group, view, range(SLOTS)) == [300] * SLOTS
+
+        try:
+            until(done, f"all slots of {view} to be committed ({protocol})")
+        finally:
+            consumer.close()
+        assert len(got) == 300
+    assert errors == []
+
+
+def test_the_base_grows_and_live_members_read_the_new_partitions(
+    front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
+) -> None:
+    """T6: 1 to 3 partitions; the old slots keep their meaning, KIP-848 members need not ask."""
+    topic = raw.create_topic(fresh("base"))
+    view = f"__view.r2.{topic.name}"
+    values = produce(raw, topic, 0, 200)
+    release = request.node.callspec.params["front"]
+    with ExitStack() as stack:
+        groups = []
+        for client, assignor in CLIENTS[release]:
+            groups.append(stack.enter_context(closing(Group(client, front.bootstrap, fresh(client), view, assignor))))
+            groups[-1].join(2)
+        for group in groups:
+            group.wait_read(values)
+        grown = raw.add_partitions(topic, 3)
+        for group in groups:
+            group.wait_assigned(6)
+        values += produce(raw, grown, 200, 800)
+        for group in groups:
+            group.wait_read(values)
+            group.check(2)

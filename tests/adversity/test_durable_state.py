@@ -24,7 +24,7 @@ from tests.support.raw import SET, TOPIC_RESOURCE, Raw, until
 from tests.support.relay import Relay
 from tests.support.worlds import ACCEPT, REJECT, RELEASE, Answer, Member, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 Fresh = Callable[[str], str]
 NODE = 1
@@ -129,7 +129,7 @@ def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) ->
     front.start()
     b = again(w, a, "B")
     got: list[tuple[int, int, int]] = []
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while time.monotonic() < end and not any(got == each for each in expected):
         answer = b.fetch(t)
         assert answer.error in (0, 122)
@@ -217,11 +217,11 @@ def test_refused_append_gives_the_records_back(w: World, kafka: Cluster) -> None
     with Raw(kafka.bootstrap) as direct:
         _limit_records(direct, "1")
         try:
-            refused = until(lambda: a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t), "a refusal", 5)
+            refused = until(lambda: a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t), "a refusal")
         finally:
             _limit_records(direct, "1048588")
     assert refused == -1
-    until(lambda: a.acknowledge((t, 0, 5, 9, ACCEPT)).code(t) == 0, "the store to take it again", 5)
+    until(lambda: a.acknowledge((t, 0, 5, 9, ACCEPT)).code(t) == 0, "the store to take it again")
     assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
     nothing_more(a, t)
 
@@ -270,7 +270,7 @@ def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Runn
         assert front.child is not None
         os.kill(front.child.pid, signal.SIGSTOP)
         try:
-            until(lambda: second.ask("/readyz")[0], "the second to own the state", 15)
+            until(lambda: second.ask("/readyz")[0], "the second to own the state", 40)
             assert steps(again(elsewhere, a, "C").take(t), t) == [(5, 9, 1)]
         finally:
             os.kill(front.child.pid, signal.SIGCONT)

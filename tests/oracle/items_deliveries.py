@@ -138,7 +138,7 @@ def _offsets(w: World, group: str, topic: Topic, *partitions: int) -> list[tuple
 
 
 def _lag(w: World, group: str, topic: Topic, wanted: int) -> None:
-    until(lambda: _offsets(w, group, topic)[0][1] == wanted, f"a lag of {wanted}", 5)
+    until(lambda: _offsets(w, group, topic)[0][1] == wanted, f"a lag of {wanted}")
 
 
 @item(123)

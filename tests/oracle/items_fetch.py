@@ -211,7 +211,7 @@ def connection_lost(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     a.take(t)
     a.disconnect()
-    until(lambda: a.fetch(t, silent=True, wait_ms=0).error == 122, "the session to end", 5)
+    until(lambda: a.fetch(t, silent=True, wait_ms=0).error == 122, "the session to end")
     a.epoch = 0
     assert a.take(t, limit_s=5).acquired(t) == [(0, 9, 2)]
 
@@ -272,7 +272,7 @@ def reopened_session(w: World) -> None:
     a.epoch = 0
     assert a.fetch(t, wait_ms=500).acquired(t) == []
     assert a.take(t).acquired(t) == [(0, 9, 2)]
-    assert 1.2 < time.monotonic() - began < 3.5
+    assert 1.2 < time.monotonic() - began < 6
 
 
 @item(29)

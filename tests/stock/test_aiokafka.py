@@ -11,6 +11,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from localkafka.front import Front
 
+from tests.support.raw import Raw
+
 pytestmark = pytest.mark.broker
 
 PARTITIONS = 4
@@ -39,6 +41,8 @@ async def create(front: Front, topic: str) -> None:
         await eventually(lambda: listed(admin, topic))
     finally:
         await admin.close()
+    with Raw(front.bootstrap) as raw:
+        raw.wait_for_leaders(topic, PARTITIONS)
 
 
 async def listed(admin: AIOKafkaAdminClient, topic: str, wanted: bool = True) -> bool:

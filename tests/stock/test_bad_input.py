@@ -48,7 +48,7 @@ def test_no_request(front_39: Front, name: str) -> None:
         raw.brokers()
         before = _log(front_39)
         assert _answer_until_the_end(front_39, NO_REQUESTS[name]) == b""
-        said = until(lambda: _log(front_39)[len(before) :], "a log line", 5)
+        said = until(lambda: _log(front_39)[len(before) :], "a log line")
         assert len([line for line in said if "warning" in line or "info" in line]) == 1, said
         assert raw.brokers()
 

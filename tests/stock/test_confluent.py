@@ -94,10 +94,9 @@ def _protocols() -> list[Any]:
     return [("3.9.1", "classic"), ("4.3.0", "classic"), ("4.3.0", "consumer")]
 
 
-@pytest.mark.parametrize(("release", "protocol"), _protocols())
-def test_group_rebalances(request: pytest.FixtureRequest, fresh: Fresh, release: str, protocol: str) -> None:
+@pytest.mark.parametrize(("front", "protocol"), _protocols(), indirect=["front"])
+def test_group_rebalances(front: Front, fresh: Fresh, protocol: str) -> None:
     """A second member takes half of the partitions, gives them back when it leaves, and offsets are kept."""
-    front: Front = request.getfixturevalue({"3.9.1": "proxy_39", "4.3.0": "proxy_43"}[release])
     topic, group = fresh("topic"), fresh("group")
     create(front, topic)
     settings: dict[str, Any] = {"group.protocol": protocol}

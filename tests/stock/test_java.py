@@ -76,10 +76,9 @@ def test_old_tools(front_39: Front, fresh: Fresh) -> None:
     assert read == sorted(LINES)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_group_rebalances(request: pytest.FixtureRequest, fresh: Fresh, tmp_path: Path, protocol: str) -> None:
+@pytest.mark.parametrize(("front", "protocol"), [("3.9.1", "classic"), ("4.3.0", "consumer")], indirect=["front"])
+def test_group_rebalances(front: Front, fresh: Fresh, tmp_path: Path, protocol: str) -> None:
     """A second member takes half of the partitions; when it leaves, the first has them all again."""
-    front: Front = request.getfixturevalue("proxy_39" if protocol == "classic" else "proxy_43")
     topic, group = fresh("topic"), fresh("group")
     with Raw(front.bootstrap) as raw:
         raw.create_topic(topic, PARTITIONS)

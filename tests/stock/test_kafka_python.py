@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from localkafka.front import Front
 
-from tests.support.raw import until
+from tests.support.raw import Raw, until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
@@ -34,6 +34,8 @@ def topic(front: Front, fresh: Fresh) -> str:
         until(lambda: name in admin.list_topics(), f"topic {name}")
     finally:
         admin.close()
+    with Raw(front.bootstrap) as raw:
+        raw.wait_for_leaders(name, PARTITIONS)
     return name
 
 

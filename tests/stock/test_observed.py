@@ -17,7 +17,7 @@ from tests.support.brokers import Running
 from tests.support.raw import Raw, Topic, until, values_of
 from tests.support.worlds import ACCEPT, RENEW, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker]
 
 AUDIT_TOPIC = "observed-audit"
 

@@ -124,8 +124,14 @@ class Raw:
         wanted["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
         answer = self.ask("CreateTopics", 7, topics=[wanted]).topics[0]
         _check(answer, f"create topic {name}")
-        count = len(assignments) if assignments else partitions
-        topic: Topic = until(lambda: _whole(self.topic(name), count), f"leaders of {name}")
+        return self.wait_for_leaders(name, len(assignments) if assignments else partitions)
+
+    def wait_for_leaders(self, name: str, partitions: int) -> Topic:
+        """A topic that somebody just created: its leaders are known, and know of it.
+
+        Until then a leader refuses records, which nobody is told who asked for no acknowledgement.
+        """
+        topic: Topic = until(lambda: _whole(self.topic(name), partitions), f"leaders of {name}")
         for index in topic.leaders:
             until(lambda index=index: self.end_offset(topic, index) == 0, f"leader of {name}-{index}")
         return topic

@@ -82,7 +82,11 @@ class Relay:
                     client.close()
                     continue
                 host, _, port = self.target.rpartition(":")
-                server = socket.create_connection((host, int(port)))
+                try:
+                    server = socket.create_connection((host, int(port)))
+                except OSError:  # the target is down for now
+                    client.close()
+                    continue
                 self._pairs.append((client, server))
                 threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
 

@@ -1,0 +1,144 @@
+"""What takes longer about fleets: pytest tests/adversity/fleet_at_length.py
+
+Proxies that come, go and sleep; the largest fleet tried has five proxies. See test_fleet.py for what every run tries.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from tests.support.brokers import OLD, QUICK, Running
+from tests.support.fleet import Fleet, acquired_again, elsewhere, far_group
+from tests.support.raw import until
+from tests.support.worlds import ACCEPT
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def kafka(running: Running) -> Cluster:
+    return running.cluster(OLD)
+
+
+@pytest.fixture(scope="module")
+def two(running: Running, kafka: Cluster) -> Iterator[Fleet]:
+    fleet = Fleet(running, kafka)
+    fleet.start("a", relayed=True)
+    fleet.start("b", relayed=True)
+    yield fleet
+    for relay in fleet.relays:
+        relay.__exit__(None, None, None)
+
+
+@pytest.fixture
+def fleet(two: Fleet) -> Iterator[Fleet]:
+    for relay in two.relays:
+        relay.go_on()
+    two.settled("a", "b")
+    yield two
+    two.close_worlds()
+
+
+def test_owner_that_slept_beyond_its_lease_says_nothing_it_believed_before(
+    fleet: Fleet, fresh: Callable[[str], str]
+) -> None:
+    prefix = fresh("w")[-16:]
+    a = fleet.world("a", prefix)
+    t = a.topic()
+    a.raw.produce(t, 10)
+    one = a.member(far_group(fleet, a, "a"), "one", topics=[t])
+    at_owner = elsewhere(fleet.world("b", prefix), one, "two")
+    assert at_owner.take(t).acquired(t) == [(0, 9, 1)]
+    assert at_owner.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
+    child = fleet.fronts["b"].child
+    assert child is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    try:
+        assert acquired_again(one, t) == [(5, 9, 1)]
+        assert one.acknowledge((t, 0, 5, 7, ACCEPT)).code(t) == 0
+    finally:
+        os.kill(child.pid, signal.SIGCONT)
+    assert at_owner.acknowledge((t, 0, 5, 9, ACCEPT)).error == 122
+    fleet.settled("a", "b")
+    one.disconnect()
+    ((first, last, count),) = acquired_again(at_owner, t)
+    assert (first, last) == (8, 9)
+    assert count in (1, 2), "what is acquired is not stored: it counts again where its owner changed once more"
+
+
+def test_third_proxy_takes_its_share_from_live_ones_and_gives_it_back(
+    fleet: Fleet, fresh: Callable[[str], str]
+) -> None:
+    """No group is without an owner for long, and nothing that was accepted comes again."""
+    a = fleet.world("a", fresh("w")[-16:])
+    topics = [a.topic(f"t{n}") for n in range(6)]
+    members = []
+    for number, t in enumerate(topics):
+        a.raw.produce(t, 10)
+        member = a.member(a.group(f"m{number}"), f"m{number}", topics=[t])
+        assert member.take(t).acquired(t) == [(0, 9, 1)]
+        assert member.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
+        members.append(member)
+    fleet.start("c")
+    fleet.settled("a", "b", "c")
+    for member, t in zip(members, topics, strict=True):
+        answer = member.acknowledge((t, 0, 5, 6, ACCEPT))
+        first = 7 if answer.error == 0 else 5
+        if answer.error:
+            assert answer.error == 122
+            assert acquired_again(member, t) == [(first, 9, 1)]
+        assert member.acknowledge((t, 0, first, 9, ACCEPT)).code(t) == 0
+    assert fleet.fronts.pop("c").stop() == 0
+    fleet.settled("a", "b")
+    for member, t in zip(members, topics, strict=True):
+        a.raw.produce(t, 1)
+        assert acquired_again(member, t) == [(10, 10, 1)]
+
+
+def test_proxy_that_would_own_everything_is_refused_by_a_fleet(fleet: Fleet, running: Running, kafka: Cluster) -> None:
+    """Two ways to share at once would be two owners."""
+    alone = Front(kafka.bootstrap, fleet.fronts["a"].folder.parent / "alone", {"share_groups": {"broker": QUICK}})
+    alone._wait_ready = lambda: until(lambda: "another cluster.mode" in alone.ask("/readyz")[1], "its reason")  # type: ignore[method-assign]
+    with alone:
+        fleet.settled("a", "b")
+
+
+def test_five_proxies_lose_two_and_go_on(fleet: Fleet, fresh: Callable[[str], str]) -> None:
+    """Every group at every proxy; two killed at once; accepted records never come again."""
+    names = ["a", "b", "c", "d", "e"]
+    for name in names[2:]:
+        fleet.start(name)
+    fleet.settled(*names)
+    prefix = fresh("w")[-16:]
+    worlds = [fleet.world(name, prefix) for name in names]
+    topics = [worlds[0].topic(f"t{n}") for n in range(10)]
+    members = []
+    for number, t in enumerate(topics):
+        world = worlds[number % 3]
+        world._labels |= worlds[0]._labels
+        worlds[0].raw.produce(t, 10)
+        member = world.member(world.group(f"m{number}"), f"m{number}", topics=[t])
+        assert acquired_again(member, t) == [(0, 9, 1)]
+        assert member.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
+        members.append(member)
+    for name in ("d", "e"):
+        killed = fleet.fronts.pop(name)
+        killed.kill()
+        killed.child = None  # its end is what was wanted
+    fleet.settled("a", "b", "c")
+    for member, t in zip(members, topics, strict=True):
+        answer = member.acknowledge((t, 0, 5, 9, ACCEPT))
+        if answer.error:
+            assert answer.error == 122, "its owner was killed, and its session with it"
+            assert acquired_again(member, t) == [(5, 9, 1)]
+            assert member.acknowledge((t, 0, 5, 9, ACCEPT)).code(t) == 0
+        worlds[0].raw.produce(t, 1)
+        assert acquired_again(member, t) == [(10, 10, 1)]
+    assert fleet.fronts.pop("c").stop() == 0
+    fleet.settled("a", "b")

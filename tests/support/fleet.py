@@ -1,0 +1,95 @@
+"""Several proxies of one fleet in processes of their own, and clients at each of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from localkafka.addresses import HOST, free_ports
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from tests.support.brokers import QUICK, Running
+from tests.support.raw import until
+from tests.support.relay import Relay
+from tests.support.worlds import Member, World
+
+SECRET = "of this fleet alone"
+LEASE_S = 6.0
+PARTITIONS = 50
+
+
+class Fleet:
+    """Proxies by name, and the worlds of clients that go through them."""
+
+    def __init__(self, running: Running, kafka: Cluster) -> None:
+        self._running, self._kafka = running, kafka
+        self.fronts: dict[str, Front] = {}
+        self.relays: list[Relay] = []
+        self.worlds: list[World] = []
+
+    def start(self, name: str, *, relayed: bool = False) -> Front:
+        """A proxy more; `relayed`: other proxies reach it through a relay."""
+        port = free_ports(1)[0]
+        peer = {"listen": f"{HOST}:{port}", "secret": SECRET}
+        if relayed:
+            relay = Relay(f"{HOST}:{port}").__enter__()
+            self.relays.append(relay)
+            peer["advertise"] = relay.address
+        settings = {"cluster": {"mode": "fleet", "peer": peer}, "share_groups": {"broker": QUICK}}
+        self.fronts[name] = front = self._running.front(self._kafka.bootstrap, settings)
+        return front
+
+    def owned(self, name: str) -> int:
+        """How many state partitions a proxy serves."""
+        ready, text = self.fronts[name].ask("/readyz")
+        return int(json.loads(text)["state_partitions"]) if ready else -1
+
+    def settled(self, *names: str) -> None:
+        """Wait until these share everything evenly."""
+
+        def even() -> bool:
+            counts = [self.owned(name) for name in names]
+            return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
+
+        until(even, f"{', '.join(names)} to share all state partitions", 20)
+
+    def world(self, name: str, prefix: str) -> World:
+        """Clients of one of the proxies."""
+        world = World("proxy", self.fronts[name].bootstrap, prefix)
+        self.worlds.append(world)
+        return world
+
+    def close_worlds(self) -> None:
+        while self.worlds:
+            self.worlds.pop().close()
+
+
+def far_group(fleet: Fleet, world: World, edge: str, **settings: str) -> str:
+    """A group that the clients' own proxy does not own: its admin listener does not show it."""
+    for number in range(40):
+        group = world.group(f"g{number}", **settings)
+        Member(world, group, f"probe-{group}"[-36:]).heartbeat(0, topics=["none"], silent=True)
+        if not fleet.fronts[edge].ask(f"/groups/{group}")[0]:
+            return group
+    raise AssertionError("every group is owned there")
+
+
+def elsewhere(world: World, member: Member, name: str) -> Member:
+    """Another member of the same group, at another proxy."""
+    world._labels |= member.world._labels
+    return Member(world, member.group, f"{name}-{member.member_id}"[:36])
+
+
+def acquired_again(member: Member, topic: Any, limit_s: float = 20.0) -> list[tuple[int, int, int]]:
+    """What a member gets that opens sessions anew for as long as it is told to."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        answer = member.fetch(topic)
+        assert answer.error in (0, 122), answer.plain
+        if answer.error:
+            member.epoch = 0
+        elif got := answer.acquired(topic):
+            return got
+    raise AssertionError(f"nothing came within {limit_s} s")

@@ -214,7 +214,7 @@ def _release_everything(member: Member, topic: Topic) -> list[list[tuple[int, in
     seen: list[list[tuple[int, int, int]]] = []
     for _ in range(2000):
         answer: Answer = member.fetch(topic, wait_ms=50 if seen else 3000, silent=True)
-        got = answer.acquired(topic)
+        got = answer.acquired(topic) or member.fetch(topic, wait_ms=1000, silent=True).acquired(topic)
         if not got:
             return seen
         seen.append(got)

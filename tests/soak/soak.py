@@ -44,12 +44,12 @@ SETTINGS = {
     "share.delivery.count.limit": "10",
     "share.assignment.interval.ms": "0",
 }
-KILL_EVERY_S = 6.0
+KILL_EVERY_S = 2.5
 PROXY_KILLED_AT = 0.4
 """Part of the records that was delivered when the proxy is killed."""
 QUIET_S = 60.0
 """No new record and lag left for so long: something is lost."""
-PRODUCE_S = 1e-4
+PRODUCE_S = 5e-4
 """Seconds between two records."""
 ROUNDS = {"A": 60, "L": 15, "J": 10}
 """How often, of 85, a console consumer accepts, releases or rejects what it gets."""

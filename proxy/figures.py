@@ -10,6 +10,7 @@ from proxy.observe import LogNotes, Metrics
 if TYPE_CHECKING:
     from proxy.composition import Parts
     from proxy.runtime.plane import Statistics
+    from proxy.runtime.share_home import ShareHome
 
 PLANE_GAUGES = {
     "connections": "Client connections now.",
@@ -91,6 +92,9 @@ def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
     metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
     metrics.add("share_members", "gauge", "Members of share groups.", members)
     metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
+    metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
+    if parts.home is not None:
+        _of_share_state(metrics, parts.home)
     metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
     metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
 
@@ -110,3 +114,14 @@ def _of_views(metrics: Metrics, parts: Parts) -> None:
     metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
     metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
     metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)
+
+
+def _of_share_state(metrics: Metrics, home: ShareHome) -> None:
+    """State kept in a topic, and the other proxies that keep a part of it."""
+    metrics.add("state_partitions", "gauge", "Partitions of share state owned here.", lambda: len(home.served))
+    metrics.add("state_appends", "counter", "Appends to share state.", lambda: home.journal.appends)
+    links = home.links
+    if links is not None:
+        metrics.add("peers", "gauge", "Other proxies that are linked with this one.", lambda: len(links.linked))
+        metrics.add("peer_requests", "gauge", "Requests that other proxies serve now.", lambda: links.requests_waiting)
+        metrics.add("peer_clients", "gauge", "Clients of other proxies served here.", lambda: links.far_clients)

@@ -130,7 +130,7 @@ class ShareHome:
         self.served: set[int] = set()
         """State partitions whose groups are served here."""
         self._services = services
-        self._journal = journal
+        self.journal = journal
         self._owner = owner
         self._client = client
         self._settings = settings
@@ -179,7 +179,7 @@ class ShareHome:
     async def run(self) -> None:
         """Own what is assigned, as long as it is, until cancelled."""
         async with trio.open_nursery() as nursery:
-            journal = self._journal
+            journal = self.journal
             journal.links = Links(nursery, self._reactor, self._settings, self._notes, journal.look_soon)
             journal.links.on_unreachable = journal.unreachable
             nursery.start_soon(self._owner.run)
@@ -237,7 +237,7 @@ class ShareHome:
         moving = tuple(partitions)
         self._services.gate.closing(moving, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group moves to another proxy")
         with trio.move_on_after(DRAIN_S):
-            while not self._journal.is_idle(moving):  # noqa: ASYNC110 - of the loop's doing, and short
+            while not self.journal.is_idle(moving):  # noqa: ASYNC110 - of the loop's doing, and short
                 await trio.sleep(DRAIN_LOOK_S)
 
     async def _give_up(self, partitions: Iterable[int]) -> None:
@@ -250,7 +250,7 @@ class ShareHome:
         for takeover in {self._takeovers.pop(p) for p in gone & self._takeovers.keys()}:
             takeover.let_go(gone)
         await self._forget(gone)
-        self._journal.stop(gone, ErrorCode.NOT_COORDINATOR, reason)
+        self.journal.stop(gone, ErrorCode.NOT_COORDINATOR, reason)
         self._notes("share-state-given-up", partitions=len(gone), left=len(self.served))
 
     async def _forget(self, partitions: set[int]) -> None:
@@ -273,7 +273,7 @@ class ShareHome:
                     return await self._load(takeover)
                 except ProxyError as error:
                     self._complain(error, takeover.partitions)
-                self._journal.stop(
+                self.journal.stop(
                     takeover.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded"
                 )
                 await self._forget(takeover.partitions)
@@ -288,7 +288,7 @@ class ShareHome:
         await self._see_to_topic(takeover)
         for found in (takeover.taken, takeover.checking, takeover.replays):
             found.clear()
-        self._journal.take_over(sorted(takeover.partitions))
+        self.journal.take_over(sorted(takeover.partitions))
         await self._wait_taken(takeover)
         taken_s = trio.current_time() - began
         await self._read(takeover)
@@ -310,7 +310,7 @@ class ShareHome:
         gate, loaded = self._services.gate, set(takeover.partitions)
         for partition in loaded:
             del self._takeovers[partition]
-        self._journal.serve(loaded)
+        self.journal.serve(loaded)
         self.served |= loaded
         self.off = ""
         self.trouble = "; ".join(sorted(set(gate.refused.values())))
@@ -385,7 +385,7 @@ class ShareHome:
             await trio.sleep(self._owner.lease_s)
         takeover.checking.difference_update(partitions)
         for partition in takeover.partitions.intersection(partitions):
-            self._journal.proceed(partition)
+            self.journal.proceed(partition)
 
     async def _read(self, takeover: _Takeover) -> None:
         takeover.replays = {p: Replay(share_state.reign_of, taken.offset) for p, taken in takeover.taken.items()}
@@ -421,7 +421,7 @@ class ShareHome:
             except RemoteProtocolError as error:
                 self._refuse(takeover, partition, error)
             if superfluous := each.superfluous():
-                self._journal.forget_keys(partition, superfluous)
+                self.journal.forget_keys(partition, superfluous)
             await trio.lowlevel.checkpoint()
         takeover.replays = {}
 
@@ -492,14 +492,14 @@ class ShareHome:
                     self._notes("state-view-failed", reason=str(error))
                     if self._takeovers:
                         self._complain(error, self._takeovers.keys())
-                self._journal.look_soon()
+                self.journal.look_soon()
                 self._view_seen.set()
                 await trio.sleep(VIEW_PAUSE_S)
         finally:
             await client.aclose()
 
     async def _look(self, topic: StateTopic) -> None:
-        journal = self._journal
+        journal = self.journal
         view = await topic.view()
         if view is not None:
             self._view = view

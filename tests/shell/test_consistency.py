@@ -24,12 +24,44 @@ def found(**settings: Any) -> dict[str, str]:
 def test_what_works_has_no_mistakes() -> None:
     """The base of the tests below."""
     assert found() == {}
+    assert found(cluster={"mode": "fleet", "peer": {"listen": "h:1", "secret": "x" * 16}}) == {}
+    assert found(cluster={"mode": "fleet", "peer": {"listen": "h:1", "insecure": True}}) == {}
+
+
+def test_secret_of_a_fleet_is_read_without_its_line_end(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(b"sixteen bytes ok\r\n")
+    peer = {"listen": "0.0.0.0:1", "advertise": "h:2", "secret_file": str(file)}
+    config = Config(listen="h:9092", cluster={"mode": "fleet", "peer": peer})
+    assert config.cluster.peer.key() == b"sixteen bytes ok"
+    assert str(config.peer_address) == "h:2"
+    assert Config(listen="h:9092").peer_address is None
 
 
 @pytest.mark.parametrize(
     ("settings", "path"),
     [
         ({"admin": "h:9092"}, "admin"),
+        ({"cluster": {"mode": "fleet", "peer": {"secret": "x" * 16}}}, "cluster.peer.listen"),
+        ({"cluster": {"mode": "fleet", "peer": {"listen": "h:1"}}}, "cluster.peer.secret"),
+        ({"cluster": {"mode": "fleet", "peer": {"listen": "h:1", "secret": "short"}}}, "cluster.peer.secret"),
+        ({"cluster": {"mode": "fleet", "peer": {"listen": "0.0.0.0:1", "insecure": True}}}, "cluster.peer.advertise"),
+        (
+            {"cluster": {"mode": "fleet", "peer": {"listen": "h:1", "secret": "x" * 16, "secret_file": __file__}}},
+            "cluster.peer.secret",
+        ),
+        (
+            {"cluster": {"mode": "fleet", "peer": {"listen": "h:1", "secret_file": "/nowhere"}}},
+            "cluster.peer.secret_file",
+        ),
+        (
+            {
+                "cluster": {"mode": "fleet", "peer": {"listen": "h:1", "insecure": True}},
+                "share_groups": {"state": "memory"},
+            },
+            "share_groups.state",
+        ),
+        ({"cluster": {"peer": {"secret": "x" * 16}}}, "cluster.peer.secret"),
         ({"listen": "0.0.0.0:1"}, "advertise"),
         ({"listen": "[::]:1"}, "advertise"),
         ({"listen": "h:65535"}, "listen"),

@@ -32,6 +32,19 @@ def test_all_figures_are_shown_with_their_values() -> None:
         assert f"ksp_{name.removesuffix('_total')}_total 7.0" in page
     assert "ksp_brokers 1.0" in page
     assert "ksp_share_groups 0.0" in page
+    assert "ksp_share_partitions_resting 0.0" in page
+
+
+def test_figures_of_state_and_of_a_fleet_are_shown_where_there_is_one() -> None:
+    made = parts(config())
+    links = SimpleNamespace(linked=["other:1"], requests_waiting=2, far_clients=3)
+    made.home = SimpleNamespace(served={1, 2}, journal=SimpleNamespace(appends=7), links=links)
+    metrics = Metrics()
+    figures._of_share_groups(metrics, made)
+    page = metrics.render().decode()
+    for line in ("state_partitions 2.0", "state_appends_total 7.0", "peers 1.0", "peer_requests 2.0"):
+        assert f"ksp_{line}" in page
+    assert "ksp_peer_clients 3.0" in page
 
 
 def test_every_field_of_the_plane_s_statistics_is_shown() -> None:

@@ -108,3 +108,14 @@ def test_a_slot_that_does_not_exist_is_a_bug(slots: list[int]) -> None:
     """Of the caller, not of the batch."""
     with pytest.raises(ValueError, match="slots"):
         slicing.split(memoryview(sample(8)), EvenCut(2), slots)
+
+
+def test_the_cost_of_a_batch_is_predicted() -> None:
+    """What takes long is more bytes, more records, and gzip before all."""
+
+    def cost(count: int, codec: int) -> float:
+        (header,) = records.iter_batches(sample(9, count, codec=codec))
+        return slicing.cost_estimate(header)
+
+    assert 0 < cost(10, compression.NONE) < cost(1000, compression.NONE) < cost(1000, compression.LZ4)
+    assert cost(1000, compression.LZ4) < cost(1000, compression.GZIP) < 1

@@ -131,7 +131,7 @@ def test_the_kernel_hashes_as_kafka_does() -> None:
 
 
 @needs_c
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 767, 768, 769, 12_287, 12_288, 12_289, 70_001])
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 767, 768, 769, 7935, 7936, 7937, 12_287, 12_288, 12_289, 70_001])
 def test_the_kernel_sums_as_others_do(size: int) -> None:
     """Its checksum runs in three streams over long pieces."""
     data = bytes(n * 7 % 251 for n in range(size))

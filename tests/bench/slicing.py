@@ -1,9 +1,10 @@
 """What the filter kernel costs: `python -m tests.bench.slicing`. About a minute; ends with status 1 where a must fails.
 
-Ratios in one run, rounds interleaved, medians of CPU time. The limit is a plain copy of the whole batch and a CRC-32C of
-it by the crc32c package; beside it, for comparison, by the kernel's own checksum, which is faster. The kernel checks the checksum of what comes in,
-walks and hashes, copies, and makes a new checksum of what goes out. Half kept: R = 2, one slot. "Hot": the same batch
-again and again; "fresh": 60 (100 B) or 16 (1 KiB) different ones in turn, the honest figure.
+Ratios in one run, rounds interleaved, medians of CPU time. The limit is a plain copy of the whole batch and a CRC-32C
+of it by the crc32c package; beside it, for comparison, by the kernel's own checksum, which is faster. The kernel checks
+the checksum of what comes in, walks and hashes, copies, and makes a new checksum of what goes out. Half kept: R = 2,
+one slot. "Hot": the same batch again and again; "fresh": 60 (100 B) or 16 (1 KiB) different ones in turn, the honest
+figure.
 """
 
 from __future__ import annotations

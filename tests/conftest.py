@@ -2,6 +2,8 @@
 
 A broker or proxy is ended by its own handle; a process still there after the last test fails the run. Topics and groups
 are a test's own: take their names from the fixture `fresh`.
+
+The whole run is shared by two processes: tests/support/sharing.py.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +36,7 @@ from localkafka.cluster import Cluster  # noqa: E402 - found through the path se
 from localkafka.front import Front  # noqa: E402
 
 from tests.support.brokers import OLD, QUICK, Running  # noqa: E402
+from tests.support.sharing import group_of, rank_of  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -97,13 +101,35 @@ def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
     return lambda kind: f"{test}-{kind}-{next(numbers)}"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """See tests/support/sharing.py."""
+    if item.get_closest_marker("xdist_group") is None:
+        group = file = item.path.relative_to(CHECKOUT).as_posix()
+        if "broker" in item.keywords:
+            parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+            group = group_of(file, getattr(item, "fixturenames", ()), parameters)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the run, the order is that of their groups."""
+    if not config.getoption("loadgroup", False):
+        return
+    if any("@" not in item.nodeid for item in items):
+        raise pytest.UsageError("this pytest-xdist and this pytest do not agree about groups (see pyproject.toml)")
+    items.sort(key=lambda item: rank_of(item.nodeid.rpartition("@")[2], item.keywords))
+
+
 _RUNNING = pytest.StashKey[list[Running]]()
 _NAMES = pytest.StashKey[Iterator[int]]()
+_LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RUNNING] = []
     config.stash[_NAMES] = itertools.count(1)
+    config.stash[_LEFT] = []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -119,10 +145,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process that outlives its test is a failure of the run."""
-    left = {pid: command for pid in _children() if (command := _command(pid))}
+    config = session.config
+    left = [*config.stash[_LEFT], *(command for pid in _children() if (command := _command(pid)))]
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left"] = left
     if left:
         print(f"\nprocesses left behind: {left}", file=sys.stderr)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process that shared the run has ended, and its exit status is nobody's: take in what it left behind."""
+    node.config.stash[_LEFT] += getattr(node, "workeroutput", {}).get("left", [])
 
 
 def _children() -> list[int]:

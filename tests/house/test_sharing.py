@@ -1,0 +1,32 @@
+"""How the whole run is shared by several processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.sharing import group_of, rank_of
+
+FILE = "tests/stock/test_it.py"
+
+
+@pytest.mark.parametrize(("fixtures", "parameters", "group"), [
+    (["fresh", "proxy_39"], [], "kafka_39"),
+    (["front", "fresh"], ["3.9.1", "classic"], "kafka_39"),
+    (["front", "fresh"], ["4.3.0"], "kafka_43"),
+    (["kafka_43_quick", "proxy_39_quick"], [], "kafka_39"),
+    (["kafka_39", "running"], [], "kafka_39"),
+    (["running", "front"], ["native"], FILE),
+    (["outcomes"], ["028"], "kafka_39"),
+])  # fmt: skip
+def test_brokers_of_the_session_are_started_by_one_process(
+    fixtures: list[str], parameters: list[object], group: str
+) -> None:
+    """Whoever needs the same ones is in the same group; brokers of a file's own keep that file together."""
+    assert group_of(FILE, fixtures, parameters) == group
+
+
+def test_long_groups_begin_first() -> None:
+    """The brokers of the session, other brokers, what is slow, the rest."""
+    groups = [("b", []), ("s", ["slow"]), ("r", ["broker", "slow"]), ("kafka_43", []), ("kafka_39", ["broker"])]
+    ranked = sorted(groups, key=lambda group: rank_of(*group))
+    assert [name for name, _ in ranked] == ["kafka_39", "kafka_43", "r", "s", "b"]

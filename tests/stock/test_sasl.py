@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 ADMIN, ALICE, BOB = (("admin", "admin-secret"), ("alice", "alice-secret"), ("bob", "bob-secret"))
 TOPIC, GROUP, PREFIXED = 2, 3, 4
 ALLOW = 3
-READ, WRITE, DESCRIBE = 3, 4, 8
+READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8
 QUIET = {"log_level": 2}
 Fresh = Callable[[str], str]
 
@@ -225,3 +225,43 @@ def test_proxy_without_an_identity(running: Running, kafka: Cluster, topic: str)
             raw.configure_group(topic, {"share.auto.offset.reset": "earliest"})
         got: list[str] = []
         until(lambda: got.extend(m.value().decode() for m in sharing.poll(0.5)) or got == ["one"], "the record", 30)
+
+
+def _allow_views(bootstrap: str, *operations: int) -> None:
+    creations = [
+        {
+            "resource_type": TOPIC, "resource_name": "__view.", "resource_pattern_type": PREFIXED,
+            "principal": "User:alice", "host": "*", "operation": operation, "permission_type": ALLOW,
+        }
+        for operation in operations
+    ]  # fmt: skip
+    with Raw(bootstrap, sasl=ADMIN) as raw:
+        answer = raw.ask("CreateAcls", 3, creations=creations)
+        assert [each.error_code for each in answer.results] == [0] * len(operations)
+
+
+def test_who_may_make_and_see_views(running: Running, front: Front, kafka: Cluster, topic: str) -> None:
+    """The brokers' ACL on topics `__view.*` decides; growth is the proxy's own; without an identity views work too."""
+    view = f"__view.r2.{topic}"
+
+    def shown(raw: Raw) -> tuple[int, int]:
+        entry = raw.ask("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=False).topics[0]
+        return entry.error_code, len(entry.partitions)
+
+    nodes = {node.node_id: node.address for node in kafka.nodes}
+    upstream = {"bootstrap": kafka.bootstrap, "nodes": nodes}
+    bare = running.front(kafka.bootstrap, {"upstream": upstream, "share_groups": {"state": "memory"}})
+    with ExitStack() as stack:
+        admin, alice, bob = (stack.enter_context(Raw(front.bootstrap, sasl=user)) for user in (ADMIN, ALICE, BOB))
+        past = stack.enter_context(Raw(bare.bootstrap, sasl=ALICE))
+        base = admin.topic(topic)
+        assert base is not None
+        assert shown(alice) == shown(bob) == (29, 0)
+        _allow_views(kafka.bootstrap, CREATE, READ)
+        until(lambda: shown(alice) == (0, 2), "alice's view")  # brokers hear of ACLs in their own time
+        assert shown(bob) == (29, 0)
+        assert shown(past) == (0, 2)
+        assert "not stored" in bare.ask("/readyz")[1]
+        admin.add_partitions(base, 2)
+        until(lambda: shown(alice) == (0, 4), "the view to grow, which alice may not do")
+        assert shown(past) == (0, 4)

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from confluent_kafka import Consumer
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from tests.support.brokers import Running
-from tests.support.raw import Raw, until
-from tests.support.view_group import Group, committed, produce
+from tests.support.raw import Raw
+from tests.support.view_group import Group, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
@@ -78,39 +77,6 @@ def test_four_members_share_one_partition_and_nothing_is_lost(
             group.wait_read(values)
             group.wait_assigned(SLOTS)
             group.check(SLOTS)
-
-
-def test_slots_without_records_reach_the_end(
-    front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
-) -> None:
-    """T3: one key, so three slots have nothing; auto-commit brings all of them to the end, without one error."""
-    topic = raw.create_topic(fresh("base"))
-    view = f"__view.r{SLOTS}.{topic.name}"
-    produce(raw, topic, 0, 300, keys=1)
-    errors: list[str] = []
-    new = request.node.callspec.params["front"] != "3.9.1"  # whose consumer protocol librdkafka does not speak
-    for protocol in ("classic", "consumer") if new else ("classic",):
-        group = fresh(protocol)
-        consumer = Consumer(
-            {
-                "bootstrap.servers": front.bootstrap, "group.id": group, "group.protocol": protocol, "log_level": 2,
-                "auto.offset.reset": "earliest", "auto.commit.interval.ms": 200, "fetch.wait.max.ms": 200,
-                "error_cb": lambda error: errors.append(str(error)),
-            }
-        )  # fmt: skip
-        consumer.subscribe([view])
-        got: list[str] = []
-
-        def done(consumer: Consumer = consumer, group: str = group, got: list[str] = got) -> bool:
-            got += [message.value().decode() for message in consumer.consume(500, 0.2) if not message.error()]
-            return len(got) >= 300 and committed(raw, group, view, range(SLOTS)) == [300] * SLOTS
-
-        try:
-            until(done, f"all slots of {view} to be committed ({protocol})")
-        finally:
-            consumer.close()
-        assert len(got) == 300
-    assert errors == []
 
 
 def test_the_base_grows_and_live_members_read_the_new_partitions(

@@ -19,7 +19,7 @@ KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -41,7 +41,7 @@ from proxy.views.filler import filler
 from proxy.views.names import PREFIX_BYTES, is_view
 from proxy.views.scanning import BaseScan, PlainScan, SlotScan
 from proxy.views.slicing import shorten
-from proxy.wire import frames, registry
+from proxy.wire import headers, registry
 
 KEY = 1
 IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE, NO_REPLICA_ID_SINCE = 13, 7, 12, 15
@@ -274,8 +274,32 @@ class _Wanted:
 # The answer
 
 
+class Pieces:
+    """Records in pieces, for the encoder one run of bytes: they are copied once, into the frame."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
+        self.parts = parts
+        self.size = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self.size
+
+
 def _reply(call: Call, message: Any) -> bytes:
-    return frames.response(KEY, call.version, call.correlation_id, message)
+    """The whole frame."""
+    parts: list[Any] = []
+    registry.response(KEY, call.version).encode_into(message, parts)
+    header = headers.encode_response_header(KEY, call.version, call.correlation_id)
+    size = len(header) + sum(map(len, parts))
+    flat: list[bytes | memoryview] = [size.to_bytes(4, "big"), header]
+    for part in parts:
+        if isinstance(part, Pieces):
+            flat += part.parts
+        else:
+            flat.append(part)
+    return b"".join(flat)
 
 
 def _answer(call: Call, fetching: ViewFetching, wanted: _Wanted) -> Any:
@@ -335,7 +359,7 @@ def _refused(source: Any, index: int, version: int) -> Any:
     return entry
 
 
-def records_of(slot: SlotScan) -> bytes:
+def records_of(slot: SlotScan) -> Pieces:
     """The batches of one slot, with the filler that carries the client past what was dropped at their end."""
     parts, gap = list(slot.parts), slot.gap
     if gap is not None:
@@ -343,7 +367,7 @@ def records_of(slot: SlotScan) -> bytes:
         if last is not None:
             parts[-1] = shorten(parts[-1], last)
         parts.append(filler(*gap))
-    return b"".join(parts)
+    return Pieces(parts)
 
 
 def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted) -> None:

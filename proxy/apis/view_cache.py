@@ -20,7 +20,7 @@ from proxy.errors import ErrorCode
 from proxy.views.aborts import AbortedTransaction, AbortResolver
 from proxy.views.cuts import Cut
 from proxy.views.scanning import Facts
-from proxy.views.slicing import CorruptBatch, Slice, split
+from proxy.views.slicing import CorruptBatch, Slice, cost_estimate, split
 from proxy.wire import compression
 from proxy.wire.records import BatchHeader
 
@@ -190,23 +190,9 @@ def take_apart(chunk: Chunk, cut: Cut, slots: Sequence[int], first: int, codec: 
     return rows
 
 
-_SECONDS_PER_BYTE = {
-    compression.NONE: 0.5e-9,
-    compression.GZIP: 9e-9,
-    compression.SNAPPY: 3e-9,
-    compression.LZ4: 2e-9,
-    compression.ZSTD: 4e-9,
-}
-"""Per byte as it came; text that shrinks to a third or so (performance.md 3.1)."""
-_SECONDS_PER_RECORD = 45e-9
-
-
 def predicted_s(batches: Iterable[BatchHeader]) -> float:
-    """How long taking these batches apart will take with the compiled kernel, about."""
-    return sum(
-        batch.size * _SECONDS_PER_BYTE.get(batch.compression, 9e-9) + batch.records_count * _SECONDS_PER_RECORD
-        for batch in batches
-    )
+    """How long taking these batches apart will take, about."""
+    return sum(map(cost_estimate, batches))
 
 
 class ViewCache:

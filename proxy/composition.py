@@ -306,19 +306,8 @@ def compose(
     rules = share_rules(config, sight)
     served = handlers.served(services.coordinator, services.fleet, services.gate, rules) if local else {}
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
-    plane = Plane(
-        reactor,
-        viewing.routes(services.views, routes),
-        services,
-        limits,
-        notes,
-        Dialler(nursery, limits.dial_timeout_s),
-        client_tls=client_tls,
-        upstream_tls=upstream_tls,
-        upstream_server_name=config.upstream.tls.server_name,
-        keep_alive=keep_alive_question,
-        budget=services.answers,
-    )
+    dialler = Dialler(nursery, limits.dial_timeout_s)
+    plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
     home = None
     if journal is not None and owner is not None:
         services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
@@ -327,6 +316,31 @@ def compose(
     audit = auditing.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
     holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
     return holder[0]
+
+
+def _plane(
+    config: Config,
+    reactor: Reactor,
+    services: Services,
+    routes: Routes,
+    dialler: Dialler,
+    notes: Notes,
+    client_tls: ssl.SSLContext | None,
+    upstream_tls: ssl.SSLContext | None,
+) -> Plane:
+    return Plane(
+        reactor,
+        viewing.routes(services.views, routes),
+        services,
+        services.limits,
+        notes,
+        dialler,
+        client_tls=client_tls,
+        upstream_tls=upstream_tls,
+        upstream_server_name=config.upstream.tls.server_name,
+        keep_alive=keep_alive_question,
+        budget=services.answers,
+    )
 
 
 def advertised(config: Config) -> str:

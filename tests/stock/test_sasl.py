@@ -91,13 +91,11 @@ def _of_member(w: World, mine: Topic, shown: Topic, hidden: Topic) -> dict[str, 
     got = a.take(mine)
     mixed = a.fetch(mine, shown, hidden, wait_ms=0)
     settled = a.acknowledge((mine, 0, 0, 0, ACCEPT), (shown, 0, 0, 0, ACCEPT), (hidden, 0, 0, 0, ACCEPT))
-    # The proxy asks on the client's own connection, where the broker denies that a hidden topic id exists.
-    assert {mixed.code(hidden), settled.code(hidden)} <= {29, 100}
     other = w.member("secret", "B")
     return {
         "records": got.acquired(mine),
-        "fetch": (mixed.error, mixed.code(mine), mixed.code(shown)),
-        "acknowledge": (settled.error, settled.code(mine), settled.code(shown)),
+        "fetch": (mixed.error, mixed.code(mine), mixed.code(shown), mixed.code(hidden)),
+        "acknowledge": (settled.error, settled.code(mine), settled.code(shown), settled.code(hidden)),
         "join a group that is not mine": other.heartbeat(0, topics=[mine.name]).error_code,
         "subscribe to what is hidden": w.member(a.group, "C").heartbeat(0, topics=[hidden.name]).error_code,
         "subscribe to what is shown": w.member(a.group, "D").heartbeat(0, topics=[shown.name]).error_code,

@@ -297,9 +297,7 @@ def compose(
     services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
     if local:
         DeletedTopics(services).start()
-    owner = None if journal is None else _owner(config, upstream_tls, notes)
-    links = None if owner is None else _links(config, services, reactor, owner, notes)
-    services.fleet = links
+    home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
     views = viewing.set_up(config, services, own_settings(config, upstream_tls), notes)
     if services.views is not None:
         services.views.workers = Workers(reactor)
@@ -308,11 +306,6 @@ def compose(
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     dialler = Dialler(nursery, limits.dial_timeout_s)
     plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
-    home = None
-    if journal is not None and owner is not None:
-        services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
-        settings, client = own_settings(config, upstream_tls), _own_client(config, upstream_tls)
-        home = ShareHome(services, journal, owner, client, settings, reactor, notes, links=links)
     audit = auditing.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
     holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
     return holder[0]
@@ -351,6 +344,21 @@ def advertised(config: Config) -> str:
 def keeps_state(config: Config, local: bool) -> bool:
     """Whether share state is kept in a topic of the cluster."""
     return local and config.share_groups.state == "topic"
+
+
+def _home(
+    config: Config,
+    services: Services,
+    journal: TopicJournal,
+    reactor: Reactor,
+    upstream_tls: ssl.SSLContext | None,
+    notes: Notes,
+) -> ShareHome:
+    owner = _owner(config, upstream_tls, notes)
+    services.fleet = links = _links(config, services, reactor, owner, notes)
+    services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
+    settings, client = own_settings(config, upstream_tls), _own_client(config, upstream_tls)
+    return ShareHome(services, journal, owner, client, settings, reactor, notes, links=links)
 
 
 def _own_client(config: Config, upstream_tls: ssl.SSLContext | None) -> Callable[[], OwnClient]:

@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from proxy.cluster.peering import SECRET_BYTES_MIN
 from proxy.errors import ConfigError
 from proxy.hostports import PORT_MAX
 from proxy.sources import Key
@@ -18,6 +17,8 @@ from proxy.values import Limits
 if TYPE_CHECKING:
     from proxy.config import ClientTls, Config, PeerLinks, Upstream, UpstreamSasl, UpstreamTls
 
+SECRET_BYTES_MIN = 16
+"""Shorter secrets of a fleet could be guessed by who listens."""
 WILDCARDS = frozenset({"0.0.0.0", "::", "*"})  # noqa: S104  # recognised, not bound
 
 Found = Iterator[tuple[Key, str]]

@@ -50,7 +50,6 @@ HANDSHAKE_BYTES_MAX = 4096
 """Largest message of somebody who has proven nothing."""
 NONCE_BYTES = 32
 SIGNATURE_BYTES = 16
-SECRET_BYTES_MIN = 16
 
 _SIZE_AND_KIND = Struct(">ib")
 _NUMBER = Struct(">q")

@@ -23,7 +23,6 @@ from proxy.apis.services import Services
 from proxy.apis.share_fleet import Peer
 from proxy.cluster.peering import NONCE_BYTES, PeerProtocol
 from proxy.cluster.routes import Handler
-from proxy.hostports import parse_address
 from proxy.runtime import dialling
 from proxy.runtime.listeners import Listener, bind
 from proxy.runtime.peer_link import PeerLink, User
@@ -175,7 +174,7 @@ class Links:
         with scope:
             while True:
                 try:
-                    sock = await dialling.connect(parse_address(address), DIAL_S)
+                    sock = await dialling.connect(_parsed(address), DIAL_S)
                 except OSError as error:
                     self._notes("peer-unreachable", peer=address, reason=str(error))
                 else:
@@ -261,3 +260,11 @@ class Links:
             for owner in list(self._accepted.values()):
                 if owner is not None:
                     owner.tell_groups()
+
+
+def _parsed(text: str) -> Address:
+    """What another proxy said of itself. Raises OSError where that is no address."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit():
+        raise OSError(f"{text!r} is no address")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))

@@ -11,8 +11,7 @@ Clients of everything else notice nothing of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -28,6 +27,7 @@ from proxy.runtime.client import AuthenticationNeeded, OwnClient
 from proxy.runtime.journal import TRANSACTIONAL_ID, TopicJournal
 from proxy.runtime.links import Links
 from proxy.runtime.own_connection import AuthenticationFailed, OwnSettings
+from proxy.runtime.ownership import Owner, Takeover
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.state_topic import StateTopic, TopicRefused, View
 from proxy.values import Address
@@ -49,60 +49,6 @@ FORGOTTEN_AT_ONCE = 100
 
 
 OWNED_ELSEWHERE = "share state is owned by another proxy"
-
-
-class Owner(Protocol):
-    """Says which state partitions this proxy is to own."""
-
-    lease_s: float
-    """The longest time that a lost owner goes on by its own clock."""
-    assigned: frozenset[int]
-    """What it is to own now."""
-    on_changed: Callable[[], None]
-    """Called when `assigned` may have changed."""
-    on_renewed: Callable[[], None]
-    on_refused: Callable[[str, ProxyError | None], None]
-
-    async def run(self) -> None:
-        """Take part until cancelled."""
-
-    def stopped(self, partitions: Iterable[int]) -> None:
-        """These were assigned once, are not any more, and have been stopped: somebody else may own them."""
-
-    def is_valid(self) -> bool:
-        """Whether nobody else can have become the owner meanwhile."""
-
-    @property
-    def is_member(self) -> bool:
-        """Whether it is known what it is to own."""
-
-
-@dataclass(slots=True, eq=False)
-class _Takeover:
-    """Partitions that were assigned together, until they are served."""
-
-    partitions: set[int]
-    """Those that are still wanted."""
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    taken: dict[int, TakenOver] = field(default_factory=dict)
-    checking: set[int] = field(default_factory=set)
-    replays: dict[int, Replay] = field(default_factory=dict)
-    changed: trio.Event = field(default_factory=trio.Event)
-
-    def note(self) -> None:
-        """Something came."""
-        self.changed.set()
-
-    def let_go(self, partitions: Iterable[int]) -> None:
-        """These are not wanted any more."""
-        self.partitions.difference_update(partitions)
-        self.checking &= self.partitions
-        for partition in partitions:
-            self.taken.pop(partition, None)
-            self.replays.pop(partition, None)
-        if not self.partitions:
-            self.scope.cancel()
-        self.note()
 
 
 class ShareHome:
@@ -141,7 +87,7 @@ class ShareHome:
         self._view_wanted = trio.Event()
         self._view_seen = trio.Event()
         self._changed = trio.Event()
-        self._takeovers: dict[int, _Takeover] = {}
+        self._takeovers: dict[int, Takeover] = {}
         """Those under way, by each of their partitions."""
         self._lost: set[int] = set()
         """Partitions that somebody else has taken over, to be stopped."""
@@ -224,7 +170,7 @@ class ShareHome:
                 others = set(ALL) - wanted
                 self._services.gate.closing(others, ErrorCode.COORDINATOR_NOT_AVAILABLE, OWNED_ELSEWHERE)
             if news and not self._retiring:
-                takeover = _Takeover(set(news))
+                takeover = Takeover(set(news))
                 self._takeovers.update(dict.fromkeys(news, takeover))
                 nursery.start_soon(self._take_over, takeover)
             elif not wanted - self.served and self.links is not None and self._owner.is_member:
@@ -266,7 +212,7 @@ class ShareHome:
 
     # One takeover
 
-    async def _take_over(self, takeover: _Takeover) -> None:
+    async def _take_over(self, takeover: Takeover) -> None:
         with takeover.scope:
             while True:
                 try:
@@ -279,7 +225,7 @@ class ShareHome:
                 await self._forget(takeover.partitions)
                 await trio.sleep(RETRY_MAX_S)
 
-    async def _load(self, takeover: _Takeover) -> None:
+    async def _load(self, takeover: Takeover) -> None:
         began = trio.current_time()
         gate = self._services.gate
         self._close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is being loaded", takeover.partitions)
@@ -305,7 +251,7 @@ class ShareHome:
             seconds=round(self.loaded_s, 3),
         )
 
-    def _serve(self, takeover: _Takeover) -> None:
+    def _serve(self, takeover: Takeover) -> None:
         """All of it is loaded; nothing is waited for from here on, so that nothing can have changed."""
         gate, loaded = self._services.gate, set(takeover.partitions)
         for partition in loaded:
@@ -313,7 +259,8 @@ class ShareHome:
         self.journal.serve(loaded)
         self.served |= loaded
         self.off = ""
-        self.trouble = "; ".join(sorted(set(gate.refused.values())))
+        if not self._takeovers:
+            self.trouble = "; ".join(sorted(set(gate.refused.values())))
         if not self._retiring:
             gate.open(loaded)
 
@@ -323,7 +270,7 @@ class ShareHome:
 
     # Steps
 
-    async def _see_to_topic(self, takeover: _Takeover) -> None:
+    async def _see_to_topic(self, takeover: Takeover) -> None:
         """Until the topic is there and every partition has a leader."""
         client = self._client()
         try:
@@ -331,7 +278,7 @@ class ShareHome:
         finally:
             await client.aclose()
 
-    async def _see_to(self, topic: StateTopic, takeover: _Takeover) -> None:
+    async def _see_to(self, topic: StateTopic, takeover: Takeover) -> None:
         delay = RETRY_MIN_S
         while True:
             try:
@@ -366,7 +313,7 @@ class ShareHome:
             self._notes("share-groups-off", reason=text)
         self._close(code, text, partitions)
 
-    async def _wait_taken(self, takeover: _Takeover) -> None:
+    async def _wait_taken(self, takeover: Takeover) -> None:
         """Until every partition has its takeover record in the log."""
         while len(takeover.taken) < len(takeover.partitions):
             takeover.changed = trio.Event()
@@ -375,7 +322,7 @@ class ShareHome:
                 continue
             await takeover.changed.wait()
 
-    async def _check(self, takeover: _Takeover, partitions: list[int]) -> None:
+    async def _check(self, takeover: Takeover, partitions: list[int]) -> None:
         """Partitions to be owned under a producer id that is new: is there an owner with another?"""
         ends = await self._insist(lambda: replay.ends(partitions, *self._where(), self._settings), takeover)
         replays = {p: Replay(share_state.reign_of, ends[p] - 1) for p in partitions if ends[p] > 0}
@@ -387,17 +334,17 @@ class ShareHome:
         for partition in takeover.partitions.intersection(partitions):
             self.journal.proceed(partition)
 
-    async def _read(self, takeover: _Takeover) -> None:
+    async def _read(self, takeover: Takeover) -> None:
         takeover.replays = {p: Replay(share_state.reign_of, taken.offset) for p, taken in takeover.taken.items()}
         await self._insist(lambda: self._read_on(takeover), takeover)
 
-    async def _read_on(self, takeover: _Takeover) -> None:
+    async def _read_on(self, takeover: Takeover) -> None:
         try:
             await replay.read(takeover.replays, *self._where(), self._settings)
         except RemoteProtocolError as error:
             await self._read_each(takeover, error)
 
-    async def _read_each(self, takeover: _Takeover, error: RemoteProtocolError) -> None:
+    async def _read_each(self, takeover: Takeover, error: RemoteProtocolError) -> None:
         """Something cannot be read: which partition is it?"""
         refused = False
         for partition, each in list(takeover.replays.items()):
@@ -409,7 +356,7 @@ class ShareHome:
         if not refused:
             raise error
 
-    async def _fill(self, takeover: _Takeover) -> None:
+    async def _fill(self, takeover: Takeover) -> None:
         coordinator = self._services.coordinator
         for partition, each in list(takeover.replays.items()):
             if partition not in takeover.partitions:
@@ -425,12 +372,12 @@ class ShareHome:
             await trio.lowlevel.checkpoint()
         takeover.replays = {}
 
-    def _refuse(self, takeover: _Takeover, partition: int, error: RemoteProtocolError) -> None:
+    def _refuse(self, takeover: Takeover, partition: int, error: RemoteProtocolError) -> None:
         takeover.replays.pop(partition, None)
         self._services.gate.refused[partition] = f"state partition {partition} cannot be read here: {error}"
         self._notes("share-state-unreadable", partition=partition, reason=str(error))
 
-    async def _insist(self, attempt: Callable[[], Awaitable[T]], takeover: _Takeover) -> T:
+    async def _insist(self, attempt: Callable[[], Awaitable[T]], takeover: Takeover) -> T:
         """Again and again until it succeeds; brokers come back, leaders are found."""
         delay = RETRY_MIN_S
         while True:

@@ -71,7 +71,7 @@ def call_of(one: One, group_id: str = "g") -> Call:
 
 async def until(condition: Callable[[], Any]) -> Any:
     with trio.fail_after(LIMIT_S):
-        while not (value := condition()):
+        while not (value := condition()):  # noqa: ASYNC110 - of the loop's doing
             await trio.sleep(0.01)
     return value
 

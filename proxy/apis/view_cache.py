@@ -34,6 +34,12 @@ a thousand times larger when opened."""
 WANTED_S = 30.0
 """A slot that nobody asked for so long is left out when batches are taken apart for others."""
 
+WANTED_MAX = 10_000
+"""Divisions of partitions of which it is remembered who asks for what; past it all is forgotten."""
+
+TABLES_PER_CHUNK = 64
+"""Divisions that one chunk is taken apart for; one more takes the place of the first. Filters come in any number."""
+
 NOTHING = Slice(None, -1, 0)
 
 _last_offset = attrgetter("last_offset")
@@ -101,6 +107,15 @@ class Chunk:
     read_at: float
     facts: Facts
     tables: dict[Hashable, Table] = field(default_factory=dict)
+
+    def table(self, name: Hashable) -> Table:
+        """What a division made of this chunk so far."""
+        found = self.tables.get(name)
+        if found is None:
+            if len(self.tables) >= TABLES_PER_CHUNK:
+                del self.tables[next(iter(self.tables))]
+            found = self.tables[name] = Table()
+        return found
 
     @property
     def next_offset(self) -> int:
@@ -255,6 +270,8 @@ class ViewCache:
 
     def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
         """Somebody asks for these slots."""
+        if len(self._wanted) >= WANTED_MAX:
+            self._wanted.clear()
         self._wanted.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
 
     def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:

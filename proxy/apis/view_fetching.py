@@ -256,7 +256,10 @@ class ViewFetching:
             if waits is None:
                 break
             await waits
-        row = chunk.tables[division.name].rows[index]
+        row = chunk.table(division.name).rows.get(index)
+        if row is None:  # taken away meanwhile, for others
+            parts = chunk.parts_of(index, division.cut, slots, codec=reads.codec)
+            return parts if isinstance(parts, ErrorCode) else dict(zip(slots, parts, strict=True))
         reads.cache.grown(chunk)
         return row
 

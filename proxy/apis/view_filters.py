@@ -5,6 +5,7 @@ A client that gets no echo has met a bare broker, or a version of Fetch without 
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from proxy.apis.view_cache import Division
@@ -51,7 +52,7 @@ def read_filter(entry: Any) -> Division | None:
         )
     except ValueError as error:
         raise BadFilter(str(error)) from error
-    return Division(("filter", bytes(content)), cut)
+    return Division(("filter", sha256(content).digest()), cut)
 
 
 def applied(scanned_to: int) -> tuple[int, bytes]:

@@ -123,7 +123,7 @@ class ViewReads:
         self, chunk: Chunk, division: Division, slots: Sequence[int], index: int, workers: Workers, timers: Timers
     ) -> Promise[None] | None:
         """See to it that a batch is taken apart for these slots; None: it is. Else wait, and look again."""
-        table = chunk.tables.setdefault(division.name, Table())
+        table = chunk.table(division.name)
         if table.has(index, slots):
             return None
         for job in table.jobs:

@@ -179,3 +179,15 @@ def test_long_work_is_predicted_as_long():
     assert predicted_s(batches) < 1e-5
     batches[0].size, batches[0].attributes = 1 << 20, compression.GZIP
     assert predicted_s(batches) > 1e-3
+
+
+def test_divisions_of_a_chunk_and_wishes_are_bounded(monkeypatch):
+    """Whoever invents a new filter for every request gets no memory for it."""
+    monkeypatch.setattr(view_cache, "TABLES_PER_CHUNK", 3)
+    monkeypatch.setattr(view_cache, "WANTED_MAX", 5)
+    cache, chunk = ViewCache(1 << 20, 10.0), chunk_of(made(0))
+    for number in range(50):
+        assert chunk.table(number) is chunk.table(number)
+        cache.note(KEY, Division(number, CUT), [0], 0.0)
+    assert len(chunk.tables) == 3
+    assert len(cache._wanted) <= 5

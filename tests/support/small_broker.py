@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import scramp
@@ -63,11 +64,12 @@ class Broker:
         reader, self.authenticated, self._scram = frames.FrameReader(), not self.mechanism, None
         with trio.CancelScope() as scope:
             self._open.append(scope)
-            async for data in stream:
-                for frame in reader.receive_data(data):
-                    if not await self._answer(stream, frame):
-                        await stream.aclose()
-                        return
+            with suppress(trio.BrokenResourceError):  # whoever asked is gone, with or without a farewell
+                async for data in stream:
+                    for frame in reader.receive_data(data):
+                        if not await self._answer(stream, frame):
+                            await stream.aclose()
+                            return
         await stream.aclose()
 
     async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> bool:

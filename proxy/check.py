@@ -20,7 +20,7 @@ from proxy.apis.share_state import TOPIC
 from proxy.cluster import versions as effective_versions
 from proxy.cluster.routes import Kind, Route, header
 from proxy.cluster.versions import Offer, Range
-from proxy.composition import decide_share, keeps_state, own_settings, planned_routes
+from proxy.composition import decide_share, keeps_state, own_settings, planned_routes, share_rules
 from proxy.config import Config
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.hostports import PORT_MAX
@@ -72,6 +72,8 @@ class Verdict:
     obstacles: tuple[str, ...]
     remarks: tuple[str, ...]
     serve_share: bool
+    share_by_group: bool
+    """Some share groups are served by the proxy, others by the brokers."""
     share_reason: str
     common: Mapping[int, Range]
     """API key -> versions every broker serves."""
@@ -219,6 +221,7 @@ def judge(config: Config, found: Found) -> Verdict:
         obstacles=tuple(dict.fromkeys(obstacles)),
         remarks=tuple(dict.fromkeys(remarks)),
         serve_share=local,
+        share_by_group=local and share_rules(config, sight).are_mixed,
         share_reason=reason,
         common=common,
         offered=effective_versions.effective(common, offer),
@@ -281,8 +284,9 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console) -> No
     if not all(found.servers.values()):
         console.print(_brokers(config, found))
         console.print(_apis(config, verdict))
-        where = "the proxy" if verdict.serve_share else "the brokers"
-        console.print(f"Share groups: all served by {where} ({verdict.share_reason}).")
+        where = "all served by the proxy" if verdict.serve_share else "all served by the brokers"
+        where = "served by the proxy or the brokers, by group" if verdict.share_by_group else where
+        console.print(f"Share groups: {where} ({verdict.share_reason}).")
         console.print(view_rights.line(config))
         console.print(_identity(config, found))
     for remark in verdict.remarks:

@@ -65,6 +65,16 @@ async def test_share_groups_here_are_shown_as_such(autojump_clock: trio.testing.
     assert "proxy" in line
 
 
+async def test_share_groups_that_are_chosen_one_by_one_are_shown_as_such(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Brokers that have them, and a rule that keeps some here."""
+    broker = Broker(1)
+    settings = config(share_groups={"serve_by_group": [{"groups": "a*", "serve": "local"}]})
+    text = printed(settings, await found_by({A: broker, B1: broker}, settings))
+    assert "Share groups: served by the proxy or the brokers, by group" in text
+
+
 async def test_nobody_there_is_an_obstacle_with_every_reason(autojump_clock: trio.testing.MockClock) -> None:
     """Each server with what is wrong with it."""
     settings = config(upstream={"bootstrap": ["a:1", "b:2"]})

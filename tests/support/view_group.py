@@ -23,8 +23,12 @@ class Member:
     """One process."""
 
     def __init__(self, client: str, bootstrap: str, group: str, topic: str, assignor: str = "") -> None:
+        """`client`: of `view_member`, or the path of a script for Node that takes the next three arguments."""
         self.lines: list[list[Any]] = []
-        arguments = [sys.executable, "-m", "tests.support.view_member", client, bootstrap, group, topic, assignor]
+        program = (
+            ["node", client] if client.endswith(".js") else [sys.executable, "-m", "tests.support.view_member", client]
+        )
+        arguments = [*program, bootstrap, group, topic, *([assignor] if assignor else [])]
         self._process = subprocess.Popen(
             arguments, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

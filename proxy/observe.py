@@ -114,6 +114,8 @@ EVENT_LEVELS: Mapping[str, int] = {
     "peer-refused": WARNING,
     "peer-unreachable": WARNING,
     # Views.
+    "key-filter-refused": DEBUG,
+    "view-batch-unreadable": WARNING,
     "view-created": INFO,
     "view-grown": INFO,
     "view-replaced": WARNING,

@@ -215,7 +215,7 @@ class ViewCache:
 
     def __init__(self, limit_bytes: int, age_s: float) -> None:
         self._limit_bytes = limit_bytes
-        self._age_s = age_s
+        self.age_s = age_s
         self._chunks: dict[ReadKey, list[Chunk]] = {}
         self._oldest: OrderedDict[Chunk, int] = OrderedDict()
         """Chunk -> its bytes as they are counted."""
@@ -255,7 +255,7 @@ class ViewCache:
     def find(self, key: ReadKey, offset: int, leader_epoch: int, last_fetched_epoch: int, now: float) -> Chunk | None:
         """The newest chunk from which a reader in that state may go on."""
         for chunk in reversed(self._chunks.get(key, ())):
-            if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self._age_s:
+            if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self.age_s:
                 continue
             if chunk.holds(offset) and chunk.continues(offset, last_fetched_epoch):
                 self.hits += 1
@@ -266,7 +266,7 @@ class ViewCache:
     def newest(self, key: ReadKey, now: float) -> Chunk | None:
         """What was read last of a partition."""
         kept = self._chunks.get(key)
-        return kept[-1] if kept and now < kept[-1].read_at + self._age_s else None
+        return kept[-1] if kept and now < kept[-1].read_at + self.age_s else None
 
     def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
         """Somebody asks for these slots."""
@@ -293,7 +293,7 @@ class ViewCache:
         """Let go of chunks past their age, and of wishes nobody repeated."""
         while self._oldest:
             chunk = next(iter(self._oldest))
-            if now < chunk.read_at + self._age_s:
+            if now < chunk.read_at + self.age_s:
                 return
             self._drop(chunk)
         for name in [name for name, slots in self._wanted.items() if now - max(slots.values()) > WANTED_S]:

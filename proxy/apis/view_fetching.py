@@ -210,6 +210,8 @@ class ViewFetching:
             if isinstance(parts, ErrorCode):
                 for slot in slots:
                     slot.mistake, slot.is_looked = parts, True
+                where = {"topic": target.name, "partition": target.key.partition, "offset": position}
+                self._services.notes("view-batch-unreadable", **where, reason=parts.name)
                 return
             scan.take(slots, chunk.batches[index], parts)
             position = chunk.batches[index].last_offset + 1

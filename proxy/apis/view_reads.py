@@ -205,6 +205,7 @@ class ViewRead:
             facts=facts,
         )
         self._reads.cache.add(chunk, now)
+        self._reads.mind_age(services.timers)
 
 
 LAST_FETCHED_EPOCH_SINCE = 12

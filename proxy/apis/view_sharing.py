@@ -88,12 +88,27 @@ class ViewReads:
     figures: Figures = field(default_factory=Figures)
     ends: dict[ReadKey, Facts] = field(default_factory=dict)
     """What brokers said last about partitions."""
+    _minding: bool = False
 
     def note_end(self, key: ReadKey, facts: Facts) -> None:
         """A broker said where a partition stands."""
         if len(self.ends) >= ENDS_MAX:
             self.ends.clear()
         self.ends[key] = facts
+
+    def mind_age(self, timers: Timers) -> None:
+        """See to it that what is cached goes when it is too old, also when nobody asks any more."""
+        if self._minding:
+            return
+        self._minding = True
+
+        def due() -> None:
+            self._minding = False
+            self.cache.drop_aged(timers.now())
+            if self.cache.chunks:
+                self.mind_age(timers)
+
+        timers.call_at(timers.now() + self.cache.age_s, due)
 
     def flight(self, key: ReadKey, offset: int, leader_epoch: int, wait_s: float, now: float) -> Flight | None:
         """A read under way that will bring what the log has from this offset on, without waiting longer than asked."""

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.view_services import ViewOptions
 from proxy.errors import ErrorCode
 from proxy.views.cuts import EvenCut
-from proxy.wire import records, registry
+from proxy.wire import compression, records, registry
 from tests.support.view_ports import ViewWorld, next_offset, offsets_in, partitions_of
 
 KEYS = [b"key-%d" % number for number in range(200)]
@@ -258,3 +259,29 @@ def test_batch_that_cannot_be_read_is_an_error_of_its_slots_only(world):
     again = partitions_of(world.fetch(client, {view: {0: 20, 1: 20}, other: {0: 0}}).message)
     assert {again[view, slot].error_code for slot in (0, 1)} == {ErrorCode.CORRUPT_MESSAGE}
     assert again[other, 0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.LZ4, compression.ZSTD])
+def test_answers_are_compressed_where_the_settings_say_so(codec):
+    """The records are the same."""
+    world = ViewWorld(view_options=ViewOptions(codec=codec))
+    base = world.topic("t")
+    view = world.view("__view.r2.t")
+    world.produce(base, KEYS, codec=compression.GZIP)
+    answer = partitions_of(world.fetch(world.connect(), {view: {0: 0, 1: 0}}).message)
+    assert sorted(offsets_in(answer[view, 0].records) + offsets_in(answer[view, 1].records)) == list(range(200))
+    kept = [b for slot in (0, 1) for b in records.iter_batches(answer[view, slot].records) if not b.is_control]
+    assert {batch.compression for batch in kept} == {codec}
+
+
+def test_batch_that_cannot_be_read_is_noted(world):
+    """Where it lies."""
+    base = world.topic("t")
+    view = world.view("__view.r2.t")
+    broken = bytearray(records.build_batch(0, [records.Record(key=b"k", value=b"v")] * 3, leader_epoch=5))
+    broken[61] = 0x7F
+    base.logs[0].batches.append((0, 2, bytes(broken)))
+    base.logs[0].end = 3
+    world.fetch(world.connect(), {view: {0: 0}})
+    expected = {"topic": "t", "partition": 0, "offset": 0, "reason": "CORRUPT_MESSAGE"}
+    assert ("view-batch-unreadable", expected) in world.notes

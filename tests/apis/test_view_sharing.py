@@ -116,3 +116,15 @@ def test_remembered_ends_are_bounded(reads, monkeypatch):
     for number in range(10):
         reads.note_end(ReadKey(bytes(16), number, False), Facts(1, 1, 0))
     assert len(reads.ends) <= 3
+
+
+def test_what_is_too_old_goes_by_itself(reads):
+    """Nobody has to ask for it."""
+    timers = ManualTimers()
+    reads.cache.add(chunk_of(made(0), read_at=timers.now()), timers.now())
+    for _ in range(3):
+        reads.mind_age(timers)
+    assert timers.planned == 1
+    timers.advance(10.0)
+    assert reads.cache.bytes == 0
+    assert timers.planned == 0

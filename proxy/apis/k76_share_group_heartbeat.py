@@ -20,7 +20,8 @@ from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
 from proxy.apis.share_holding import GroupRefused, hold_group
 from proxy.apis.share_state import group_value
-from proxy.apis.share_writes import client_code
+from proxy.apis.share_writes import ANSWER_MAX_S, client_code
+from proxy.apis.waiting import settled_within
 from proxy.errors import ErrorCode
 from proxy.share.group import (
     JOIN_EPOCH,
@@ -116,7 +117,10 @@ async def _told_when_stored(services: Services, group: ShareGroup, reply: Heartb
         return reply
     epoch = group.epoch
     try:
-        await services.writes.put([(StateKey("group", group.group_id), group_value(epoch))])
+        stored = services.writes.put([(StateKey("group", group.group_id), group_value(epoch))])
+        if not await settled_within(services.timers, ANSWER_MAX_S, stored):
+            return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        stored.result()
     except JournalRefused as refusal:
         return HeartbeatReply(error=client_code(refusal.code), message=str(refusal))
     group.stored_epoch = max(group.stored_epoch, epoch)

@@ -8,6 +8,8 @@ from proxy.apis.leadership import judge
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_requests import AckBatches, follow_leader
+from proxy.apis.share_writes import ANSWER_MAX_S
+from proxy.apis.waiting import settled_within
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import Change, ShareKey
 from proxy.share.partition import Refusal, check_shape
@@ -22,7 +24,10 @@ async def acknowledge(
     batches: Mapping[TopicIdPartition, AckBatches],
     renew_allowed: bool,
 ) -> dict[TopicIdPartition, ErrorCode]:
-    """The outcome of each partition; all of them in one append. One that fails does not touch the others."""
+    """The outcome of each partition; all of them in one append. One that fails does not touch the others.
+
+    Where the journal cannot tell in time what became of the append, the client is told to come again; it goes on.
+    """
     outcome: dict[TopicIdPartition, ErrorCode] = {}
     changes: list[Change] = []
     for place, acks in batches.items():
@@ -30,8 +35,10 @@ async def acknowledge(
         outcome[place] = code
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
     if changes:
-        written = await services.writes.write(changes)
-        for key, code in written.items():
+        written = services.writes.write(changes)
+        late = dict.fromkeys((key for key, _ in changes), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        told = written.result() if await settled_within(services.timers, ANSWER_MAX_S, written) else late
+        for key, code in told.items():
             outcome[TopicIdPartition(key.topic_id, key.partition)] = code
     return outcome
 

@@ -8,7 +8,8 @@ from proxy.apis.ports import Connection, JournalRefused, StateKey
 from proxy.apis.services import Services
 from proxy.apis.share_ids import taken_by
 from proxy.apis.share_state import group_value
-from proxy.apis.share_writes import client_code
+from proxy.apis.share_writes import ANSWER_MAX_S, client_code
+from proxy.apis.waiting import settled_within
 from proxy.errors import ErrorCode
 from proxy.share.group import ShareGroup
 
@@ -29,7 +30,10 @@ async def hold_group(connection: Connection, services: Services, group_id: str) 
         services.notes("share-group-id-taken", group_id=group_id, holder=holder)
         return GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group: it is {holder}.")
     try:
-        await services.writes.put([(StateKey("group", group_id), group_value(FIRST_EPOCH))])
+        stored = services.writes.put([(StateKey("group", group_id), group_value(FIRST_EPOCH))])
+        if not await settled_within(services.timers, ANSWER_MAX_S, stored):
+            return GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The share group is not stored yet.")
+        stored.result()
     except JournalRefused as refusal:
         return GroupRefused(client_code(refusal.code), str(refusal))
     return services.coordinator.add_group(group_id)

@@ -28,6 +28,10 @@ Outcome = dict[ShareKey, ErrorCode]
 WAITING_MAX = 100_000
 """Changes that may wait for the append in flight; one more is refused at once."""
 
+ANSWER_MAX_S = 12.0
+"""Whoever waits longer for a write is told to come again, while the append goes on: its outcome may be unknown for as
+long as the leader of the state partition is away. Clients wait for 30 s."""
+
 _RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -18,6 +18,13 @@ async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) 
         timer.cancel()
 
 
+async def settled_within(timers: Timers, seconds: float, promise: Promise[Any]) -> bool:
+    """Wait until the promise is settled; False when that takes longer."""
+    if not promise.done:
+        await first_until(timers, timers.now() + seconds, promise)
+    return promise.done
+
+
 async def wait_until(timers: Timers, deadline: float) -> None:
     """Wait until then."""
     await first_until(timers, deadline)

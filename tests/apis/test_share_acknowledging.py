@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.apis.share_writes import ANSWER_MAX_S
 from proxy.errors import ErrorCode
 from proxy.share.renewal import RenewalBound
 from tests.support.ports import SlowJournal, World, acquired, entries
@@ -234,3 +235,17 @@ def test_a_bound_on_renewals_names_the_member(world, topic):
     assert acquired(other.fetch(topic)) == [(0, 9, 1)]
     for _ in range(5):
         assert code(other.acknowledge(renew, renew=True), topic) == 0
+
+
+def test_client_is_told_to_come_again_while_nobody_knows_what_became_of_the_append(world, journal, topic):
+    """It goes on: once it is known to be stored the records are settled, and nobody gets them again."""
+    member = held(world, topic)
+    journal.slow = True
+    reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    world.timers.advance(ANSWER_MAX_S - 0.1)
+    assert not reply.done
+    world.timers.advance(0.2)
+    assert code(reply.message, topic) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    journal.slow = False
+    journal.confirm()
+    assert start_offset(world, topic) == 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.apis.promise import Promise, Task
-from proxy.apis.waiting import first_until, wait_until
+from proxy.apis.waiting import first_until, settled_within, wait_until
 from tests.support.ports import ManualTimers
 
 
@@ -44,3 +44,15 @@ def test_cancelled_wait_takes_its_timer_along(timers):
     task.cancel()
     assert timers.planned == 0
     promise.set(1)
+
+
+def test_settled_in_time_or_not(timers):
+    promise = Promise()
+    task = started(settled_within(timers, 2.0, promise))
+    timers.advance(2.1)
+    assert task.value is False
+    task = started(settled_within(timers, 2.0, promise))
+    promise.set(1)
+    assert task.value is True
+    assert started(settled_within(timers, 2.0, promise)).value is True
+    assert timers.planned == 0

@@ -673,6 +673,10 @@ class Member:
 
     def acknowledge(self, acks: Acks, *, epoch: int | None = None, renew: bool = False) -> Any:
         """Send a ShareAcknowledge; the answer."""
+        return self.send_acknowledge(acks, epoch=epoch, renew=renew).message
+
+    def send_acknowledge(self, acks: Acks, *, epoch: int | None = None, renew: bool = False) -> Reply:
+        """Send a ShareAcknowledge."""
         message = registry.message("ShareAcknowledgeRequest")
         request = message(
             group_id=self.group_id,
@@ -692,7 +696,7 @@ class Member:
         )
         if renew:
             request.is_renew_ack = True
-        return self.world.send(self.connection, 79, self.version, request).message
+        return self.world.send(self.connection, 79, self.version, request)
 
     def heartbeat(self, epoch: int, topics: Sequence[str] | None = None, **fields: Any) -> Any:
         """Send a ShareGroupHeartbeat; the answer."""

@@ -107,6 +107,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "state-link-lost": INFO,
     "state-view-failed": WARNING,
     "share-state-given-up": INFO,
+    "state-expiration-not-known": INFO,
     # Several proxies.
     "fleet-table": INFO,
     "peer-linked": INFO,

@@ -185,6 +185,12 @@ class StateProducer:
     _append_by: float = inf
     _identify_by: float = inf
 
+    def renew_every(self, keep_alive_s: float, identity_s: float, now: float) -> None:
+        """Append, and renew the identity, at least so often from now on."""
+        self.keep_alive_s, self.identity_s = keep_alive_s, identity_s
+        self._append_by = min(self._append_by, now + keep_alive_s)
+        self._identify_by = min(self._identify_by, now + identity_s)
+
     def add(self, records: Sequence[Record], token: object, now: float) -> bool:
         """Have this stored, all or none; `token` names it in the outcome. False: too much waits, or it is lost."""
         size = sum(len(record.key or b"") + len(record.value or b"") + 20 for record in records)

@@ -62,10 +62,10 @@ class GroupPages:
             return _refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
         match parts[1:]:
             case [] | [""]:
-                return _read(asked, share_views.groups(services))
+                return _read(asked, share_views.groups(services) | _elsewhere(services))
             case [group_id]:
                 found = share_views.group(services, group_id)
-                return _no_group(group_id) if found is None else _read(asked, found)
+                return _no_group(services, group_id) if found is None else _read(asked, found)
             case [group_id, "members", member_id, "release"]:
                 return self._may_change(asked) or await _release(services, group_id, member_id)
         return None
@@ -86,7 +86,7 @@ class GroupPages:
 async def _release(services: Services, group_id: str, member_id: str) -> Body:
     released = share_views.release(services, group_id, member_id)
     if released is None:
-        return _no_group(group_id)
+        return _no_group(services, group_id)
     records, written = released
     with trio.move_on_after(RELEASE_WAIT_S):
         await _settled(written)
@@ -114,8 +114,14 @@ def _read(asked: Asked, body: Mapping[str, Any]) -> Body:
     return HTTPStatus.OK, body
 
 
-def _no_group(group_id: str) -> Body:
-    return _refused(HTTPStatus.NOT_FOUND, f"share group {json.dumps(group_id)} is not held here")
+def _no_group(services: Services, group_id: str) -> Body:
+    where = "held by another proxy of the fleet" if services.holds(group_id) else "not held here"
+    return _refused(HTTPStatus.NOT_FOUND, f"share group {json.dumps(group_id)} is {where}")
+
+
+def _elsewhere(services: Services) -> dict[str, Any]:
+    """The groups that only other proxies of the fleet can tell about."""
+    return {} if services.fleet is None else {"elsewhere": sorted(services.fleet.groups)}
 
 
 def _refused(status: HTTPStatus, reason: str) -> Body:

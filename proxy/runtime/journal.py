@@ -130,6 +130,14 @@ class TopicJournal:
 
     # Ownership
 
+    def keep_alive(self, keep_alive_s: float, identity_s: float) -> None:
+        """How often everything is written to from now on, and the writers' identities are renewed."""
+        self._keep_alive_s, self._identity_s = keep_alive_s, identity_s
+        for producer in self._producers.values():
+            producer.renew_every(keep_alive_s, identity_s, self._reactor.now())
+        self._eager.update(self._producers)
+        self.look_soon()
+
     def take_over(self, partitions: Iterable[int]) -> None:
         """Begin to own these; `on_taken_over` tells of each."""
         for partition in partitions:

@@ -22,7 +22,7 @@ from proxy.apis.share_state import PARTITIONS
 from proxy.cluster.producing import TakenOver
 from proxy.cluster.replaying import Replay
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
-from proxy.runtime import fleet, replay
+from proxy.runtime import expirations, fleet, replay
 from proxy.runtime.client import AuthenticationNeeded, OwnClient
 from proxy.runtime.journal import TRANSACTIONAL_ID, TopicJournal
 from proxy.runtime.links import Links
@@ -216,7 +216,8 @@ class ShareHome:
         with takeover.scope:
             while True:
                 try:
-                    return await self._load(takeover)
+                    await self._load(takeover)
+                    return await self._learn_periods()
                 except ProxyError as error:
                     self._complain(error, takeover.partitions)
                 self.journal.stop(
@@ -295,6 +296,13 @@ class ShareHome:
                 delay = max(delay, 1.0)
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
+
+    async def _learn_periods(self) -> None:
+        """How soon the brokers forget who writes; asked at every takeover, since it may be set anew."""
+        own = self._services.own
+        if own is not None and self._view.leaders:
+            node_id = min(self._view.leaders.values())
+            self.journal.keep_alive(*await expirations.periods(own, node_id, self._notes))
 
     def _complain(self, error: ProxyError, partitions: Iterable[int] = ALL) -> None:
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -223,6 +223,17 @@ def test_silent_partition_is_appended_to_in_time():
     assert producer.next_deadline() == 200.0
 
 
+def test_shorter_periods_hold_at_once():
+    """What the brokers' settings ask for is known only later."""
+    producer = ready()
+    producer.renew_every(100.0, 30.0, 10.0)
+    assert producer.next_deadline() == 40.0
+    producer.renew_every(20.0, 300.0, 10.0)
+    assert producer.next_deadline() == 30.0
+    producer.renew_every(500.0, 500.0, 10.0)
+    assert producer.next_deadline() == 30.0, "what is due stays due"
+
+
 def test_identity_is_renewed_in_time():
     """A transactional id is forgotten when nobody asks for it; appends do not count."""
     producer = ready(identity_s=50.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -104,3 +105,11 @@ async def test_over_http(world, monkeypatch: pytest.MonkeyPatch):
         assert (await ask(dial, page))[0] == 403
         monkeypatch.setattr(admin_groups, "_is_loopback", lambda peer: False)
         assert (await ask(dial, get(RELEASE, "POST")))[0] == 403
+
+
+async def test_groups_of_other_proxies_are_named_and_told_about_there(world):
+    world.services.fleet = SimpleNamespace(groups={"far"})
+    assert (await answered(world, asked("/groups")))[1]["elsewhere"] == ["far"]
+    status, body = await answered(world, asked("/groups/far"))
+    assert (status, "another proxy" in body["reason"]) == (HTTPStatus.NOT_FOUND, True)
+    assert "another proxy" not in (await answered(world, asked("/groups/none")))[1]["reason"]

@@ -322,3 +322,10 @@ def test_fault_of_ours_ends_ownership(world):
     """What is stored from here on could not be trusted."""
     world.journal.failed(ValueError("a bug"))
     assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
+
+
+def test_brokers_that_forget_soon_are_written_to_more_often(world):
+    world.journal.keep_alive(5.0, 1000.0)
+    world.loop.turn()
+    world.loop.turn(5.1)
+    assert PARTITION in world.produced()

@@ -19,6 +19,8 @@ from tests.support.ports import Member, Topic, World, acquired
 
 ROUNDS = 5
 REQUESTS = 2000
+TURN = 100
+"""Requests of one world before it is the other's turn."""
 RECORDS = 500
 """Of each log batch."""
 BOUND = 1.1
@@ -73,11 +75,18 @@ def main() -> None:
     )
     alone.round()
     crowded.round()
-    rounds = [(alone.round(), crowded.round()) for _ in range(ROUNDS)]
+    rounds = [in_turns(alone, crowded) for _ in range(ROUNDS)]
     without, with_idle = (statistics.median(each) for each in zip(*rounds, strict=True))
+    ratio = statistics.median(crowded_s / alone_s for alone_s, crowded_s in rounds)
     print(f"alone   {without * 1e6:8.1f} us a request\ncrowded {with_idle * 1e6:8.1f} us a request")
-    print(f"ratio   {with_idle / without:8.3f}    bound {BOUND}")
-    raise SystemExit(with_idle / without > BOUND)
+    print(f"ratio   {ratio:8.3f}    bound {BOUND}")
+    raise SystemExit(ratio > BOUND)
+
+
+def in_turns(alone: Busy, crowded: Busy) -> tuple[float, float]:
+    """One round of both, in small turns: what else the machine does meanwhile falls on both alike."""
+    turns = [(alone.round(TURN), crowded.round(TURN)) for _ in range(REQUESTS // TURN)]
+    return statistics.mean(each for each, _ in turns), statistics.mean(each for _, each in turns)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,22 @@ def share_rules(config: Config, sight: Sight) -> ShareRules:
     return ShareRules(native, (*rules, ServeRule(serve=config.share_groups.serve)))
 
 
+def checked_rules(config: Config, sight: Sight, local: bool) -> ShareRules:
+    """As `share_rules`.
+
+    Raises:
+        ConfigError: where a group lives would hang on who holds it, and a proxy of a fleet cannot know that for sure: a
+            group whose owner is not to be reached would pass for one of the brokers'.
+    """
+    rules = share_rules(config, sight)
+    if local and config.peer_address is not None and rules.are_mixed:
+        raise ConfigError(
+            "cluster.mode: fleet needs all share groups in one place; say share_groups.serve: local, and nothing else "
+            "in share_groups.serve_by_group (the brokers can serve share groups as well)"
+        )
+    return rules
+
+
 def _has_share_state(sight: Sight) -> bool:
     """Whether the cluster has the topic in which groups that live here are kept."""
     return any(
@@ -301,7 +317,7 @@ def compose(
     views = viewing.set_up(config, services, own_settings(config, upstream_tls), notes)
     if services.views is not None:
         services.views.workers = Workers(reactor)
-    rules = share_rules(config, sight)
+    rules = checked_rules(config, sight, local)
     served = handlers.served(services.coordinator, services.fleet, services.gate, rules) if local else {}
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     dialler = Dialler(nursery, limits.dial_timeout_s)

@@ -86,8 +86,8 @@ class PeerOwner:
         self._asked: dict[int, FarConnection] = {}
         self._questions = count(1)
         self._forgotten: list[int] = []
-        self._told: set[str] = set()
-        """Groups that the other side knows of."""
+        self._told: set[str] | None = None
+        """Groups that the other side knows of; None before it was told anything."""
         self._requests: dict[int, FarConnection] = {}
         """Those under way."""
         self._is_lost = False
@@ -116,9 +116,10 @@ class PeerOwner:
     def tell_groups(self) -> None:
         """Say which groups have come or gone since the last time."""
         held = self._services.coordinator.groups.keys()
-        if held == self._told:
+        if self._told is not None and held == self._told:
             return
-        added, removed = held - self._told, self._told - held
+        told = self._told or set()
+        added, removed = held - told, told - held
         self._told = set(held)
         self._send(registry.message("PeerGroups")(added=sorted(added), removed=sorted(removed)))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -80,6 +81,8 @@ class Links:
         self._listeners: tuple[Listener, ...] = ()
         self._numbers = count(FIRST_NUMBER)
         self._groups: frozenset[str] = frozenset()
+        self._last_heard: dict[str, set[str]] = {}
+        """Groups of members whose link ended: they are theirs until they, or somebody else, say otherwise."""
         self._table_changed = trio.Event()
 
     # share_fleet.Fleet
@@ -163,6 +166,9 @@ class Links:
             self._dialling.pop(address).cancel()
         for address in self._edges.keys() - wanted:
             self._edges[address][0].close("it has left the fleet")
+        for address in self._last_heard.keys() - wanted:
+            del self._last_heard[address]
+        self._gather_groups()
         for address in wanted - self._dialling.keys():
             scope = self._dialling[address] = trio.CancelScope()
             nursery.start_soon(self._keep, address, scope)
@@ -192,15 +198,15 @@ class Links:
             nonlocal was_good
             was_good = True
             edge = PeerEdge(self._services, link.send, lambda: self._table.generation)
-            edge.on_groups = self._groups_changed
+            edge.on_groups = partial(self._heard_groups, address)
             self._edges[address] = link, edge
             self._services.gate.look()
             return edge
 
         def ended(link: PeerLink) -> None:
             if self._edges.get(address, (None,))[0] is link:
-                del self._edges[address]
-                self._groups_changed()
+                self._last_heard[address] = self._edges.pop(address)[1].groups | self._last_heard.get(address, set())
+                self._gather_groups()
             over.set()
 
         link = self._link(sock, dials=True, established=established, ended=ended)
@@ -251,8 +257,13 @@ class Links:
 
     # Groups
 
-    def _groups_changed(self) -> None:
-        self._groups = frozenset().union(*(edge.groups for _, edge in self._edges.values()))
+    def _heard_groups(self, address: str) -> None:
+        self._last_heard.pop(address, None)
+        self._gather_groups()
+
+    def _gather_groups(self) -> None:
+        linked = (edge.groups for _, edge in self._edges.values())
+        self._groups = frozenset().union(*linked, *self._last_heard.values())
 
     async def _tell_groups(self) -> None:
         while True:

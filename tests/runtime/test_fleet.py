@@ -119,6 +119,10 @@ def test_groups_that_come_and_go_are_heard_of() -> None:
         b.services.coordinator.remove_group("g")
         await until(lambda: set(a.links.groups) == {"h"})
         b.links.close()
+        await until(lambda: not a.links.linked)
+        assert set(a.links.groups) == {"h"}, "it is a share group as long as its owner belongs to the fleet"
+        a.table.peers = frozenset()
+        a.links.look_soon()
         await until(lambda: not a.links.groups)
 
     play(test)

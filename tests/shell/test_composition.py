@@ -19,6 +19,7 @@ from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import EffectiveVersions, Offer
 from proxy.composition import Parts, decide_share, keep_alive_question, own_settings, share_options
 from proxy.config import Config
+from proxy.errors import ConfigError
 from proxy.runtime.own_connection import BrokerVersions
 from proxy.runtime.watch import Sight
 from proxy.share.renewal import RenewalBound
@@ -153,6 +154,16 @@ def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
         assert composition.share_rules(config(share_groups=share_groups), sight({1: A})).are_mixed
     here = config(share_groups={"serve": "local", "serve_by_group": rule})
     assert not composition.share_rules(here, sight({1: A})).are_mixed
+
+
+def test_fleet_takes_no_choice_that_hangs_on_who_holds_a_group() -> None:
+    """A group whose owner is not to be reached must not pass for one of the brokers'."""
+    cluster = {"mode": "fleet", "peer": {"listen": "127.0.0.1:1", "secret": "sixteen bytes ok"}}
+    with pytest.raises(ConfigError, match=r"share_groups\.serve: local"):
+        composition.checked_rules(config(cluster=cluster), sight({1: A}), True)
+    for settings in ({"cluster": cluster, "share_groups": {"serve": "local"}}, {}):
+        assert composition.checked_rules(config(**settings), sight({1: A}), True)
+    assert composition.checked_rules(config(cluster=cluster), sight({1: A}), False)
 
 
 def test_nobody_s_versions_are_no_reason_to_forward() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from localkafka.cluster import Cluster
 from localkafka.front import Front
+
+from tests.support.brokers import VIEWS, Running
 
 
 @pytest.fixture(params=["3.9.1", "4.3.0"])
@@ -16,3 +19,15 @@ def front(request: pytest.FixtureRequest) -> Front:
 @pytest.fixture
 def front_39(proxy_39: Front) -> Front:
     return proxy_39
+
+
+@pytest.fixture(scope="session")
+def views_39(_session: Running, kafka_39: Cluster) -> Front:
+    """A proxy in front of `kafka_39` whose views grow within a second."""
+    return _session.front(kafka_39.bootstrap, VIEWS)
+
+
+@pytest.fixture(scope="session")
+def views_43(_session: Running, kafka_43: Cluster) -> Front:
+    """As `views_39`, in front of `kafka_43`."""
+    return _session.front(kafka_43.bootstrap, VIEWS)

@@ -9,28 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from tests.support.brokers import Running
 from tests.support.raw import Raw
 from tests.support.view_group import Group, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 SLOTS, RECORDS = 4, 5000
-SETTINGS = {"share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}
 Fresh = Callable[[str], str]
-
-
-@pytest.fixture(scope="module")
-def views_39(running: Running, kafka_39: Cluster) -> Front:
-    return running.front(kafka_39.bootstrap, SETTINGS)
-
-
-@pytest.fixture(scope="module")
-def views_43(running: Running, kafka_43: Cluster) -> Front:
-    return running.front(kafka_43.bootstrap, SETTINGS)
 
 
 @pytest.fixture(params=["3.9.1", "4.3.0"])
@@ -55,7 +42,10 @@ CLIENTS = {
 def test_four_members_share_one_partition_and_nothing_is_lost(
     front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
 ) -> None:
-    """T1: the view is made by whoever comes first; one member is killed, one is added, records keep coming."""
+    """T1: the view is made by whoever comes first; one member is killed, one is added, records keep coming.
+
+    T6: then the base grows from 1 to 3 partitions; the old slots keep their meaning, and nobody need ask for the new.
+    """
     topic = raw.create_topic(fresh("base"))
     view = f"__view.r{SLOTS}.{topic.name}"
     values = produce(raw, topic, 0, RECORDS * 3 // 5)
@@ -76,28 +66,10 @@ def test_four_members_share_one_partition_and_nothing_is_lost(
         for group in groups.values():
             group.wait_read(values)
             group.wait_assigned(SLOTS)
-            group.check(SLOTS)
-
-
-def test_the_base_grows_and_live_members_read_the_new_partitions(
-    front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
-) -> None:
-    """T6: 1 to 3 partitions; the old slots keep their meaning, KIP-848 members need not ask."""
-    topic = raw.create_topic(fresh("base"))
-    view = f"__view.r2.{topic.name}"
-    values = produce(raw, topic, 0, 200)
-    release = request.node.callspec.params["front"]
-    with ExitStack() as stack:
-        groups = []
-        for client, assignor in CLIENTS[release]:
-            groups.append(stack.enter_context(closing(Group(client, front.bootstrap, fresh(client), view, assignor))))
-            groups[-1].join(2)
-        for group in groups:
-            group.wait_read(values)
         grown = raw.add_partitions(topic, 3)
-        for group in groups:
-            group.wait_assigned(6)
-        values += produce(raw, grown, 200, 800)
-        for group in groups:
+        for group in groups.values():
+            group.wait_assigned(3 * SLOTS)
+        values += produce(raw, grown, RECORDS, RECORDS + 600)
+        for group in groups.values():
             group.wait_read(values)
-            group.check(2)
+            group.check(SLOTS)

@@ -35,6 +35,8 @@ NOTHING = b""
 
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
+_ONE, _LONG, _FIRST = 2, 0x80, PREFIX_BYTES[0]
+"""A list of one as a varint, where longer varints begin, how the name of a view begins."""
 _COMMITTED_ONCE = 1
 """acks=1: the least that is answered."""
 
@@ -44,7 +46,12 @@ def may_name_view(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
 
     def may_name(frame: memoryview) -> bool:
         try:
-            version = _int16(frame, 2)[0]
+            version = frame[3]
+            if FLEXIBLE_SINCE <= version < BY_ID_SINCE and not frame[8]:
+                # What producers without transactions send, to one topic: told by the first letter of its name.
+                body = 10 + frame[9]
+                if not frame[body] and not frame[body + 1] and frame[body + 8] == _ONE and frame[body + 9] < _LONG:
+                    return frame[body + 10] == _FIRST and _compact(frame, None)
             if version < FLEXIBLE_SINCE:
                 return _classic(frame)
             return _compact(frame, catalog if version >= BY_ID_SINCE else None)

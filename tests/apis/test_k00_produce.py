@@ -9,7 +9,8 @@ import pytest
 from proxy.apis.k00_produce import NOTHING, may_name_view
 from proxy.cluster.versions import PRODUCE
 from proxy.values import ZERO_UUID
-from tests.support.view_broker import World
+from proxy.wire import frames
+from tests.support.view_broker import World, build
 
 V = "__view.r4.orders"
 NAMED, BY_ID = range(3, 13), 13
@@ -113,3 +114,17 @@ def test_without_acks_there_is_no_answer_and_the_rest_is_produced(world: World) 
 def test_a_request_without_views_goes_on_as_it_is(world: World) -> None:
     """The look may have been wrong about it."""
     assert world.call(PRODUCE, 12, **request(world, 12, "orders")) is None
+
+
+@pytest.mark.parametrize("version", [*NAMED, BY_ID])
+@pytest.mark.parametrize("name", ["_", "__", "__view", "__views", "_view.r2.x", "a", "z" * 200])
+@pytest.mark.parametrize("client_id", [None, "", "c" * 300])
+def test_names_that_only_begin_like_a_view_pass(world: World, version: int, name: str, client_id: str | None) -> None:
+    """Short ones, long ones, whatever the client calls itself."""
+    if name not in world.cluster.topics:
+        world.cluster.make(name, 1)
+    message = build("ProduceRequest", request(world, version, name))
+    frame = memoryview(frames.request(PRODUCE, version, 1, client_id, message))[4:]
+    assert not may_name_view(world.catalog)(frame)
+    viewed = build("ProduceRequest", request(world, version, V))
+    assert may_name_view(world.catalog)(memoryview(frames.request(PRODUCE, version, 1, client_id, viewed))[4:])

@@ -130,6 +130,7 @@ def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, ma
     assert got == wanted
 
 
+@settings(deadline=None)
 @given(LOGS.filter(bool), SLOTS)
 def test_gap_begins_behind_what_is_kept_and_ends_at_what_was_scanned(batches, number):
     """And is there exactly when the last scanned record was dropped."""

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from localkafka.cluster import Cluster
@@ -15,7 +19,7 @@ from localkafka.front import Front
 
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.fleet import Fleet, acquired_again, elsewhere, far_group
-from tests.support.raw import until
+from tests.support.raw import Raw, until
 from tests.support.worlds import ACCEPT
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -142,3 +146,68 @@ def test_five_proxies_lose_two_and_go_on(fleet: Fleet, fresh: Callable[[str], st
         assert acquired_again(member, t) == [(10, 10, 1)]
     assert fleet.fronts.pop("c").stop() == 0
     fleet.settled("a", "b")
+
+
+def test_stock_clients_at_every_proxy_lose_nothing_when_one_is_killed(
+    fleet: Fleet, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    """confluent-kafka: every record is delivered and settled, and none comes after its acceptance was confirmed."""
+    raw = fleet.world("a", fresh("w")[-16:]).raw
+    group, topic = fresh("stock"), raw.create_topic(fresh("stock"), 4)
+    raw.configure_group(group, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "5000"})
+    files = [tmp_path / f"member{number}" for number in range(4)]
+    members = []
+    for number, file in enumerate(files):
+        bootstrap = fleet.fronts["ab"[number % 2]].bootstrap
+        line = [sys.executable, "-m", "tests.soak.confluent_member", bootstrap, group, topic.name, str(number)]
+        with file.open("w") as out:
+            members.append(subprocess.Popen(line, stdout=out))
+    try:
+        for index in range(4):
+            raw.produce(topic, *[50] * 10, partition=index)
+        until(lambda: len(settled_records(files)) > 400, "the first records", 40)
+        fleet.fronts["b"].kill()
+        time.sleep(1)
+        fleet.fronts["b"].start()
+        for index in range(4):
+            raw.produce(topic, *[50] * 10, partition=index)
+        until(lambda: lag(raw, group) == 0, "all records to be settled", 60)
+    finally:
+        for member in members:
+            member.kill()
+            member.wait()
+    assert {place for place, _ in deliveries(files)} == {(str(p), str(n)) for p in range(4) for n in range(1000)}
+    accepted = {place: when for place, (kind, when) in settled_records(files).items() if kind == "A"}
+    late = [place for place, when in deliveries(files) if when > accepted.get(place, when)]
+    assert not late, [(place, settled_records(files)[place]) for place in late]
+
+
+def lag(raw: Raw, group: str) -> int:
+    """Records that are not settled; -1 while nobody can tell."""
+    (told,) = raw.ask("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups
+    lags = [partition.lag for topic in told.topics for partition in topic.partitions]
+    return sum(lags) if len(lags) == 4 and min(lags) >= 0 else -1
+
+
+def lines_of(files: Sequence[Path]) -> Iterator[list[str]]:
+    for file in files:
+        for line in file.read_text().splitlines():
+            if line and line[0] in "DAJ" and len(parts := line.split()) >= 4:
+                yield parts
+
+
+def settled_records(files: Sequence[Path]) -> dict[tuple[str, str], tuple[str, int]]:
+    """(partition, offset) -> how and when it was confirmed to be settled for good, the first time."""
+    found: dict[tuple[str, str], tuple[str, int]] = {}
+    for parts in lines_of(files):
+        if parts[0] != "D":
+            place, when = (parts[1], parts[2]), int(parts[3])
+            if place not in found or when < found[place][1]:
+                found[place] = parts[0], when
+    return found
+
+
+def deliveries(files: Sequence[Path]) -> Iterator[tuple[tuple[str, str], int]]:
+    for parts in lines_of(files):
+        if parts[0] == "D" and len(parts) == 5:
+            yield (parts[1], parts[2]), int(parts[4])

@@ -83,6 +83,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     # Share groups.
     "share-group-deleted": INFO,
     "share-group-id-taken": WARNING,
+    "share-group-not-served": WARNING,
     "share-group-offsets-altered": INFO,
     "share-group-offsets-deleted": INFO,
     "share-group-settings-changed": INFO,

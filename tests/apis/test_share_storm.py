@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.apis import share_acknowledging
 from proxy.errors import ErrorCode, UpstreamLost
 from tests.support.ports import Member, SlowJournal, World, entries
 
@@ -27,6 +28,8 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.answers_late = False
+        """Clients may be told that nobody knows what became of what they said."""
         self.journal = SlowJournal()
         self.world = World(journal=self.journal)
         self.world.configure("g", share_auto_offset_reset="earliest", share_delivery_count_limit=str(DELIVERIES_MAX))
@@ -141,6 +144,9 @@ class Storm:
                 for first, last, types in batches:
                     if types == [1]:
                         self.settled.update((*place, offset) for offset in range(first, last + 1))
+            elif self.answers_late:  # nobody could say in time whether it was stored
+                for first, last, _ in batches:
+                    self.unconfirmed.update((*place, offset) for offset in range(first, last + 1))
         for place, entry in found.items():
             for span in entry.acquired_records:
                 for offset in range(span.first_offset, span.last_offset + 1):
@@ -187,9 +193,15 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_storm(seed: int) -> None:
-    """Nothing is lost and nothing confirmed comes again, whatever happens in between."""
+def test_storm(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost and nothing confirmed comes again, whatever happens in between.
+
+    In half of them clients wait for the journal as long as it takes: there every refusal is a definite one.
+    """
     storm = Storm(seed)
+    storm.answers_late = bool(seed % 2)
+    if not storm.answers_late:
+        monkeypatch.setattr(share_acknowledging, "ANSWER_MAX_S", 1e9)
     for _ in range(STEPS):
         try:
             storm.step()

@@ -26,7 +26,7 @@ FAILED, MISUSED = 1, 2
 
 app = typer.Typer(
     name=DISTRIBUTION,
-    help="Share groups with lock renewal for a Kafka cluster that has none; everything else is forwarded.",
+    help="Share groups with lock renewal and key-range views for a Kafka cluster; everything else is forwarded.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -64,17 +64,7 @@ def serve(
     settings: Set = None,
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
-    loaded = _load(
-        config,
-        settings,
-        {
-            "upstream.bootstrap": upstream,
-            "listen": listen,
-            "advertise": advertise,
-            "admin": admin,
-            "log_format": log_format,
-        },
-    )
+    loaded = _load_flags(config, settings, upstream, listen, advertise, admin, log_format)
     from proxy import server
 
     try:
@@ -99,17 +89,7 @@ def check(
     settings: Set = None,
 ) -> None:
     """Dial the cluster and show what clients will see; status 1 if it would not work."""
-    loaded = _load(
-        config,
-        settings,
-        {
-            "upstream.bootstrap": upstream,
-            "listen": listen,
-            "advertise": advertise,
-            "admin": admin,
-            "log_format": log_format,
-        },
-    )
+    loaded = _load_flags(config, settings, upstream, listen, advertise, admin, log_format)
     from proxy import check as checking
 
     try:
@@ -308,6 +288,26 @@ def version(
 def main() -> None:
     """The command `kafka-share-proxy`."""
     app()
+
+
+def _load_flags(
+    file: str | None,
+    assignments: list[str] | None,
+    upstream: str | None,
+    listen: str | None,
+    advertise: str | None,
+    admin: str | None,
+    log_format: str | None,
+) -> Config:
+    """What `serve` and `check` go by: the same flags, so that what was checked is what is served."""
+    flags = {
+        "upstream.bootstrap": upstream,
+        "listen": listen,
+        "advertise": advertise,
+        "admin": admin,
+        "log_format": log_format,
+    }
+    return _load(file, assignments, flags)
 
 
 def _load(

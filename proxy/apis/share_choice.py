@@ -13,16 +13,16 @@ no share groups, is refused with 35.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from proxy.apis.exchange import ask_upstream, reply
-from proxy.apis.group_configs import GROUP
 from proxy.apis.group_ids import ServeHere, decoded, leading_string
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
+from proxy.apis.several_groups import SEVERAL, Several, answers_of
 from proxy.apis.share_fleet import HeldAnywhere
 from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_loading import loaded
@@ -30,7 +30,7 @@ from proxy.apis.share_state import state_partition
 from proxy.apis.table import Served
 from proxy.cluster.routes import Handler
 from proxy.errors import ErrorCode
-from proxy.wire import frames, registry
+from proxy.wire import registry
 
 Serve = Literal["auto", "local", "upstream"]
 
@@ -100,7 +100,8 @@ def chosen(served: dict[int, Served], choice: ShareChoice) -> dict[int, Served]:
     changed = dict(served)
     for key in (HEARTBEAT, FETCH, ACKNOWLEDGE, ALTER_OFFSETS, DELETE_OFFSETS):
         changed[key] = Served(_of_one(served[key].handler, choice), _names_local(choice))
-    for key, several in _SEVERAL.items():
+    for key in (DESCRIBE, DESCRIBE_OFFSETS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS):
+        several = SEVERAL[key]
         changed[key] = Served(_of_several(served[key].handler, several, choice), _name_local(several, choice))
     return changed
 
@@ -142,78 +143,26 @@ async def _known(services: Services, group_ids: Iterable[str]) -> None:
 # Requests about several
 
 
-class _Several(NamedTuple):
-    """An API whose requests name several groups."""
-
-    field: str
-    group_of: Callable[[Any], str | None]
-    """The group of an element of that field; None for what is no group."""
-    answers: str
-    """The field of the response."""
-    answered: Callable[[Any], Any]
-    """What an element of the response is about."""
-    asked: Callable[[Any], Any]
-    """The same of the request."""
-
-
-def _same(name: str) -> str:
-    return name
-
-
-def _group_id(entry: Any) -> str:
-    return str(entry.group_id)
-
-
-def _resource(entry: Any) -> tuple[int, str]:
-    return entry.resource_type, entry.resource_name
-
-
-def _group_resource(entry: Any) -> str | None:
-    return entry.resource_name if entry.resource_type == GROUP else None
-
-
-_SEVERAL = {
-    DESCRIBE: _Several("group_ids", _same, "groups", _group_id, _same),
-    DESCRIBE_OFFSETS: _Several("groups", _group_id, "groups", _group_id, _group_id),
-    DESCRIBE_CONFIGS: _Several("resources", _group_resource, "results", _resource, _resource),
-    ALTER_CONFIGS: _Several("resources", _group_resource, "responses", _resource, _resource),
-    INCREMENTAL_ALTER_CONFIGS: _Several("resources", _group_resource, "responses", _resource, _resource),
-}
-
-
-def _name_local(several: _Several, choice: ShareChoice) -> ServeHere:
+def _name_local(several: Several, choice: ShareChoice) -> ServeHere:
     def serve_here(frame: memoryview) -> bool:
         request = decoded(frame)
-        if request is None:
-            return False
-        names = map(several.group_of, getattr(request, several.field) or ())
-        return any(name is not None and choice.may_be_local(name) for name in names)
+        return request is not None and any(map(choice.may_be_local, several.groups(request)))
 
     return serve_here
 
 
-def _of_several(handler: Handler, several: _Several, choice: ShareChoice) -> Handler:
+def _of_several(handler: Handler, several: Several, choice: ShareChoice) -> Handler:
     async def handle(call: Call, services: Services) -> bytes | None:
-        entries: Sequence[Any] = getattr(call.message, several.field) or ()
-        await _known(services, [name for entry in entries if (name := several.group_of(entry)) is not None])
+        entries = several.entries(call.message)
+        await _known(services, several.groups(call.message))
         mine = [e for e in entries if (name := several.group_of(e)) is not None and choice.may_be_local(name)]
         rest = [entry for entry in entries if entry not in mine]
         if not mine:
             return None
-        answer = await handler(replace(call, message=_with(call.message, several.field, mine)), services)
+        answer = await handler(several.about(call, mine), services)
         if not rest or answer is None:
             return answer
-        theirs = await ask_upstream(call, _with(call.message, several.field, rest))
-        ours = frames.decode_response(call.key, call.version, memoryview(answer)[4:])[1]
-        order = {several.asked(entry): place for place, entry in reversed(list(enumerate(entries)))}
-        found = [*getattr(theirs, several.answers), *getattr(ours, several.answers)]
-        found.sort(key=lambda entry: order.get(several.answered(entry), len(order)))
-        setattr(theirs, several.answers, found)
-        return reply(call, theirs)
+        theirs = await ask_upstream(call, several.about(call, rest).message)
+        return reply(call, several.joined(call, [theirs, *answers_of(call, [answer])]))
 
     return handle
-
-
-def _with(message: Any, field: str, value: list[Any]) -> Any:
-    fields = {name: getattr(message, name) for name in type(message).__slots__ if name != "unknown_tags"}
-    return type(message)(**fields | {field: value})

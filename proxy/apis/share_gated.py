@@ -9,21 +9,20 @@ loading, moved): it waits for a bounded time, looks again, and is refused in the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.apis.exchange import reply
-from proxy.apis.group_configs import GROUP
 from proxy.apis.ports import Call
 from proxy.apis.promise import Promise, Task, all_of
 from proxy.apis.services import Services
+from proxy.apis.several_groups import SEVERAL, answers_of
 from proxy.apis.share_fleet import Peer, PeerLost
 from proxy.apis.share_gate import HOLD_MAX_S
 from proxy.apis.share_state import state_partition
 from proxy.apis.waiting import first_until
 from proxy.cluster.routes import Handler
 from proxy.errors import ErrorCode
-from proxy.wire import frames, registry
+from proxy.wire import registry
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 42, 44
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 76, 77, 78, 79, 90, 91, 92
@@ -60,12 +59,11 @@ async def serve_peer(handler: Handler, call: Call, services: Services) -> bytes 
 
 def partitions_of(call: Call) -> tuple[int, ...]:
     """The state partitions of the groups that a request is about, each once."""
-    several = _SEVERAL.get(call.key)
+    several = SEVERAL.get(call.key)
     if several is None:
         group_id = call.message.group_id
         return (state_partition(group_id),) if group_id else ()
-    names = map(several.group_of, getattr(call.message, several.field) or ())
-    return tuple(dict.fromkeys(state_partition(name) for name in names if name))
+    return tuple(dict.fromkeys(state_partition(name) for name in several.groups(call.message) if name))
 
 
 async def _dispatch(handler: Handler, call: Call, services: Services, deadline: float) -> bytes | None:
@@ -156,74 +154,20 @@ def _refusal(call: Call, services: Services, partitions: Iterable[int]) -> bytes
 # Requests about several groups
 
 
-@dataclass(frozen=True, slots=True)
-class _Several:
-    """An API whose requests name several groups."""
-
-    field: str
-    """Of the request."""
-    group_of: Callable[[Any], str | None]
-    """The group of an element; None for what is no group."""
-    answers: str
-    """The field of the response."""
-    answered: Callable[[Any], Any]
-    """What an element of the response is about, as `asked` tells it of the request's."""
-    asked: Callable[[Any], Any]
-
-
-def _same(name: str) -> str:
-    return name
-
-
-def _group_id(entry: Any) -> str:
-    return str(entry.group_id)
-
-
-def _resource(entry: Any) -> tuple[int, str]:
-    return entry.resource_type, entry.resource_name
-
-
-def _group_resource(entry: Any) -> str | None:
-    return entry.resource_name if entry.resource_type == GROUP else None
-
-
-_SEVERAL: Mapping[int, _Several] = {
-    DESCRIBE_CONFIGS: _Several("resources", _group_resource, "results", _resource, _resource),
-    ALTER_CONFIGS: _Several("resources", _group_resource, "responses", _resource, _resource),
-    DELETE_GROUPS: _Several("groups_names", _same, "results", _group_id, _same),
-    INCREMENTAL_ALTER_CONFIGS: _Several("resources", _group_resource, "responses", _resource, _resource),
-    DESCRIBE: _Several("group_ids", _same, "groups", _group_id, _same),
-    DESCRIBE_OFFSETS: _Several("groups", _group_id, "groups", _group_id, _group_id),
-}
-
-
 def _cut(call: Call, places: Mapping[int, object]) -> list[Call]:
     """One call for each place; what is about no group goes with the first."""
-    several = _SEVERAL[call.key]
+    several = SEVERAL[call.key]
     first = id(next(iter(places.values())))
     parts: dict[int, list[Any]] = {}
-    for entry in getattr(call.message, several.field):
+    for entry in several.entries(call.message):
         name = several.group_of(entry)
         parts.setdefault(id(places[state_partition(name)]) if name else first, []).append(entry)
-    return [replace(call, message=_with(call.message, several.field, part)) for part in parts.values()]
-
-
-def _with(message: Any, field: str, value: list[Any]) -> Any:
-    fields = {name: getattr(message, name) for name in type(message).__slots__ if name != "unknown_tags"}
-    return type(message)(**fields | {field: value})
+    return [several.about(call, part) for part in parts.values()]
 
 
 def _joined(call: Call, parts: Sequence[bytes | None]) -> bytes:
     """The answers in one, in the order of the request."""
-    several = _SEVERAL[call.key]
-    answers = [frames.decode_response(call.key, call.version, memoryview(part or b"")[4:])[1] for part in parts]
-    entries = [entry for answer in answers for entry in getattr(answer, several.answers) or ()]
-    order: dict[Any, int] = {}
-    for index, entry in enumerate(getattr(call.message, several.field)):
-        order.setdefault(several.asked(entry), index)
-    entries.sort(key=lambda entry: order.get(several.answered(entry), len(order)))
-    setattr(answers[0], several.answers, entries)
-    return reply(call, answers[0])
+    return reply(call, SEVERAL[call.key].joined(call, answers_of(call, parts)))
 
 
 # Refusals

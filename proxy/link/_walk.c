@@ -88,7 +88,8 @@ static int gathers(PyObject *expected, PyObject **known)
     if (*known && !PyDict_Check(*known))
         Py_CLEAR(*known);
     PyObject *version = NULL;
-    if (result > 0 && PyCallable_Check(rewrite) && find_attribute(rewrite, word_produce_version, &version) < 0)
+    if (result > 0 && !*known && PyCallable_Check(rewrite) &&
+        find_attribute(rewrite, word_produce_version, &version) < 0) /* who has the one has not the other */
         result = -1;
     if (version) {
         long number = PyLong_AsLong(version);

@@ -17,36 +17,12 @@ import pytest
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from tests.support.brokers import OLD, QUICK, Running
+from tests.support.brokers import QUICK, Running
 from tests.support.fleet import Fleet, acquired_again, elsewhere, far_group
 from tests.support.raw import Raw, until
 from tests.support.worlds import ACCEPT
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module")
-def kafka(running: Running) -> Cluster:
-    return running.cluster(OLD)
-
-
-@pytest.fixture(scope="module")
-def two(running: Running, kafka: Cluster) -> Iterator[Fleet]:
-    fleet = Fleet(running, kafka)
-    fleet.start("a", relayed=True)
-    fleet.start("b", relayed=True)
-    yield fleet
-    for relay in fleet.relays:
-        relay.__exit__(None, None, None)
-
-
-@pytest.fixture
-def fleet(two: Fleet) -> Iterator[Fleet]:
-    for relay in two.relays:
-        relay.go_on()
-    two.settled("a", "b")
-    yield two
-    two.close_worlds()
 
 
 def test_owner_that_slept_beyond_its_lease_says_nothing_it_believed_before(
@@ -105,9 +81,11 @@ def test_third_proxy_takes_its_share_from_live_ones_and_gives_it_back(
         assert acquired_again(member, t) == [(10, 10, 1)]
 
 
-def test_proxy_that_would_own_everything_is_refused_by_a_fleet(fleet: Fleet, running: Running, kafka: Cluster) -> None:
+def test_proxy_that_would_own_everything_is_refused_by_a_fleet(
+    fleet: Fleet, running: Running, fleet_kafka: Cluster
+) -> None:
     """Two ways to share at once would be two owners."""
-    alone = Front(kafka.bootstrap, fleet.fronts["a"].folder.parent / "alone", {"share_groups": {"broker": QUICK}})
+    alone = Front(fleet_kafka.bootstrap, fleet.fronts["a"].folder.parent / "alone", {"share_groups": {"broker": QUICK}})
     alone._wait_ready = lambda: until(lambda: "another cluster.mode" in alone.ask("/readyz")[1], "its reason")  # type: ignore[method-assign]
     with alone:
         fleet.settled("a", "b")

@@ -9,40 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from localkafka.cluster import Cluster
 
-from tests.support.brokers import OLD, Running
 from tests.support.fleet import LEASE_S, Fleet, acquired_again, elsewhere, far_group
 from tests.support.worlds import ACCEPT, RELEASE, RENEW
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(120)]
-
-
-@pytest.fixture(scope="module")
-def kafka(running: Running) -> Cluster:
-    return running.cluster(OLD)
-
-
-@pytest.fixture(scope="module")
-def two(running: Running, kafka: Cluster) -> Iterator[Fleet]:
-    fleet = Fleet(running, kafka)
-    fleet.start("a", relayed=True)
-    fleet.start("b", relayed=True)
-    yield fleet
-    for relay in fleet.relays:
-        relay.__exit__(None, None, None)
-
-
-@pytest.fixture
-def fleet(two: Fleet) -> Iterator[Fleet]:
-    for relay in two.relays:
-        relay.go_on()
-    two.settled("a", "b")
-    yield two
-    two.close_worlds()
 
 
 def test_every_request_of_a_group_is_served_at_a_proxy_that_does_not_own_it(

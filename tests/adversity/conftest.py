@@ -1,0 +1,35 @@
+"""Two proxies of one fleet, in front of one broker that has no share groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from localkafka.cluster import Cluster
+
+from tests.support.brokers import OLD, Running
+from tests.support.fleet import Fleet
+
+
+@pytest.fixture(scope="module")
+def fleet_kafka(running: Running) -> Cluster:
+    return running.cluster(OLD)
+
+
+@pytest.fixture(scope="module")
+def two(running: Running, fleet_kafka: Cluster) -> Iterator[Fleet]:
+    fleet = Fleet(running, fleet_kafka)
+    fleet.start("a", relayed=True)
+    fleet.start("b", relayed=True)
+    yield fleet
+    for relay in fleet.relays:
+        relay.__exit__(None, None, None)
+
+
+@pytest.fixture
+def fleet(two: Fleet) -> Iterator[Fleet]:
+    for relay in two.relays:
+        relay.go_on()
+    two.settled("a", "b")
+    yield two
+    two.close_worlds()

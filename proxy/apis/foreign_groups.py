@@ -77,7 +77,7 @@ async def streams_group_heartbeat(call: Call, services: Services) -> bytes:
     return await _heartbeat(call, services, "StreamsGroupHeartbeatResponse", "streams")
 
 
-async def offset_commit(call: Call, services: Services) -> bytes:  # noqa: ARG001
+async def offset_commit(call: Call, services: Services) -> bytes:  # noqa: ARG001 - as handlers are called
     """OffsetCommit (key 8)."""
     return reply(call, await _as_nobody(call))
 
@@ -101,7 +101,7 @@ async def txn_offset_commit(call: Call, services: Services) -> bytes:
     return reply(call, response(topics=topics))
 
 
-async def offset_delete(call: Call, services: Services) -> bytes:  # noqa: ARG001
+async def offset_delete(call: Call, services: Services) -> bytes:  # noqa: ARG001 - as handlers are called
     """OffsetDelete (key 47)."""
     request = registry.message("OffsetDeleteRequest")(group_id=call.message.group_id, topics=[])
     answer = await ask_upstream(call, request)

@@ -17,7 +17,15 @@ from typing import Any
 from proxy.apis.exchange import reply
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.apis.view_questions import Question, ask_in_rounds, make_ready, upstream_place
+from proxy.apis.view_questions import (
+    Question,
+    ask_in_rounds,
+    by_question,
+    error_of,
+    make_ready,
+    throttle_ms,
+    upstream_place,
+)
 from proxy.errors import ErrorCode
 from proxy.wire import registry
 
@@ -74,21 +82,16 @@ def _writer(call: Call) -> Any:
 
 def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | ErrorCode], told: Sequence[Any]) -> Any:
     message = registry.message("ListOffsetsResponse")
-    found: dict[Question, Any] = {}
-    for chosen, answer in told:
-        for topic in answer.topics:
-            for entry in topic.partitions:
-                question = chosen.get((topic.name, entry.partition_index))
-                if question is not None:
-                    found[question] = entry
+    found = by_question(
+        told, lambda answer: (((t.name, e.partition_index), e) for t in answer.topics for e in t.partitions)
+    )
 
     def entry_of(name: str, partition: int, index: int) -> Any:
         question = questions[name, partition, index]
         source = found.get(question) if isinstance(question, Question) else None
         entry = message.ListOffsetsPartitionResponse(partition_index=partition)
         if source is None:
-            code = question if isinstance(question, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            entry.error_code = code
+            entry.error_code = error_of(question)
         else:
             entry.error_code, entry.timestamp = source.error_code, source.timestamp
             entry.offset, entry.leader_epoch = source.offset, source.leader_epoch
@@ -101,4 +104,4 @@ def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | Erro
         )
         for topic in call.message.topics
     ]
-    return message(throttle_time_ms=max((a.throttle_time_ms for _, a in told), default=0), topics=topics)
+    return message(throttle_time_ms=throttle_ms(told), topics=topics)

@@ -20,7 +20,7 @@ def serve_here(frame: memoryview) -> bool:
     return PREFIX_BYTES in bytes(frame)
 
 
-async def handle(call: Call, services: Services) -> bytes | None:  # noqa: ARG001
+async def handle(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
     """A request that may name views."""
     request = call.message
     refused = [topic.name for topic in request.topics or () if is_view(topic.name)]

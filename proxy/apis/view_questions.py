@@ -83,3 +83,20 @@ async def ask_in_rounds(
             by_topic.setdefault(question.topic, []).append(question)
         asked.append((chosen, ask(call.connection, call.key, call.version, make(by_topic))))
     return [(chosen, told(call.key, call.version, await answer)) for chosen, answer in asked]
+
+
+def by_question(
+    told: Iterable[tuple[dict[Place, Question], Any]], entries: Callable[[Any], Iterable[tuple[Place, Any]]]
+) -> dict[Question, Any]:
+    """What was answered to each question. `entries` lists what an answer says: of which place, and what."""
+    return {chosen[place]: entry for chosen, answer in told for place, entry in entries(answer) if place in chosen}
+
+
+def error_of(question: Question | ErrorCode) -> ErrorCode:
+    """What a partition is told that no answer came for."""
+    return question if isinstance(question, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def throttle_ms(told: Iterable[tuple[dict[Place, Question], Any]]) -> int:
+    """The longest that any of the answers asks for."""
+    return max((answer.throttle_time_ms for _, answer in told), default=0)

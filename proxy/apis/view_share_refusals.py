@@ -38,7 +38,7 @@ def has_view_id(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
     return serve_here
 
 
-async def heartbeat(call: Call, services: Services) -> bytes | None:  # noqa: ARG001
+async def heartbeat(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
     """ShareGroupHeartbeat (key 76)."""
     return _refusal(call) if any(map(is_view, call.message.subscribed_topic_names or ())) else None
 
@@ -50,7 +50,7 @@ async def fetch(call: Call, services: Services) -> bytes | None:
     return _refusal(call) if named else None
 
 
-async def alter_offsets(call: Call, services: Services) -> bytes | None:  # noqa: ARG001
+async def alter_offsets(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
     """AlterShareGroupOffsets (key 91)."""
     return _refusal(call) if any(is_view(topic.topic_name) for topic in call.message.topics or ()) else None
 

@@ -322,6 +322,8 @@ def compose(
     routes = table.build(book, services.versions, limits, viewing.with_views(config, services, served))
     dialler = Dialler(nursery, limits.dial_timeout_s)
     plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
+    if services.views is not None:
+        services.views.catalog.on_first(plane.refresh_routes)
     audit = auditing.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
     holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
     return holder[0]

@@ -95,7 +95,7 @@ def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
     for route in built.values():
         quiet.add(replace(route, handler=None, serve_here=None) if route.key == PRODUCE else route)
     catalog = views.catalog
-    return lambda: built if len(catalog) or catalog.bound else quiet
+    return lambda: quiet if catalog.is_empty else built
 
 
 def with_views(config: Config, services: Services | None, served: Mapping[int, Served]) -> dict[int, Served]:

@@ -99,7 +99,7 @@ class Plane:
         keep_alive: Callable[[Connection], Question | None] = lambda _connection: None,
         budget: AnswerBudget | None = None,
     ) -> None:
-        """`routes` is asked once a second; `keep_alive` gives the request that keeps an upstream connection alive."""
+        """`routes` is asked once a second and at `refresh_routes`; `keep_alive` gives what keeps upstream alive."""
         self.reactor = reactor
         self._get_routes = routes
         self.services = services

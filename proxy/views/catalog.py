@@ -8,7 +8,7 @@ notes on views and wins over what Metadata says today.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,16 @@ class ViewCatalog:
         self._plans: dict[str, Plan] = {}
         self._plain: dict[bytes, None] = {}
         self._plain_max = plain_max
+        self._on_first: Callable[[], object] | None = None
+
+    def on_first(self, call: Callable[[], object]) -> None:
+        """Have this called as soon as a view is known, whenever none was before."""
+        self._on_first = call
+
+    @property
+    def is_empty(self) -> bool:
+        """No view is known, ready or not."""
+        return not self._views and not self._bindings
 
     # What is ready
 
@@ -88,10 +98,13 @@ class ViewCatalog:
 
     def learn(self, view: View) -> None:
         """A view is ready, or has changed; an earlier topic of the same name is forgotten."""
+        is_first = self.is_empty
         before = self._by_name.get(view.name.topic)
         if before is not None and before.topic_id != view.topic_id:
             del self._views[before.topic_id]
         self._views[view.topic_id] = self._by_name[view.name.topic] = view
+        if is_first:
+            self._tell_first()
 
     def forget(self, topic: str) -> None:
         """The view is not ready any more: its topic or its base has gone; harmless when it was not."""
@@ -130,8 +143,15 @@ class ViewCatalog:
         """Take in what is stored of a view; None: nothing any more."""
         if binding is None:
             self._bindings.pop(topic, None)
-        else:
-            self._bindings[topic] = binding
+            return
+        is_first = self.is_empty
+        self._bindings[topic] = binding
+        if is_first:
+            self._tell_first()
+
+    def _tell_first(self) -> None:
+        if self._on_first is not None:
+            self._on_first()
 
     @property
     def bound(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import trio
 
 from proxy import composition
 from proxy.apis import services as apis_services
@@ -21,9 +22,11 @@ from proxy.composition import Parts, decide_share, keep_alive_question, own_sett
 from proxy.config import Config
 from proxy.errors import ConfigError
 from proxy.runtime.own_connection import BrokerVersions
+from proxy.runtime.reactor import Reactor
 from proxy.runtime.watch import Sight
 from proxy.share.renewal import RenewalBound
 from proxy.values import UNKNOWN_NODE, Address, Limits
+from proxy.views.catalog import Binding
 from proxy.wire import registry
 
 A, B = Address("a", 1), Address("b", 2)
@@ -270,6 +273,29 @@ def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
     assert composition.planned_routes(config(), local=True)[header(78, 2)].kind is Kind.LOCAL
     upstream = config(views={"serve": False})  # with views, requests that name one are looked for
     assert composition.planned_routes(upstream, local=False)[header(78, 2)].kind is Kind.ANSWER
+
+
+def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
+    """Who is told of the very first view may write to it with the next request: that must be refused as any later."""
+    reactor = Reactor()
+    settings = config(share_groups={"state": "memory"}, views={"state": "memory"})
+    looked: list[bool] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            made = composition.compose(
+                settings, reactor, Said(), nursery, sight({0: A}), client_tls=None, upstream_tls=None
+            )
+            assert made.services.views is not None
+            looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
+            made.services.views.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))
+            looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
+            made.plane.close()
+            nursery.cancel_scope.cancel()
+
+    reactor.run(main)
+    reactor.shut()
+    assert looked == [False, True]
 
 
 class Connection:

@@ -48,6 +48,25 @@ def test_a_forgotten_view_is_known_by_nothing() -> None:
     assert catalog.view(V1) is catalog.named("__view.r4.orders") is None
 
 
+def test_the_first_view_is_told_at_once() -> None:
+    """Whether it is read in the proxies' notes or made here, and again after the last one has gone; others are not."""
+    told: list[int] = []
+    catalog = ViewCatalog()
+    catalog.on_first(lambda: told.append(len(catalog) + len(catalog.bound)))
+    assert catalog.is_empty
+    catalog.learn(VIEW)
+    catalog.bind("__view.r4.orders", Binding(V1, BASE))
+    catalog.learn(VIEW)
+    assert told == [1]
+    catalog.forget("__view.r4.orders")
+    assert not catalog.is_empty
+    catalog.bind("__view.r4.orders", None)
+    assert catalog.is_empty
+    catalog.bind("__view.r4.orders", Binding(V1, BASE))
+    catalog.bind("__view.r4.others", Binding(V2, BASE))
+    assert told == [1, 1]
+
+
 def test_an_id_is_plain_only_when_somebody_said_so() -> None:
     """What nobody has asked about is neither."""
     catalog = ViewCatalog()

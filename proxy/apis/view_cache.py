@@ -252,7 +252,7 @@ class ViewCache:
                 table.bytes = 0
             self.bytes = self._oldest[chunk] = chunk.bytes
 
-    def find(self, key: ReadKey, offset: int, leader_epoch: int, last_fetched_epoch: int, now: float) -> Chunk | None:
+    def find(self, key: ReadKey, offset: int, last_fetched_epoch: int, leader_epoch: int, now: float) -> Chunk | None:
         """The newest chunk from which a reader in that state may go on."""
         for chunk in reversed(self._chunks.get(key, ())):
             if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self.age_s:

@@ -28,7 +28,7 @@ from proxy.apis.view_sharing import Flight, Head
 from proxy.apis.waiting import first_until, wait_until
 from proxy.errors import ErrorCode
 from proxy.values import TopicIdPartition
-from proxy.views.scanning import BaseScan, FetchScan, PlainScan, Read, SlotScan
+from proxy.views.scanning import BaseScan, FetchScan, Place, PlainScan, Read, SlotScan
 from proxy.wire import registry
 
 READ_BYTES_MIN = 64 << 10
@@ -66,7 +66,7 @@ class Target:
     refusal: Any = None
     """FetchResponse.PartitionData of the broker, or of ours."""
     slot_refusals: dict[SlotScan, Any] = field(default_factory=dict)
-    """Those that are about the offset of a slot, and say nothing of the others."""
+    """Those that are about the place of a slot, and say nothing of the others."""
     own: list[Chunk] = field(default_factory=list)
     """What this request read itself."""
 
@@ -190,45 +190,45 @@ class ViewFetching:
             if target.scan.is_refused:
                 continue
             self._judge(target)
-            for position in in_turn(target.scan.positions(), self._turn):
-                await self._move(target, position)
+            for place in in_turn(target.scan.places(), self._turn):
+                await self._move(target, place)
 
-    async def _move(self, target: Target, position: int) -> None:
+    async def _move(self, target: Target, place: Place) -> None:
         """Move the slots that stand at this place, as long as they stand together."""
         scan, timers = self.scan, self._services.timers
         chunk: Chunk | None = None
-        while slots := target.scan.at(position):
+        while slots := target.scan.at(place):
             if scan.is_spent or (scan.room <= 0 and scan.matched):
                 return
-            if chunk is None or not chunk.holds(position):
-                chunk = self._chunk(target, slots[0])
+            if chunk is None or not chunk.holds(place.offset):
+                chunk = self._chunk(target, place)
             if chunk is None:
                 return
             target.scan.facts = chunk.facts
-            index = chunk.index_of(position)
+            index = chunk.index_of(place.offset)
             parts = await self._parts(target, chunk, index, slots)
             if isinstance(parts, ErrorCode):
                 for slot in slots:
                     slot.mistake, slot.is_looked = parts, True
-                where = {"topic": target.name, "partition": target.key.partition, "offset": position}
+                where = {"topic": target.name, "partition": target.key.partition, "offset": place.offset}
                 self._services.notes("view-batch-unreadable", **where, reason=parts.name)
                 return
-            scan.take(slots, chunk.batches[index], parts)
-            position = chunk.batches[index].last_offset + 1
+            batch = chunk.batches[index]
+            scan.take(slots, batch, parts)
+            place = Place(batch.last_offset + 1, batch.leader_epoch)
             self._moved += 1
             if self._moved % TURN_BATCHES == 0:
                 await wait_until(timers, timers.now())
 
-    def _chunk(self, target: Target, slot: SlotScan) -> Chunk | None:
-        """What holds the next batch of a slot."""
+    def _chunk(self, target: Target, place: Place) -> Chunk | None:
+        """What holds the next batch, and was read from that very place or continues what was read up to it."""
         for chunk in target.own:
-            if chunk.holds(slot.position):
+            asked = (chunk.fetch_offset, chunk.asked_epoch)
+            if place == asked or (chunk.holds(place.offset) and chunk.continues(*place)):
                 return chunk
         if not target.may_share:
             return None
-        now = self._services.timers.now()
-        epoch = self._leader_epoch(target)
-        return self._reads.cache.find(target.key, slot.position, epoch, slot.last_fetched_epoch, now)
+        return self._reads.cache.find(target.key, *place, self._leader_epoch(target), self._services.timers.now())
 
     async def _parts(self, target: Target, chunk: Chunk, index: int, slots: Sequence[SlotScan]) -> Any:
         """The parts of one batch for these slots, in order; an error code where it cannot be taken apart."""
@@ -272,12 +272,12 @@ class ViewFetching:
         under_way = ViewRead.of(self._connection)
         joined: list[tuple[Target, Flight]] = []
         heads: list[Head] = []
-        for target, offset in ((self._by_scan[scan], offset) for scan, offset in step.offsets):
-            flight = self._joined(target, offset, step.wait_s)
+        for target, place in ((self._by_scan[scan], place) for scan, place in step.places):
+            flight = self._joined(target, place, step.wait_s)
             if flight is not None:
                 joined.append((target, flight))
-            elif not self._is_known_end(target, offset, step.wait_s):
-                heads.append(self._head(target, offset))
+            elif not self._is_known_end(target, place, step.wait_s):
+                heads.append(self._head(target, place))
         mine = None
         if under_way is None and (heads or step.plains):
             wait_s = min(step.wait_s, PARKED_WAIT_S) if joined else step.wait_s
@@ -304,38 +304,35 @@ class ViewFetching:
             for target, flight in joined:
                 target.is_alone = target.is_alone or (late and not flight.done.done and flight.wait_s == 0)
 
-    def _joined(self, target: Target, offset: int, wait_s: float) -> Flight | None:
+    def _joined(self, target: Target, place: Place, wait_s: float) -> Flight | None:
         """A read of another client's, if this one may use it."""
         if not target.may_share:
             return None
-        slot = next((slot for slot in target.scan.at(offset)), None)
         epoch, now = self._leader_epoch(target), self._services.timers.now()
-        flight = self._reads.flight(target.key, offset, epoch, wait_s, now)
-        if flight is None or slot is None:
+        flight = self._reads.flight(target.key, place.offset, epoch, wait_s, now)
+        if flight is None:
             return None
         asked = flight.heads[target.key].last_fetched_epoch
-        return flight if slot.last_fetched_epoch in (-1, epoch, asked) else None
+        return flight if place.last_fetched_epoch in (-1, epoch, asked) else None
 
-    def _is_known_end(self, target: Target, offset: int, wait_s: float) -> bool:
+    def _is_known_end(self, target: Target, place: Place, wait_s: float) -> bool:
         """Nothing waits at the broker here: another client's read stands at the same place. Only a look is wanted."""
         newest = self._reads.ends.get(target.key)
         if wait_s > 0 or not target.may_share or newest is None:
             return False
-        if not self._reads.stands_at_end(target.key, offset, self._leader_epoch(target)):
+        if not self._reads.stands_at_end(target.key, place.offset, self._leader_epoch(target)):
             return False
-        target.scan.told(offset, newest)
+        target.scan.told(place, newest)
         return True
 
-    def _head(self, target: Target, offset: int) -> Head:
-        scan = target.scan
-        slots = scan.at(offset)
-        epoch = scan.current_leader_epoch
+    def _head(self, target: Target, place: Place) -> Head:
+        epoch = target.scan.current_leader_epoch
         return Head(
             key=target.key,
             name=target.name,
-            offset=offset,
+            offset=place.offset,
             leader_epoch=epoch if epoch >= 0 else self._leader_epoch(target),
-            last_fetched_epoch=max((slot.last_fetched_epoch for slot in slots), default=-1),
+            last_fetched_epoch=place.last_fetched_epoch,
             max_bytes=max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN),
         )
 
@@ -402,10 +399,10 @@ class ViewFetching:
         key = target.key
         if key in read.refusals:
             if own:
-                self._refused(target, head.offset, read.refusals[key])
+                self._refused(target, head.standing, read.refusals[key])
             target.is_alone = True
         elif key in read.facts:
-            target.scan.told(head.offset, read.facts[key])
+            target.scan.told(head.standing, read.facts[key])
             if key not in read.chunks:
                 target.dry_at = head.offset
             elif own:
@@ -413,13 +410,15 @@ class ViewFetching:
         elif own:
             self._refuse(target, unknown_partition())
 
-    def _refused(self, target: Target, offset: int, answer: Any) -> None:
-        """An error of the partition is that of every slot; what is wrong with an offset, of those that stand there."""
+    def _refused(self, target: Target, place: Place, answer: Any) -> None:
+        """An error of the partition is that of every slot; what is wrong with a place, of those that stand there."""
         diverges = not answer.error_code
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
             self._refuse(target, answer)
             return
-        for slot in target.scan.at(offset):
+        for slot in target.scan.at(place):
+            if diverges and slot.last_fetched_epoch != place.last_fetched_epoch:
+                continue  # it said none, and goes on with others
             slot.is_looked, slot.mistake = True, ErrorCode.OFFSET_OUT_OF_RANGE
             if slot.position == slot.fetch_offset:
                 target.slot_refusals[slot] = answer

@@ -16,7 +16,7 @@ from proxy.apis.ports import Timers, Workers
 from proxy.apis.promise import Promise, Task
 from proxy.apis.view_cache import Chunk, Division, Job, ReadKey, Row, Table, ViewCache, predicted_s, take_apart
 from proxy.errors import ErrorCode, ProxyError
-from proxy.views.scanning import Facts
+from proxy.views.scanning import Facts, Place
 
 INLINE_S = 0.001
 """What is predicted to take longer is done by a worker thread."""
@@ -39,9 +39,9 @@ class Head(NamedTuple):
     max_bytes: int
 
     @property
-    def place(self) -> tuple[bytes | str, int]:
-        """Base id and partition."""
-        return self.key.base_id, self.key.partition
+    def standing(self) -> Place:
+        """Where the slots stand for which it is read."""
+        return Place(self.offset, self.last_fetched_epoch)
 
 
 class Flight(Protocol):

@@ -1,14 +1,16 @@
 """One Fetch of views: what of each base partition has been scanned for which slot, and what is to be read next.
 
 Theory of operation. A view partition is a slot of a base partition. Each wanted slot has a position, which moves over
-every batch that was scanned for it, kept or not. Slots of one base partition that stand at the same position move
-together: a batch is read once for all of them. `FetchScan.step` says what is read next:
+every batch that was scanned for it, kept or not. Slots of one base partition that stand at the same place move
+together: a batch is read once for all of them. A place is an offset and the leader epoch that a client read up to it
+(-1 goes with any): after a leader's log was cut, whoever read what is gone stands elsewhere than who did not.
+`FetchScan.step` says what is read next:
 
 - an answer is due once enough bytes matched and every slot had its look, or something was refused, or as much was
   scanned as one answer may cost;
-- until then each base partition is read once per round, from one position. Where its slots stand apart, those that
+- until then each base partition is read once per round, from one place. Where its slots stand apart, those that
   were not looked at yet come first, then the lowest; nothing waits then, for the highest has the rest in front of it;
-- where each stands at one position, the round may wait at the broker for what is left of the client's wait;
+- where each stands at one offset, the round may wait at the broker for what is left of the client's wait;
 - once that is over, only what the broker has told nothing about yet is asked, without waiting.
 
 A slot whose last scanned record was dropped ends with a gap, to be filled by one filler batch (filler.md 3).
@@ -61,6 +63,14 @@ class Gap(NamedTuple):
     leader_epoch: int
     """Of the last scanned batch."""
     max_timestamp: int
+
+
+class Place(NamedTuple):
+    """Where slots stand together, as the broker judges them."""
+
+    offset: int
+    last_fetched_epoch: int = -1
+    """Leader epoch of the record before the offset; -1 where no client there said one."""
 
 
 class Facts(NamedTuple):
@@ -196,24 +206,41 @@ class BaseScan:
         """Whether each slot had its look."""
         return all(slot.is_looked or not slot.is_open for slot in self.slots)
 
-    def positions(self) -> list[int]:
+    @property
+    def is_apart(self) -> bool:
+        """Whether open slots stand at several offsets."""
+        return len({slot.position for slot in self.slots if slot.is_open}) > 1
+
+    def places(self) -> list[Place]:
         """Where open slots stand, ascending."""
-        return sorted({slot.position for slot in self.slots if slot.is_open})
+        return _places(slot for slot in self.slots if slot.is_open)
 
-    def at(self, position: int) -> list[SlotScan]:
+    def at(self, place: Place) -> list[SlotScan]:
         """The open slots there."""
-        return [slot for slot in self.slots if slot.is_open and slot.position == position]
+        offset, epochs = place.offset, (-1, place.last_fetched_epoch)
+        return [
+            slot
+            for slot in self.slots
+            if slot.position == offset and slot.last_fetched_epoch in epochs and slot.is_open
+        ]
 
-    def next_offset(self, turn: int) -> int:
+    def next_place(self, turn: int) -> Place:
         """Where to read next; `turn` rotates among places that nobody looked at. There must be an open slot."""
-        unlooked = sorted({slot.position for slot in self.slots if slot.is_open and not slot.is_looked})
-        return unlooked[turn % len(unlooked)] if unlooked else self.positions()[0]
+        unlooked = _places(slot for slot in self.slots if slot.is_open and not slot.is_looked)
+        return unlooked[turn % len(unlooked)] if unlooked else self.places()[0]
 
-    def told(self, offset: int, facts: Facts) -> None:
-        """The broker answered a read from `offset`: who stands there had a look, if only at the end."""
+    def told(self, place: Place, facts: Facts) -> None:
+        """The broker answered a read from there: who stands there had a look, if only at the end."""
         self.facts = facts
-        for slot in self.at(offset):
+        for slot in self.at(place):
             slot.is_looked = True
+
+
+def _places(slots: Iterable[SlotScan]) -> list[Place]:
+    """Who said no epoch goes with the others at that offset."""
+    found = {Place(slot.position, slot.last_fetched_epoch) for slot in slots}
+    said = {place.offset for place in found if place.last_fetched_epoch >= 0}
+    return sorted(place for place in found if place.last_fetched_epoch >= 0 or place.offset not in said)
 
 
 class PlainScan:
@@ -232,7 +259,7 @@ class PlainScan:
 class Read(NamedTuple):
     """The next round."""
 
-    offsets: Sequence[tuple[BaseScan, int]]
+    places: Sequence[tuple[BaseScan, Place]]
     plains: Sequence[PlainScan]
     wait_s: float
 
@@ -293,11 +320,11 @@ class FetchScan:
             return self._untold()
         if self.matched >= self._min_bytes:
             return self._unlooked()
-        wanted = [(base, base.next_offset(self._turn)) for base in self.bases if base.is_open]
+        wanted = [(base, base.next_place(self._turn)) for base in self.bases if base.is_open]
         plains = [plain for plain in self.plains if not plain.is_done]
         if not wanted and not plains:
             return None
-        apart = any(len(base.positions()) > 1 for base, _ in wanted)
+        apart = any(base.is_apart for base, _ in wanted)
         return Read(wanted, plains, 0.0 if apart else self.deadline - now)
 
     @property
@@ -314,6 +341,6 @@ class FetchScan:
         return self._look(base for base in self.bases if not base.is_looked)
 
     def _look(self, bases: Iterable[BaseScan]) -> Read | None:
-        wanted = [(base, base.next_offset(self._turn)) for base in bases if base.is_open]
+        wanted = [(base, base.next_place(self._turn)) for base in bases if base.is_open]
         plains = [plain for plain in self.plains if not plain.is_looked]
         return Read(wanted, plains, 0.0) if wanted or plains else None

@@ -40,15 +40,15 @@ def test_chunk_serves_offsets_between_its_ends():
     cache = ViewCache(1 << 20, 10.0)
     chunk = chunk_of(made(10), made(14), fetch_offset=8)
     cache.add(chunk, 0.0)
-    assert [cache.find(KEY, offset, 5, -1, 1.0) for offset in (7, 8, 13, 17, 18)] == [None, chunk, chunk, chunk, None]
-    assert cache.find(KEY._replace(read_committed=True), 10, 5, -1, 1.0) is None
+    assert [cache.find(KEY, offset, -1, 5, 1.0) for offset in (7, 8, 13, 17, 18)] == [None, chunk, chunk, chunk, None]
+    assert cache.find(KEY._replace(read_committed=True), 10, -1, 5, 1.0) is None
 
 
 def test_other_leader_epoch_and_old_age_do_not_serve():
     cache = ViewCache(1 << 20, 10.0)
     cache.add(chunk_of(made(0)), 0.0)
-    assert cache.find(KEY, 0, 6, -1, 1.0) is None
-    assert cache.find(KEY, 0, 5, -1, 10.0) is None
+    assert cache.find(KEY, 0, -1, 6, 1.0) is None
+    assert cache.find(KEY, 0, -1, 5, 10.0) is None
     cache.drop_aged(10.0)
     assert (cache.chunks, cache.bytes) == (0, 0)
 
@@ -86,7 +86,7 @@ def test_oldest_chunk_goes_when_room_is_short():
     cache = ViewCache(2 * size, 10.0)
     for base in (0, 4, 8):
         cache.add(chunk_of(made(base)), 0.0)
-    assert [cache.find(KEY, base, 5, -1, 1.0) is not None for base in (0, 4, 8)] == [False, True, True]
+    assert [cache.find(KEY, base, -1, 5, 1.0) is not None for base in (0, 4, 8)] == [False, True, True]
     assert cache.bytes == 2 * size
 
 

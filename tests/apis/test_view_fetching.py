@@ -290,6 +290,44 @@ def test_out_of_range_is_told_of_the_slots_that_stand_there_only(world):
     assert all(entry(reply, world.v, slot).high_watermark == 128 for slot in (1, 2))
 
 
+def test_diverging_epoch_is_told_of_the_slots_that_stand_there_only(world):
+    """As the broker would judge each by itself: who stands before the cut lost nothing, and need not go back."""
+    log = world.base.logs[0]
+    world.produce(world.base, KEYS)
+    log.epoch, log.ends = 6, {5: 64}  # what another leader had from 64 on was cut off
+    world.produce(world.base, KEYS)
+    reader = world.connect()
+    reply = world.fetch(reader, {world.v: {0: 3, 1: 100, 2: 100, 3: 64}}, last_epoch=5)
+    ends = [entry(reply, world.v, slot).diverging_epoch.end_offset for slot in range(4)]
+    assert ends == [-1, 64, 64, -1]
+    assert [entry(reply, world.v, slot).error_code for slot in range(4)] == [ErrorCode.NONE] * 4
+    assert not any(entry(reply, world.v, slot).records for slot in (1, 2))
+    for slot, offset in ((0, 3), (3, 64)):
+        again = world.fetch(reader, {world.v: {slot: offset}}, last_epoch=5)
+        assert offsets_in(entry(again, world.v, slot).records)[-1] > 64
+
+
+def test_who_read_what_was_cut_off_is_told_though_others_at_its_offset_read_what_came_instead(world):
+    """Else it would go on behind records it never saw."""
+    log = world.base.logs[0]
+    world.produce(world.base, KEYS)
+    log.epoch, log.ends = 6, {5: 64}
+    world.produce(world.base, KEYS)
+    reader = world.connect()
+    world.fetch(reader, {world.v: {0: 64}})  # in the cache now
+    told = {}
+    for _ in range(2):
+        reply = world.fetch(reader, {world.v: {0: 128, 1: 128, 2: 128}}, last_epoch={0: 6, 1: 5, 2: -1}, wait_ms=200)
+        world.timers.advance(0.2)
+        assert not any(entry(reply, world.v, slot).records for slot in range(3))
+        told |= {slot: end for slot in range(3) if (end := entry(reply, world.v, slot).diverging_epoch.end_offset) >= 0}
+    assert told == {1: 64}
+    waiting = world.fetch(reader, {world.v: {0: 128, 1: 128}}, last_epoch={0: 6, 1: 5})
+    if not waiting.done:
+        world.produce(world.base, KEYS)
+    assert not entry(waiting, world.v, 1).records
+
+
 def test_views_and_plain_partitions_take_turns_at_being_first(world):
     """The first partitions of a Fetch get their bytes before the others."""
     other = world.topic("u")

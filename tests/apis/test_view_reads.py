@@ -35,7 +35,7 @@ def test_answer_becomes_a_chunk_that_others_find(world):
     _, made = read(world, head(topic))
     chunk = made.chunks[ReadKey(topic.topic_id, 0, False)]
     assert (chunk.fetch_offset, chunk.next_offset, chunk.leader_epoch) == (0, 10, 5)
-    assert world.views.reads.cache.find(chunk.key, 3, 5, -1, world.timers.now()) is chunk
+    assert world.views.reads.cache.find(chunk.key, 3, -1, 5, world.timers.now()) is chunk
     assert world.views.reads.figures.read_bytes == len(chunk.records)
 
 

@@ -130,6 +130,8 @@ class Log:
     """(first offset, last offset, bytes)"""
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(producer id, first offset)"""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Where earlier leader epochs end in this log: what a client read of one beyond that was cut off."""
 
     def append(self, count: int, *, value: bytes = b"v", timestamp: int = WALL_MS, **batch: Any) -> range:
         """One record batch more; its offsets."""
@@ -436,6 +438,10 @@ class _WaitingFetch:
         if code != ErrorCode.NONE or topic is None:
             return entry
         log = topic.logs[index]
+        if 0 <= log.ends.get(asked.last_fetched_epoch, -1) < asked.fetch_offset:
+            epoch = asked.last_fetched_epoch
+            entry.diverging_epoch = message.EpochEndOffset(epoch=epoch, end_offset=log.ends[epoch])
+            return entry
         if not log.start <= asked.fetch_offset <= log.end:
             entry.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             return entry

@@ -138,10 +138,10 @@ class ViewWorld(World):
         isolation: int = 0,
         session: tuple[int, int] = (0, -1),
         epoch: int = -1,
-        last_epoch: int = -1,
+        last_epoch: int | Mapping[int, int] = -1,
         tags: Mapping[int, bytes] | None = None,
     ) -> Reply:
-        """Send a Fetch: topic id (name below v13) -> partition -> offset."""
+        """Send a Fetch: topic id (name below v13) -> partition -> offset; `last_epoch`: of all, or by partition."""
         message = registry.message("FetchRequest")
         name_field = "topic_id" if version >= 13 else "topic"
         unknown_tags = tuple((tags or {}).items())
@@ -154,7 +154,7 @@ class ViewWorld(World):
                         fetch_offset=offset,
                         partition_max_bytes=partition_max_bytes,
                         current_leader_epoch=epoch,
-                        last_fetched_epoch=last_epoch,
+                        last_fetched_epoch=last_epoch if isinstance(last_epoch, int) else last_epoch[partition],
                         unknown_tags=unknown_tags,
                     )
                     for partition, offset in partitions.items()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import ErrorCode
-from proxy.views.scanning import BaseScan, Facts, FetchScan, Gap, PlainScan, SlotScan
+from proxy.views.scanning import BaseScan, Facts, FetchScan, Gap, Place, PlainScan, SlotScan
 
 NOWHERE = -1
 
@@ -72,13 +72,13 @@ class Broker:
             for plain in step.plains:
                 plain.is_looked = plain.is_done = True
                 plain.bytes = 1
-            for base, offset in step.offsets:
-                self.rounds.append((offset, step.wait_s))
-                self.answer(scan, base, offset, step.wait_s)
+            for base, place in step.places:
+                self.rounds.append((place.offset, step.wait_s))
+                self.answer(scan, base, place, step.wait_s)
         raise AssertionError("the machine asks without end")
 
-    def answer(self, scan: FetchScan, base: BaseScan, offset: int, wait_s: float) -> None:
-        found = [batch for batch in self.log if batch.last_offset >= offset][: self.per_read]
+    def answer(self, scan: FetchScan, base: BaseScan, place: Place, wait_s: float) -> None:
+        found = [batch for batch in self.log if batch.last_offset >= place.offset][: self.per_read]
         if not found:
             self.now += wait_s
         for batch in found:
@@ -91,7 +91,7 @@ class Broker:
             for slot, part in zip(slots, parts, strict=True):
                 if slot.bytes > before[slot]:
                     self.kept.setdefault(slot, []).extend(part.offsets)
-        base.told(offset, Facts(self.end, self.end, 0))
+        base.told(place, Facts(self.end, self.end, 0))
 
 
 def scan_of(*bases: BaseScan, plains: tuple[PlainScan, ...] = (), **options: float) -> FetchScan:
@@ -221,9 +221,25 @@ def test_refusal_ends_the_waiting():
     refused.is_refused = True
     step = scan.step(0.0)
     assert step is not None
-    assert (step.offsets, step.wait_s) == ([(other, 0)], 0.0)
-    other.told(0, Facts(0, 0, 0))
+    assert (step.places, step.wait_s) == ([(other, Place(0))], 0.0)
+    other.told(Place(0), Facts(0, 0, 0))
     assert scan.step(0.0) is None
+
+
+def test_who_read_other_leaders_stands_elsewhere():
+    """At one offset the broker judges each epoch by itself; who said none goes with any, and nobody asks in vain."""
+    slots = [SlotScan(slot, 8, 100, epoch) for slot, epoch in enumerate((5, 7, -1, 5))]
+    base = BaseScan(slots)
+    five, seven = base.places()
+    assert (five, seven) == (Place(8, 5), Place(8, 7))
+    assert [slot.slot for slot in base.at(five)] == [0, 2, 3]
+    assert [slot.slot for slot in base.at(seven)] == [1, 2]
+    assert {base.next_place(turn) for turn in range(2)} == {five, seven}
+    assert scan_of(base).step(0.0).wait_s == 1.0  # what comes is for those who were judged, the others come next
+    base.told(five, Facts(8, 8, 0))
+    assert base.next_place(0) == seven
+    silent = BaseScan([SlotScan(0, 8, 100), SlotScan(1, 9, 100)])
+    assert silent.places() == [Place(8), Place(9)]
 
 
 def test_batch_that_cannot_be_read_is_told_once_it_stands_first():

@@ -6,6 +6,8 @@ Behaviour
 - 30 without DELETE on the group (asked by OffsetDelete without topics, which deletes nothing), 68 with members, else
   the group, its share sessions and the state of its share partitions are gone, and the deletion is durable before the
   answer. Settings of the group stay: they exist independently of it.
+- 15 where the journal cannot tell in time what became of it. It goes on all the same, and whoever asks again waits for
+  the same deletion. While it is being stored nobody can join.
 - The rest of the request goes to the broker; its results follow. An id named twice is answered once.
 """
 
@@ -16,12 +18,15 @@ from typing import Any
 
 from proxy.apis.exchange import ask_upstream, reply
 from proxy.apis.ports import Call, JournalRefused, StateKey
+from proxy.apis.promise import Promise, on_its_own, settled
 from proxy.apis.rights import ask_delete_group, tell_delete_group
 from proxy.apis.services import Services
 from proxy.apis.share_offsets import not_starting
-from proxy.apis.share_writes import client_code
+from proxy.apis.share_writes import ANSWER_MAX_S, client_code
+from proxy.apis.waiting import settled_by
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
+from proxy.share.group import ShareGroup
 from proxy.wire import registry
 
 KEY = 42
@@ -33,7 +38,14 @@ async def handle(call: Call, services: Services) -> bytes:
     held = [name for name in names if services.coordinator.group(name) is not None]
     rest = [name for name in names if name not in held]
     questions = {name: ask_delete_group(call.connection, name) for name in held}
-    codes = {name: await _delete(services, name, await question) for name, question in questions.items()}
+    deletions = {name: _delete(services, name, await question) for name, question in questions.items()}
+    deadline = services.timers.now() + ANSWER_MAX_S
+    codes = {
+        name: deletion.result()
+        if await settled_by(services.timers, deadline, deletion)
+        else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for name, deletion in deletions.items()
+    }
     response = registry.message("DeleteGroupsResponse")
     answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
     mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
@@ -45,36 +57,42 @@ def _request(names: list[str]) -> Any:
     return registry.message("DeleteGroupsRequest")(groups_names=names)
 
 
-async def _delete(services: Services, group_id: str, right: memoryview) -> ErrorCode:
+def _delete(services: Services, group_id: str, right: memoryview) -> Promise[ErrorCode]:
     if not tell_delete_group(right):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return settled(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     group = services.coordinator.group(group_id)
     if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    code = group.deletion_error()
-    if code is not ErrorCode.NONE:
-        return code
-    services.coordinator.sessions.end_group(group_id)  # from here on nobody begins a share partition for them
-    await not_starting(services, _starting(services, group_id))
-    code = group.deletion_error()
-    if code is not ErrorCode.NONE or group.dead:
-        return code or ErrorCode.GROUP_ID_NOT_FOUND
+        return settled(ErrorCode.GROUP_ID_NOT_FOUND)
+    deletions = services.changes.deletions
+    if group_id in deletions:
+        return deletions[group_id]
+    return services.changes.delete_group(group_id, on_its_own(_deletion(services, group)))
+
+
+async def _deletion(services: Services, group: ShareGroup) -> ErrorCode:
+    """All of it, however long that takes."""
+    group_id, is_starting = group.group_id, True
+    while is_starting:
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group.dead else group.deletion_error()
+        if code is not ErrorCode.NONE:
+            return code
+        services.coordinator.sessions.end_group(group_id)  # for them nobody begins a share partition any more
+        starting = [key for key in services.reads.starting if key.group_id == group_id]
+        is_starting = bool(starting)
+        await not_starting(services, starting)
     keys = services.coordinator.keys_of(group_id)
-    code = await _forget(services, group_id, keys)
+    group.deleting = True
+    try:
+        code = await _forget(services, group_id, keys)
+    finally:
+        group.deleting = False
     if code is ErrorCode.NONE:
         services.notes("share-group-deleted", group=group_id, partitions=len(keys))
     return code
 
 
-def _starting(services: Services, group_id: str) -> list[ShareKey]:
-    return sorted(key for key in services.reads.starting if key.group_id == group_id)
-
-
 async def _forget(services: Services, group_id: str, keys: Sequence[ShareKey]) -> ErrorCode:
-    """Durable first, then from memory: what is refused is still there, and may be deleted again.
-
-    A share partition that somebody begins meanwhile goes with the group.
-    """
+    """Durable first, then from memory: what is refused is still there, and may be deleted again."""
     for code in (await services.writes.remove(keys)).values():
         if code is not ErrorCode.NONE:
             return code

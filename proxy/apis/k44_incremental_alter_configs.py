@@ -10,6 +10,8 @@ Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
 - IncrementalAlterConfigs: SET and DELETE (back to the default; also of names nobody knows). AlterConfigs replaces all.
 - 40: unknown name, value that is no such thing or out of bounds, session not longer than the heartbeat interval, APPEND
   or SUBTRACT (no setting is a list). 42: null value, a name or resource twice, empty group id, unknown operation.
+- 7, as of a controller that gave up waiting, where the journal cannot tell in time what became of the change: it may
+  hold, or come to hold later. Until that is known the next change of the group waits.
 - Rights: see `group_configs`.
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from proxy.apis.exchange import reply
@@ -31,9 +34,10 @@ from proxy.apis.group_configs import (
     may_alter_cluster_configs,
     stored_value,
 )
-from proxy.apis.ports import Call, JournalRefused, StateKey
+from proxy.apis.ports import Call, JournalRefused
 from proxy.apis.services import Services
-from proxy.apis.share_writes import client_code
+from proxy.apis.share_writes import ANSWER_MAX_S, client_code
+from proxy.apis.waiting import settled_by
 from proxy.errors import ErrorCode
 from proxy.share.settings import BrokerShareLimits, check_stored
 from proxy.wire import registry
@@ -46,6 +50,8 @@ NOT_LISTS = {2: "APPEND to", 3: "SUBTRACT from"}
 
 Result = tuple[dict[str, str], Failure | None]
 """What a group would have stored, and why it must not be."""
+
+NOT_KNOWN: Failure = (ErrorCode.REQUEST_TIMED_OUT, "It is not known yet whether a change of this group is stored.")
 
 Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
 
@@ -100,7 +106,7 @@ async def _alter(call: Call, services: Services, judge: Judge) -> bytes:
 
 
 async def _alter_group(call: Call, services: Services, resource: Any, judge: Judge) -> Failure | None:
-    """Judge, ask the broker, judge again (others may have changed it meanwhile), store."""
+    """Judge, ask the broker, judge again (others may have changed it, or be at it), store."""
     coordinator, group_id = services.coordinator, resource.resource_name
     if not group_id:
         return ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
@@ -108,24 +114,30 @@ async def _alter_group(call: Call, services: Services, resource: Any, judge: Jud
     failure = failure or await _ask_broker(call, resource)
     if failure is not None:
         return failure
+    deadline = services.timers.now() + ANSWER_MAX_S
+    while (other := services.changes.settings.get(group_id)) is not None:
+        if not await settled_by(services.timers, deadline, other):
+            return NOT_KNOWN
     before = coordinator.stored_settings(group_id)
     after, failure = judge(resource, before, coordinator.limits)
     if failure is not None or call.message.validate_only or after == before:
         return failure
-    return await _store(services, group_id, after)
-
-
-async def _store(services: Services, group_id: str, after: dict[str, str]) -> Failure | None:
-    """Durable first, then in force; whoever waits for records may find that more or fewer are available."""
+    in_force = partial(_in_force, services, group_id, after)
+    stored = services.changes.store_settings(group_id, after, stored_value(after), in_force)
+    if not await settled_by(services.timers, deadline, stored):
+        return NOT_KNOWN
     try:
-        await services.writes.put([(StateKey("settings", group_id), stored_value(after))])
+        stored.result()
     except JournalRefused as refusal:
         return client_code(refusal.code), str(refusal)
-    services.coordinator.store_settings(group_id, after)
+    return None
+
+
+def _in_force(services: Services, group_id: str, after: dict[str, str]) -> None:
+    """Whoever waits for records may find that more or fewer are available."""
     services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
     for key, _ in services.coordinator.loaded_of(group_id):
         services.reads.wake(key)
-    return None
 
 
 async def _ask_broker(call: Call, resource: Any) -> Failure | None:

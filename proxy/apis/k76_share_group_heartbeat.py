@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
-from proxy.apis.ports import Call, JournalRefused, StateKey
+from proxy.apis.ports import Call, JournalRefused
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
 from proxy.apis.share_holding import GroupRefused, hold_group
-from proxy.apis.share_state import group_value
 from proxy.apis.share_writes import ANSWER_MAX_S, client_code
 from proxy.apis.waiting import settled_within
 from proxy.errors import ErrorCode
@@ -77,6 +76,8 @@ async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply
         if isinstance(created, GroupRefused):
             return HeartbeatReply(error=created.code, message=created.message)
         group = created
+    if group.deleting:
+        return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="The group is being deleted.")
     return await _told_when_stored(services, group, _beat(services, group, beat))
 
 
@@ -115,15 +116,13 @@ async def _told_when_stored(services: Services, group: ShareGroup, reply: Heartb
     """The group epoch never goes back, not even after a crash: a new one is stored before a member hears of it."""
     if group.epoch == group.stored_epoch:
         return reply
-    epoch = group.epoch
     try:
-        stored = services.writes.put([(StateKey("group", group.group_id), group_value(epoch))])
+        stored = services.changes.store_epoch(group)
         if not await settled_within(services.timers, ANSWER_MAX_S, stored):
             return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         stored.result()
     except JournalRefused as refusal:
         return HeartbeatReply(error=client_code(refusal.code), message=str(refusal))
-    group.stored_epoch = max(group.stored_epoch, epoch)
     return reply
 
 

@@ -5,7 +5,8 @@
 - Per topic: READ denied 29, unknown 3; per partition: beyond the topic 3, an offset below -1 42. The others are changed
   all the same.
 - The state of a share partition is replaced: it begins at the offset given, nothing is settled, held or counted; offset
-  -1 deletes it, so that the next fetch begins anew by share.auto.offset.reset. Answered once it is durable.
+  -1 deletes it, so that the next fetch begins anew by share.auto.offset.reset. Answered once it is durable; with 15,
+  as KIP-932's persister does, where the journal cannot tell in time: it goes on all the same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
 from proxy.apis.share_holding import GroupRefused, hold_group
 from proxy.apis.share_offsets import begin_at, know_topics, not_starting, topic_of
-from proxy.apis.share_writes import Outcome
+from proxy.apis.share_writes import ANSWER_MAX_S, Outcome
+from proxy.apis.waiting import settled_by
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
@@ -34,10 +36,13 @@ UNINITIALIZED = -1
 
 NOT_EMPTY = "The group is not empty."
 """What tools print of error 68."""
+BEING_DELETED = "The group is being deleted."
 GONE = (ErrorCode.GROUP_ID_NOT_FOUND, "The group was deleted meanwhile.")
 
 Codes = dict[tuple[str, int], ErrorCode]
 """(topic name, partition) -> what is answered."""
+Changes = dict[ShareKey, tuple[str, int]]
+"""Share partition -> (topic name, offset)."""
 
 
 async def handle(call: Call, services: Services) -> bytes:
@@ -62,13 +67,24 @@ async def handle(call: Call, services: Services) -> bytes:
         return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if group.members or group.dead:  # somebody came while this waited
         return _refusal(call, *((ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY) if group.members else GONE))
+    if group.deleting:
+        return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, BEING_DELETED)
     group.offsets_altered()
-    written = [(name, _change(services, key, offset)) for key, (name, offset) in changes.items()]
-    for name, write in written:
-        for key, code in (await write).items():
-            codes[name, key.partition] = code
-    services.notes("share-group-offsets-altered", group=request.group_id, partitions=len(written))
+    codes |= await _written(services, changes)
+    services.notes("share-group-offsets-altered", group=request.group_id, partitions=len(changes))
     return _answer(call, topics, known, codes)
+
+
+async def _written(services: Services, changes: Changes) -> Codes:
+    """What became of the changes; 15 where that is not known in time."""
+    writes = {key: _change(services, key, offset) for key, (_, offset) in changes.items()}
+    deadline = services.timers.now() + ANSWER_MAX_S
+    codes: Codes = {}
+    for key, write in writes.items():
+        in_time = await settled_by(services.timers, deadline, write)
+        code = write.result()[key] if in_time else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        codes[changes[key][0], key.partition] = code
+    return codes
 
 
 async def _may_read(call: Call, services: Services, group_id: str, names: Sequence[str]) -> bool:
@@ -82,12 +98,10 @@ async def _may_read(call: Call, services: Services, group_id: str, names: Sequen
     return allowed is True
 
 
-def _judged(
-    group_id: str, topics: Sequence[Any], known: dict[str, Topic | ErrorCode]
-) -> tuple[Codes, dict[ShareKey, tuple[str, int]]]:
-    """The codes that are settled, and what is to be changed: share partition -> (topic name, offset)."""
+def _judged(group_id: str, topics: Sequence[Any], known: dict[str, Topic | ErrorCode]) -> tuple[Codes, Changes]:
+    """The codes that are settled, and what is to be changed."""
     codes: Codes = {}
-    changes: dict[ShareKey, tuple[str, int]] = {}
+    changes: Changes = {}
     for name, partition, offset in _places(topics):
         topic = known[name]
         if not isinstance(topic, Topic):

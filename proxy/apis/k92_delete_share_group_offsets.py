@@ -3,7 +3,8 @@
 - DELETE on the group denied 30 (asked by OffsetDelete without topics, which deletes nothing), empty id 24, not held
   here 69, members 68; nothing is deleted then.
 - Per topic: READ denied 29; unknown, or without state in this group: 3. All share partitions of the others lose their
-  state, durably before the answer; the next fetch begins them anew by share.auto.offset.reset.
+  state, durably before the answer; the next fetch begins them anew by share.auto.offset.reset. 15 where the journal
+  cannot tell in time what became of it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from proxy.apis.exchange import reply
-from proxy.apis.k91_alter_share_group_offsets import NOT_EMPTY
+from proxy.apis.k91_alter_share_group_offsets import BEING_DELETED, NOT_EMPTY
 from proxy.apis.ports import Call
 from proxy.apis.rights import Right, ask_delete_group, tell_delete_group
 from proxy.apis.services import Services
 from proxy.apis.share_offsets import know_topics, not_starting, shares_of, topic_of
+from proxy.apis.share_writes import ANSWER_MAX_S
+from proxy.apis.waiting import settled_within
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
@@ -48,6 +51,8 @@ async def handle(call: Call, services: Services) -> bytes:
         return _refusal(call, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     if group.members:
         return _refusal(call, ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY)
+    if group.deleting:
+        return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, BEING_DELETED)
     return await _delete(call, services, request.group_id, topics)
 
 
@@ -65,7 +70,9 @@ async def _delete(call: Call, services: Services, group_id: str, topics: dict[st
         if isinstance(topic, Topic)
     }
     gone = [key for each in keys.values() for key in each]
-    outcome = await services.writes.remove(gone) if gone else {}
+    written = services.writes.remove(gone)
+    late = dict.fromkeys(gone, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    outcome = written.result() if await settled_within(services.timers, ANSWER_MAX_S, written) else late
     if gone:
         services.notes("share-group-offsets-deleted", group=group_id, partitions=len(gone))
     responses = []

@@ -157,6 +157,20 @@ class Task(Generic[T]):
         self._on_done(self)
 
 
+def on_its_own(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
+    """Run to the end whoever waits for it, or leaves: what it gives, or its error, settles the promise."""
+    outcome: Promise[T] = Promise()
+
+    def ended(task: Task[T]) -> None:
+        if task.error is not None:
+            outcome.fail(task.error)
+        else:
+            outcome.set(task.value)  # type: ignore[arg-type]  # finished without error: it is a T
+
+    Task(coroutine, ended).start()
+    return outcome
+
+
 async def all_of(coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
     """What each gives, in order; all run at once. The first error is raised when all have ended."""
     finished: Promise[None] = Promise()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from proxy.apis.audit import Audit
 from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
 from proxy.apis.share_cache import BatchCache, CacheKey
+from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_clock import ShareClock
 from proxy.apis.share_fleet import Fleet
 from proxy.apis.share_gate import ShareGate
@@ -63,6 +64,8 @@ class Services:
     journal: Journal
     writes: ShareWrites
     """Decided changes on their way through the journal: one append at a time."""
+    changes: ShareChanges
+    """Changes of groups and settings under way."""
     reads: ShareReads
     """Cache of batches just read, reservations, waiting ShareFetches."""
     answers: AnswerBudget
@@ -138,6 +141,7 @@ def build(
         coordinator=coordinator,
         journal=journal,
         writes=writes,
+        changes=ShareChanges(coordinator, writes),
         reads=reads,
         answers=AnswerBudget(limits.local_answers_total_bytes),
         clock=ShareClock(timers, due),

@@ -171,7 +171,7 @@ class ShareFetching:
         mine = [place for place in places if ShareKey(self._group_id, *place) not in starting]
         if not mine:
             return False
-        errors = await start(self._connection, self._services, self._session, mine)
+        errors = await start(self._connection, self._services, self._session, mine, self._deadline)
         await self._refused(errors)
         return True
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from proxy.apis.ports import Connection, JournalRefused, StateKey
+from proxy.apis.ports import Connection, JournalRefused
 from proxy.apis.services import Services
 from proxy.apis.share_ids import taken_by
-from proxy.apis.share_state import group_value
 from proxy.apis.share_writes import ANSWER_MAX_S, client_code
 from proxy.apis.waiting import settled_within
 from proxy.errors import ErrorCode
 from proxy.share.group import ShareGroup
-
-FIRST_EPOCH = 1
 
 
 class GroupRefused(NamedTuple):
@@ -30,7 +27,7 @@ async def hold_group(connection: Connection, services: Services, group_id: str) 
         services.notes("share-group-id-taken", group_id=group_id, holder=holder)
         return GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group: it is {holder}.")
     try:
-        stored = services.writes.put([(StateKey("group", group_id), group_value(FIRST_EPOCH))])
+        stored = services.changes.hold_group(group_id)
         if not await settled_within(services.timers, ANSWER_MAX_S, stored):
             return GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The share group is not stored yet.")
         stored.result()

@@ -8,12 +8,16 @@ are parked and woken when it is done. All look-ups are read_uncommitted, whateve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from proxy.apis.ports import Connection
 from proxy.apis.promise import Promise
 from proxy.apis.services import Services
+from proxy.apis.share_reads import ShareReads
+from proxy.apis.share_writes import Outcome
 from proxy.apis.upstream_reads import VIEW_IS_OLD
+from proxy.apis.waiting import settled_by
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
@@ -21,6 +25,10 @@ from proxy.share.sessions import Session
 from proxy.share.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from proxy.values import TopicIdPartition
 from proxy.wire import registry
+
+FIRST_OFFSET_WAIT_S = 1.0
+"""A ShareFetch waits at least so long until a first offset is stored. Then, and after its own wait, it is answered
+without that share partition, as from a broker that is still initialising it (share-groups.md 3.7)."""
 
 LIST_OFFSETS, LIST_OFFSETS_VERSION_MAX = 2, 9
 """v10 and v11 add a time-out for tiered storage and its own timestamps."""
@@ -82,30 +90,53 @@ def _version(services: Services) -> int:
 
 
 async def start(
-    connection: Connection, services: Services, session: Session, places: Sequence[TopicIdPartition]
+    connection: Connection,
+    services: Services,
+    session: Session,
+    places: Sequence[TopicIdPartition],
+    deadline: float,
 ) -> dict[TopicIdPartition, ErrorCode]:
     """Begin share partitions that have no state, those only that nobody else is beginning; the errors of the others.
 
-    What was begun is loaded when this returns. Nothing is begun for a session that has ended meanwhile: its group may
-    have been deleted, and that must stay so.
+    What was begun is loaded when this returns, unless it could not be stored by the deadline: then it is still being
+    begun, whoever waits. Nothing is begun for a session that has ended meanwhile: its group may have been deleted, and
+    that must stay so.
     """
     group_id = session.key.group_id
     reads = services.reads
     keys = [key for place in places if (key := ShareKey(group_id, *place)) not in reads.starting]
     if not keys:
         return {}
+    group = services.coordinator.group(group_id)
+    if group is not None and group.deleting:
+        return {TopicIdPartition(*key[1:]): ErrorCode.COORDINATOR_NOT_AVAILABLE for key in keys}
+    looked_up = set(keys)
+    """Those that nothing was written of: they are free when this ends, in whatever way."""
     reads.starting.update(keys)
     try:
-        return await _start(connection, services, session, keys)
+        errors, writes = await _begin(connection, services, session, keys)
+        for key, write in writes.items():
+            looked_up.discard(key)
+            write.on_settled(partial(_begun, reads, key))
     finally:
-        reads.starting.difference_update(keys)
-        for key in keys:
-            reads.wake(key)
+        for key in looked_up:
+            _begun(reads, key)
+    until = max(deadline, services.timers.now() + FIRST_OFFSET_WAIT_S)
+    for key, write in writes.items():
+        if await settled_by(services.timers, until, write) and (code := write.result()[key]) != ErrorCode.NONE:
+            errors[TopicIdPartition(key.topic_id, key.partition)] = code
+    return errors
 
 
-async def _start(
+def _begun(reads: ShareReads, key: ShareKey) -> None:
+    reads.starting.discard(key)
+    reads.wake(key)
+
+
+async def _begin(
     connection: Connection, services: Services, session: Session, keys: Sequence[ShareKey]
-) -> dict[TopicIdPartition, ErrorCode]:
+) -> tuple[dict[TopicIdPartition, ErrorCode], dict[ShareKey, Promise[Outcome]]]:
+    """What cannot be begun, and the writes of the others."""
     reset = services.coordinator.settings(session.key.group_id).offset_reset
     wanted = [TopicIdPartition(key.topic_id, key.partition) for key in keys]
     timestamp = reset.timestamp_ms(services.timers.wall_ms())
@@ -114,9 +145,9 @@ async def _start(
     if none:  # no record is that young: the end of the log
         found |= await _look_up(connection, services, none, LATEST_TIMESTAMP)
     errors: dict[TopicIdPartition, ErrorCode] = {}
+    writes: dict[ShareKey, Promise[Outcome]] = {}
     if not services.coordinator.sessions.lives(session):
-        return errors
-    writes = []
+        return errors, writes
     for key, place in zip(keys, wanted, strict=True):
         code, offset = found.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
         if code == ErrorCode.NONE and offset < 0:
@@ -125,12 +156,8 @@ async def _start(
             errors[place] = code
             continue
         partition = services.coordinator.new_partition(key, offset)
-        writes.append(services.writes.create(key, partition, connection.node_id))
-    for write in writes:
-        for key, code in (await write).items():
-            if code != ErrorCode.NONE:
-                errors[TopicIdPartition(key.topic_id, key.partition)] = code
-    return errors
+        writes[key] = services.writes.create(key, partition, connection.node_id)
+    return errors, writes
 
 
 async def _look_up(

@@ -62,6 +62,8 @@ class _Order:
     removed: Sequence[ShareKey] = ()
     final: bool = False
     """The changes hold in memory already (expired locks): applied whether or not they could be written."""
+    fenced: dict[ShareKey, ErrorCode] = field(default_factory=dict)
+    """Changes that were dropped: what decided them was replaced or deleted while they waited."""
 
     @property
     def keys(self) -> set[ShareKey]:
@@ -148,7 +150,8 @@ class ShareWrites:
         while lane.waiting and not lane.in_flight:
             orders = self._take(lane)
             lane.in_flight = True
-            append = self._journal.append(self._records(orders))
+            records = self._records(orders)
+            append = self._journal.append(records) if records else settled(None)
             append.on_settled(partial(self._finish, lane, orders, append))
 
     def _take(self, lane: _Lane) -> list[_Order]:
@@ -197,15 +200,17 @@ class ShareWrites:
                 self._settled_at(key)
 
     def _outcome(self, order: _Order, code: ErrorCode) -> Outcome:
-        outcome: Outcome = {}
+        outcome: Outcome = dict(order.fenced)
         if order.created is not None:
             key, partition, node_id = order.created
             if code == ErrorCode.NONE:
                 self._coordinator.add_share(key, partition, node_id)
+                self._fence(key, client_code(ErrorCode.FENCED_STATE_EPOCH))
             outcome[key] = code
         for key in order.removed:
             if code == ErrorCode.NONE:
                 self._coordinator.remove_share(key)
+                self._fence(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             outcome[key] = code
         for key, transition in order.changes:
             share = self._coordinator.share(key)
@@ -215,6 +220,15 @@ class ShareWrites:
             self._end(key, share, transition, keep=code == ErrorCode.NONE or order.final)
             outcome[key] = code
         return outcome
+
+    def _fence(self, key: ShareKey, code: ErrorCode) -> None:
+        """Drop what waits and was decided by the share partition that is no more: nobody is told that it was done."""
+        for order in self._lanes[state_partition(key.group_id)].waiting:
+            kept = [change for change in order.changes if change[0] != key]
+            if len(kept) < len(order.changes):
+                self._changes_waiting -= len(order.changes) - len(kept)
+                order.changes = kept
+                order.fenced[key] = code
 
     def _end(self, key: ShareKey, share: Share, transition: Transition, *, keep: bool) -> None:
         """Apply or revert one change, and say what became of deliveries."""

@@ -20,8 +20,13 @@ async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) 
 
 async def settled_within(timers: Timers, seconds: float, promise: Promise[Any]) -> bool:
     """Wait until the promise is settled; False when that takes longer."""
+    return await settled_by(timers, timers.now() + seconds, promise)
+
+
+async def settled_by(timers: Timers, deadline: float, promise: Promise[Any]) -> bool:
+    """Wait until the promise is settled; False when it is not by then."""
     if not promise.done:
-        await first_until(timers, timers.now() + seconds, promise)
+        await first_until(timers, deadline, promise)
     return promise.done
 
 

@@ -167,6 +167,8 @@ class ShareGroup:
         self.members: dict[str, Member] = {}
         self.dead = False
         """Deleted; no further call is made."""
+        self.deleting = False
+        """Its deletion is being stored: nobody joins until that is known, and nothing begins."""
         self._targets: dict[str, Assignment] = {}
         self._assigned_at = -math.inf
         self._shape: tuple[tuple[str, TopicInfo], ...] = ()

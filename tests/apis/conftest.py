@@ -20,6 +20,7 @@ from proxy.share.settings import BrokerShareLimits
 from proxy.values import UNKNOWN_NODE, Limits
 from proxy.wire import frames, registry
 from tests.support.far import FarWorld
+from tests.support.ports import ManualTimers, Reply, SlowJournal
 
 
 class Clock:
@@ -115,15 +116,23 @@ class GroupWorld:
         self.broker = Broker()
         self.client = Client(self.broker)
         self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.timers: Clock | ManualTimers = Clock()
         self.journal = MemoryJournal()
         self.services = self._services(BrokerShareLimits())
+
+    def slow(self) -> SlowJournal:
+        """Start again with a clock that moves and a journal that answers when it is told to."""
+        self.timers, self.journal = ManualTimers(), SlowJournal()
+        self.services = self._services(BrokerShareLimits())
+        self.journal.slow = True
+        return self.journal
 
     def _services(self, limits: BrokerShareLimits) -> services.Services:
         return services.build(
             limits=Limits(),
             share_limits=limits,
             options=services.ShareOptions(),
-            timers=Clock(),
+            timers=self.timers,
             notes=lambda event, **context: self.notes.append((event, context)),
             book=AddressBook(20000, "proxy.example", lambda *_: True),
             topology=ClusterView(),
@@ -169,17 +178,19 @@ class GroupWorld:
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
         """The decoded answer to a request that is served here."""
+        reply = self.send(key, version, **fields)
+        answer = reply.message
+        assert frames.decode_response(key, version, memoryview(reply.task.value)[4:])[0] == 7
+        return answer
+
+    def send(self, key: int, version: int, **fields: Any) -> Reply:
+        """A request that is served here, and may take its time."""
         assert self.serves(key, version, **fields)
         header, request = frames.decode_request(self.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
         task = Task(self._served()[key].handler(call, self.services), lambda _: None)
         task.start()
-        assert task.finished
-        if task.error is not None:
-            raise task.error
-        correlation_id, answer = frames.decode_response(key, version, memoryview(task.value)[4:])
-        assert correlation_id == 7
-        return answer
+        return Reply(task, key, version)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.apis.ports import JournalRefused, StateKey
 from proxy.apis.promise import Promise
+from proxy.apis.share_writes import ANSWER_MAX_S
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
 from proxy.share.sessions import SessionKey
@@ -95,3 +96,57 @@ def test_a_deletion_that_cannot_be_stored_is_no_success(world):
     world.services.writes._journal = Refusing()
     assert codes(world.call(DELETE, 2, groups_names=["shared"])) == {"shared": 15}
     assert "shared" in world.services.coordinator.groups
+
+
+def slow_world(world, *groups):
+    """`world` with a journal that waits, and these groups, each with the state of one share partition."""
+    journal = world.slow()
+    journal.slow = False
+    for group_id in groups:
+        world.group(group_id)
+        journal.append([(StateKey("partition", group_id, T, 0), b"x"), (StateKey("group", group_id), b"x")])
+        key = ShareKey(group_id, T, 0)
+        coordinator = world.services.coordinator
+        coordinator.add_share(key, coordinator.new_partition(key, 0), 1)
+    journal.slow = True
+    return journal
+
+
+def test_a_deletion_nobody_knows_the_outcome_of_goes_on(world):
+    """15 in time; whoever asks again waits for the same, and once it is stored the group is gone."""
+    journal = slow_world(world, "one", "two")
+    reply = world.send(DELETE, 2, groups_names=["one", "two"])
+    world.timers.advance(ANSWER_MAX_S - 0.1)
+    assert not reply.done
+    world.timers.advance(0.2)
+    assert codes(reply.message) == {"one": 15, "two": 15}
+    assert set(world.services.coordinator.groups) == {"one", "two"}
+    again = world.send(DELETE, 2, groups_names=["one"])
+    assert len(journal.appends) == 2
+    for _ in range(4):
+        journal.confirm()
+    assert codes(again.message) == {"one": 0}
+    assert (dict(world.services.coordinator.groups), dict(journal.values)) == ({}, {})
+    assert world.services.changes.deletions == {}
+
+
+def test_a_deletion_is_carried_out_though_the_client_left(world):
+    journal = slow_world(world, "one")
+    world.send(DELETE, 2, groups_names=["one"]).task.cancel()
+    journal.confirm()
+    journal.confirm()
+    assert (dict(world.services.coordinator.groups), dict(journal.values)) == ({}, {})
+
+
+def test_a_deletion_refused_late_leaves_a_group_that_can_be_joined_and_deleted(world):
+    journal = slow_world(world, "one")
+    reply = world.send(DELETE, 2, groups_names=["one"])
+    group = world.services.coordinator.group("one")
+    assert group.deleting
+    world.timers.advance(ANSWER_MAX_S)
+    assert codes(reply.message) == {"one": 15}
+    journal.refuse(ErrorCode.NOT_COORDINATOR)
+    assert not group.deleting
+    journal.slow = False
+    assert codes(world.call(DELETE, 2, groups_names=["one"])) == {"one": 0}
+    assert dict(journal.values) == {}

@@ -7,6 +7,7 @@ import pytest
 from proxy.apis.group_configs import settings_of
 from proxy.apis.ports import JournalRefused, StateKey
 from proxy.apis.promise import Promise
+from proxy.apis.share_writes import ANSWER_MAX_S
 from proxy.errors import ErrorCode
 from proxy.wire import registry
 
@@ -215,3 +216,59 @@ def test_requests_without_a_group_are_forwarded(world):
     assert not world.serves(INCREMENTAL, 1, resources=[resource("g", kind=TOPIC)])
     assert world.serves(INCREMENTAL, 1, resources=[resource("t", kind=TOPIC), resource("g")])
     assert world.serves(ALTER, 2, resources=[replacement("g")])
+
+
+def begin(world, *resources):
+    return world.send(INCREMENTAL, 1, resources=list(resources))
+
+
+def verdicts(reply):
+    return [(entry.resource_name, entry.error_code) for entry in reply.message.responses]
+
+
+@pytest.fixture
+def journal(world):
+    for key in (ALTER, INCREMENTAL):
+        world.broker.answers[key] = upstream(key)
+    return world.slow()
+
+
+def test_a_change_nobody_knows_the_outcome_of_is_7_and_holds_when_it_is_stored(world, journal):
+    """Not before; and though nobody waits for it any more."""
+    reply = begin(world, resource("g", (TIMEOUT, SET, "50000")))
+    world.timers.advance(ANSWER_MAX_S - 0.1)
+    assert not reply.done
+    world.timers.advance(0.2)
+    assert verdicts(reply) == [("g", ErrorCode.REQUEST_TIMED_OUT)]
+    assert stored(world) == {}
+    journal.confirm()
+    assert stored(world) == {TIMEOUT: "50000"}
+    assert world.notes[-1][0] == "share-group-settings-changed"
+
+
+def test_a_change_whose_client_left_holds_when_it_is_stored(world, journal):
+    begin(world, resource("g", (TIMEOUT, SET, "50000"))).task.cancel()
+    journal.confirm()
+    assert stored(world) == {TIMEOUT: "50000"}
+
+
+def test_two_changes_of_a_group_are_both_kept(world, journal):
+    """The second waits for the first, since what it leaves depends on it; groups do not wait for each other."""
+    first = begin(world, resource("g", (TIMEOUT, SET, "50000")))
+    second = begin(world, resource("g", (LEVEL, SET, "read_committed")))
+    begin(world, resource("h", (TIMEOUT, SET, "50000")))
+    assert [records[0][0].group_id for records, _ in journal.appends] == ["g", "h"]
+    for _ in range(3):
+        journal.confirm()
+    assert verdicts(first) == verdicts(second) == [("g", 0)]
+    assert stored(world) == settings_of(journal.values[StateKey("settings", "g")])
+    assert stored(world) == {TIMEOUT: "50000", LEVEL: "read_committed"}
+
+
+def test_a_change_behind_one_that_is_not_known_is_7_and_does_nothing(world, journal):
+    begin(world, resource("g", (TIMEOUT, SET, "50000")))
+    second = begin(world, resource("g", (LEVEL, SET, "read_committed")))
+    world.timers.advance(ANSWER_MAX_S)
+    assert verdicts(second) == [("g", ErrorCode.REQUEST_TIMED_OUT)]
+    journal.refuse(ErrorCode.NOT_COORDINATOR)
+    assert (stored(world), journal.appends) == ({}, [])

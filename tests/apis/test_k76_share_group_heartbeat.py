@@ -180,3 +180,13 @@ def test_group_epoch_is_stored_before_a_member_hears_of_it():
     journal.slow = False
     assert member.heartbeat(epoch).error_code == 0
     assert group_epoch(journal.values[StateKey("group", "g")]) > epoch
+
+
+def test_nobody_joins_while_the_deletion_of_the_group_is_being_stored(world):
+    """15: the client asks again, and finds the group or makes it anew."""
+    world.cluster.create("t")
+    group = world.services.coordinator.add_group("g")
+    group.deleting = True
+    assert world.member().heartbeat(0, ["t"]).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group.deleting = False
+    assert world.member().heartbeat(0, ["t"]).error_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.apis.share_writes import ANSWER_MAX_S
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
 from proxy.values import ZERO_UUID
@@ -176,3 +177,29 @@ def test_it_does_not_wait_for_ever(world):
     reply = world.send(world.connect(), 91, 0, request({"t": {0: 4}}))
     world.timers.advance(5.1)
     assert reply.message.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_change_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_stored(world):
+    """Each share partition for itself; a client that asks again before that is told the same, and changes nothing."""
+    topic = world.cluster.create("t", leaders=(1, 1))
+    world.services.coordinator.add_group("g")
+    world.journal.slow = True
+    reply = world.send(world.connect(), 91, 0, request({"t": {0: 2, 1: 3, 7: 1}}))
+    world.timers.advance(1)
+    world.journal.confirm()
+    world.timers.advance(ANSWER_MAX_S)
+    assert codes(reply.message) == {("t", 0): 0, ("t", 1): ErrorCode.COORDINATOR_NOT_AVAILABLE, ("t", 7): 3}
+    again = world.send(world.connect(), 91, 0, request({"t": {1: 9}}))
+    world.timers.advance(5.1)
+    assert again.message.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(world.journal.appends) == 1
+    world.journal.confirm()
+    assert world.services.coordinator.share(ShareKey("g", topic.topic_id, 1)).partition.start_offset == 3
+    world.assert_idle()
+
+
+def test_a_group_that_is_being_deleted_is_left_alone(world):
+    """15: it may be gone when the client asks again, or not."""
+    world.cluster.create("t")
+    world.services.coordinator.add_group("g").deleting = True
+    assert alter(world, {"t": {0: 1}}).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.apis.share_writes import ANSWER_MAX_S
 from proxy.errors import ErrorCode
 from proxy.wire import registry
 from tests.support.ports import SlowJournal, World, acquired
@@ -87,3 +88,25 @@ def test_it_is_told_only_when_it_is_durable(world):
     assert codes(reply.message) == {"t": ErrorCode.COORDINATOR_NOT_AVAILABLE}
     world.journal.slow = False
     assert acquired(world.member(member_id="m2").fetch(topic)) == []
+
+
+def test_a_deletion_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_stored(world):
+    topic = consumed(world)
+    world.journal.slow = True
+    reply = world.send(world.connect(), 92, 0, request("t"))
+    world.timers.advance(ANSWER_MAX_S - 0.1)
+    assert not reply.done
+    world.timers.advance(0.2)
+    assert codes(reply.message) == {"t": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert world.services.coordinator.keys_of("g") != ()
+    world.journal.confirm()
+    assert world.services.coordinator.keys_of("g") == ()
+    world.journal.slow = False
+    assert acquired(world.member(member_id="m2").fetch(topic)) == [(0, 2, 1)]
+
+
+def test_a_group_that_is_being_deleted_is_left_alone(world):
+    """15: it may be gone when the client asks again, or not."""
+    consumed(world)
+    world.services.coordinator.group("g").deleting = True
+    assert delete(world, "t").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis.promise import Promise, Task, all_of, first_of, settled
+from proxy.apis.promise import Promise, Task, all_of, first_of, on_its_own, settled
 
 
 class Ended:
@@ -166,3 +166,30 @@ def test_all_of_ends_the_others_with_its_waiter_and_tells_the_first_error():
     task = Task(all_of([wait(failed), wait(settled(1))]), lambda _: None)
     task.start()
     assert isinstance(task.error, ValueError)
+
+
+def test_what_runs_on_its_own_ends_whoever_waits() -> None:
+    """A handler that waits for it may be cancelled; its error comes to whoever looks."""
+    promise: Promise[int] = Promise()
+
+    async def work() -> int:
+        return await promise + 1
+
+    outcome = on_its_own(work())
+
+    async def handler() -> int:
+        return await outcome
+
+    task = Task(handler(), Ended())
+    task.start()
+    task.cancel()
+    promise.set(1)
+    assert outcome.result() == 2
+    failing: Promise[int] = Promise()
+    failing.fail(ValueError("no"))
+
+    async def fails() -> int:
+        return await failing
+
+    with pytest.raises(ValueError, match="no"):
+        on_its_own(fails()).result()

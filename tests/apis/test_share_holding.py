@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxy.apis.ports import StateKey
 from proxy.apis.promise import Task
 from proxy.apis.share_holding import GroupRefused, hold_group
+from proxy.apis.share_writes import ANSWER_MAX_S
 from proxy.errors import ErrorCode
 from tests.support.ports import SlowJournal, World
 
@@ -37,3 +38,24 @@ def test_a_refused_group_is_not_held():
     assert (refused.code, "classic" in refused.message) == (ErrorCode.GROUP_ID_NOT_FOUND, True)
     assert dict(world.services.coordinator.groups) == {}
     assert world.notes[-1][0] == "share-group-id-taken"
+
+
+def test_a_group_that_is_stored_late_is_held_from_then_on():
+    """Whoever asked is told to come again in time (15); what became of it shows."""
+    world = World(journal=SlowJournal())
+    world.journal.slow = True
+    task = hold(world)
+    world.timers.advance(ANSWER_MAX_S)
+    assert task.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.services.coordinator.group("g") is None
+    world.journal.confirm()
+    assert world.services.coordinator.group("g").state == "Empty"
+
+
+def test_a_group_whose_founder_left_is_held_as_it_is_stored():
+    """What is in the journal is in memory as well."""
+    world = World(journal=SlowJournal())
+    world.journal.slow = True
+    hold(world).cancel()
+    world.journal.confirm()
+    assert world.services.coordinator.group("g").state == "Empty"

@@ -209,3 +209,54 @@ def test_member_that_joins_while_its_group_is_being_deleted_keeps_it(world):
     world.cluster.release(2)
     world.timers.advance(1)
     assert code_of(deletion) == ErrorCode.NON_EMPTY_GROUP
+
+
+@pytest.fixture
+def slow(world) -> SlowJournal:
+    """A journal that answers when it is told to, under the same settings."""
+    journal = world.services.writes._journal = SlowJournal()
+    journal.slow = True
+    return journal
+
+
+def test_fetch_does_not_wait_longer_than_it_says_for_a_first_offset_to_be_stored(world, slow):
+    """It is answered without that share partition; the next one waits too, and nobody looks it up again."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 2)
+    member = world.member()
+    first = member.send_fetch(topic, wait_ms=2000)
+    world.timers.advance(1.9)
+    assert not first.done
+    world.timers.advance(0.2)
+    assert (first.message.error_code, acquired(first.message)) == (0, [])
+    second = member.send_fetch(wait_ms=2000)
+    world.timers.advance(1)
+    assert world.cluster.count(2) == 1
+    slow.confirm()
+    world.timers.advance(1.1)
+    assert acquired(second.message) == [(0, 1, 1)]
+    world.assert_idle()
+
+
+def test_first_offset_on_its_way_into_the_journal_is_not_begun_again_when_its_starter_leaves(world, slow):
+    """Else the second one would replace a share partition that is served already."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 2)
+    first = world.member(member_id="a")
+    first.send_fetch(topic)
+    first.connection.close()
+    second = world.member(member_id="b").send_fetch(topic, wait_ms=2000)
+    assert (world.cluster.count(2), len(slow.appends)) == (1, 1)
+    slow.confirm()
+    world.timers.advance(2.1)
+    assert acquired(second.message) == [(0, 1, 1)]
+    world.assert_idle()
+
+
+def test_nothing_begins_in_a_group_that_is_being_deleted(world, slow):
+    """What was begun would be left behind; the client comes again."""
+    topic = world.cluster.create("t")
+    world.services.coordinator.add_group("g").deleting = True
+    answer = world.member().fetch(topic)
+    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert slow.appends == []

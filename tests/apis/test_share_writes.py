@@ -155,3 +155,27 @@ def test_a_deletion_waits_for_the_change_in_front_of_it(world, journal, topic):
     assert gone.result() == {key: ErrorCode.NONE}
     assert world.services.coordinator.share(key) is None
     assert not [stored for stored in journal.values if stored.kind == "partition"]
+
+
+@pytest.mark.parametrize(
+    ("replace", "told"),
+    [(True, ErrorCode.NOT_LEADER_OR_FOLLOWER), (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+    ids=["replaced", "deleted"],
+)
+def test_what_was_decided_by_a_share_partition_that_is_no_more_is_not_told_as_done(
+    world, journal, topic, replace, told
+):
+    """Its state was altered or deleted while the acknowledgement waited: nothing of it is in what follows."""
+    member = held(world, topic)
+    journal.slow = True
+    key, writes = ShareKey("g", topic.topic_id, 0), world.services.writes
+    done = (
+        writes.create(key, world.services.coordinator.new_partition(key, 4, 1), 1) if replace else writes.remove([key])
+    )
+    reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    assert not reply.done
+    journal.confirm()
+    assert done.result() == {key: ErrorCode.NONE}
+    assert code(reply.message, topic) == told
+    assert journal.appends == []
+    assert not replace or start_offset(world, topic) == 4

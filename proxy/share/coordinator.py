@@ -97,6 +97,8 @@ class ShareCoordinator:
         self._locks = LockIndex()
         self._deadlines = Deadlines()
         """When the first member's session of each group may end; groups without members are not in it."""
+        self._ends_at = self._deadlines.not_later_than
+        """Once for all groups: there may be many of them."""
         self._shares: dict[ShareKey, Share] = {}
         self._loaded: dict[str, set[ShareKey]] = {}
         """The loaded ones of each group."""
@@ -122,7 +124,7 @@ class ShareCoordinator:
         """Hold a new group; the one that is held already if it is."""
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = ShareGroup(group_id, self._deadlines.not_later_than)
+            group = self._groups[group_id] = ShareGroup(group_id, self._ends_at)
         return group
 
     def remove_group(self, group_id: str) -> tuple[ShareKey, ...]:
@@ -203,6 +205,7 @@ class ShareCoordinator:
         self._resting.clear()
         self._to_rest.clear()
         self._deadlines = Deadlines()
+        self._ends_at = self._deadlines.not_later_than
         self.sessions = ShareSessions(self.limits.group_share_max_share_sessions)
         self._locks = LockIndex()
 

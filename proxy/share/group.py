@@ -35,6 +35,8 @@ STABLE = "Stable"
 DEAD = "Dead"
 
 _NOTHING: Assignment = {}
+_NOBODY: dict[str, Assignment] = {}
+"""The target of all groups that nothing was assigned in; never changed. There may be many of them."""
 
 
 class TopicInfo(NamedTuple):
@@ -156,6 +158,11 @@ def _nobody(group_id: str, deadline: float) -> None:
 class ShareGroup:
     """Members, epochs and assignment of one group. Epochs start at 1, so the first join answers epoch 2."""
 
+    __slots__ = (
+        "_assigned_at", "_earliest_deadline", "_ends_at", "_shape", "_subscriptions", "_targets", "assignment_epoch",
+        "dead", "deleting", "epoch", "group_id", "members", "stored_epoch",
+    )  # fmt: skip
+
     def __init__(self, group_id: str, ends_at: Callable[[str, float], None] = _nobody) -> None:
         """`ends_at` is told (group id, when `expire` is due) whenever that is earlier than it was said before."""
         self.group_id = group_id
@@ -169,7 +176,7 @@ class ShareGroup:
         """Deleted; no further call is made."""
         self.deleting = False
         """Its deletion is being stored: nobody joins until that is known, and nothing begins."""
-        self._targets: dict[str, Assignment] = {}
+        self._targets: dict[str, Assignment] = _NOBODY
         self._assigned_at = -math.inf
         self._shape: tuple[tuple[str, TopicInfo], ...] = ()
         self._subscriptions: dict[str, int] = {}

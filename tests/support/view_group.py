@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from proxy.hashing import hash_of_record
-from tests.support.raw import Raw, Topic, until
+from tests.support.raw import Raw, Topic
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-READ_S = 60.0
+READ_S = 120.0
+"""Generous: a starved machine takes its time, and waiting ends as soon as all is well, or a member has failed."""
+LEAVE_S = 30.0
+TOLD_BYTES = 3000
+"""Of a member's standard error, in a failure."""
 
 
 class Member:
@@ -25,13 +31,17 @@ class Member:
     def __init__(self, client: str, bootstrap: str, group: str, topic: str, assignor: str = "") -> None:
         """`client`: of `view_member`, or the path of a script for Node that takes the next three arguments."""
         self.lines: list[list[Any]] = []
+        self.name = f"{Path(client).stem} of {group}"
         program = (
             ["node", client] if client.endswith(".js") else [sys.executable, "-m", "tests.support.view_member", client]
         )
         arguments = [*program, bootstrap, group, topic, *([assignor] if assignor else [])]
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_close`
         self._process = subprocess.Popen(
-            arguments, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            arguments, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True
         )
+        self.complaints = ""
+        """What it said on its standard error, the end of it; known once it has ended."""
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -54,25 +64,50 @@ class Member:
     def errors(self) -> list[str]:
         return [line[1] for line in list(self.lines) if line[0] == "error"]
 
+    @property
+    def ended(self) -> int | None:
+        """Its exit status, if it has one."""
+        return self._process.poll()
+
+    def __str__(self) -> str:
+        """What a failure has to say of it."""
+        state = "runs" if self.ended is None else f"ended with status {self.ended}"
+        rebalances = [f"{line[0]} {line[1]}" for line in list(self.lines) if line[0] in ("assigned", "revoked")]
+        told = [f"{self.name}, process {self._process.pid}, {state}; has {self.assigned}, read {len(self.records)}"]
+        told.append(f"    rebalances: {', '.join(rebalances[-12:]) or 'none'}")
+        told += [f"    error: {error}" for error in self.errors[-5:]]
+        complaints = self._heard()
+        return "\n".join([*told, *([f"    said: {complaints}"] if complaints else [])])
+
     def kill(self) -> None:
         """Gone without a word."""
         self._process.kill()
         self._close()
 
     def leave(self) -> None:
-        """Leaves its group."""
+        """Leaves its group; raises AssertionError if it cannot do so properly."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(20)
+            status = self._process.wait(LEAVE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            status = self._process.wait()
         self._close()
+        assert status == 0, f"did not leave its group: {self}"
+
+    def _heard(self) -> str:
+        if not self._complaints.closed:
+            size = os.fstat(self._complaints.fileno()).st_size
+            at = max(size - TOLD_BYTES, 0)
+            self.complaints = os.pread(self._complaints.fileno(), TOLD_BYTES, at).decode(errors="replace").strip()
+        return self.complaints
 
     def _close(self) -> None:
         self._process.wait()
         self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
+        self._heard()
+        for pipe in (self._process.stdin, self._process.stdout, self._complaints):
             if pipe is not None:
                 pipe.close()
 
@@ -97,12 +132,23 @@ class Group:
         self.gone[-1].leave()
 
     def close(self) -> None:
+        """All leave; raises AssertionError if one could not do so properly."""
+        failed = []
         while self.members:
-            self.leave()
+            try:
+                self.leave()
+            except AssertionError as error:
+                failed.append(str(error))
+        assert not failed, "\n".join(failed)
 
     @property
     def values(self) -> set[str]:
         return {record[3] for member in (*self.members, *self.gone) for record in member.records}
+
+    def __str__(self) -> str:
+        """What a failure has to say of it."""
+        gone = [f"(gone) {member}" for member in self.gone]
+        return "\n".join([*map(str, self.members), *gone])
 
     def wait_assigned(self, partitions: int, limit_s: float = READ_S) -> None:
         """Until the members share all partitions, each with one at least if there are enough."""
@@ -112,28 +158,43 @@ class Group:
             fair = len(self.members) > partitions or all(parts)
             return fair and sorted(part for each in parts for part in each) == list(range(partitions))
 
-        until(shared, f"{partitions} partitions to be assigned", limit_s)
+        self._wait(shared, lambda: f"{partitions} partitions were not assigned", limit_s)
 
     def wait_read(self, values: Iterable[str], limit_s: float = READ_S) -> None:
         wanted = set(values)
+        self._wait(
+            lambda: wanted <= self.values,
+            lambda: f"{len(wanted - self.values)} of {len(wanted)} records did not come, {self._first_missing(wanted)}",
+            limit_s,
+        )
+
+    def _first_missing(self, wanted: set[str]) -> str:
+        return f"the first are {sorted(map(int, wanted - self.values))[:5]}"
+
+    def _wait(self, condition: Callable[[], bool], failure: Callable[[], str], limit_s: float) -> None:
+        """Raises AssertionError, which says how each member stands; at once where one ended by itself."""
         end = time.monotonic() + limit_s
-        while missing := wanted - self.values:
-            told = [(m.assigned, len(m.records), m.errors[:3]) for m in self.members]
-            assert time.monotonic() < end, f"{len(missing)} of {len(wanted)} records did not come: {told}"
+        while not condition():
+            ended = [member for member in self.members if member.ended is not None]
+            assert not ended, f"{failure()}: a member ended by itself\n{self}"
+            assert time.monotonic() < end, f"{failure()} in {limit_s:.0f} s\n{self}"
             time.sleep(0.1)
 
     def check(self, slots: int) -> None:
         """Each record in its slot; each key in order at each member, as long as that keeps its partitions."""
         for member in (*self.members, *self.gone):
+            assert member in self.gone or member.ended is None, f"ended by itself: {member}"
             last: dict[tuple[int, str], int] = {}
             for line in list(member.lines):
-                if line[0] == "assigned":
+                if line[0] == "revoked":
+                    last = {place: offset for place, offset in last.items() if place[0] not in line[1]}
+                elif line[0] == "assigned":
                     last = {place: offset for place, offset in last.items() if place[0] in line[1]}
                 elif line[0] == "record":
                     _, partition, offset, key, _ = line
                     assert hash_of_record(key.encode(), offset) * slots >> 32 == partition % slots, line
                     if (partition, key) in last:
-                        assert offset > last[partition, key], f"{key} went back: {line}"
+                        assert offset > last[partition, key], f"{key} went back: {line}\n{member}"
                     last[partition, key] = offset
 
 

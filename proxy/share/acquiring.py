@@ -317,7 +317,8 @@ class Acquirer:
     def _track(self, first: int, last: int, count: int) -> None:
         """A new in-flight batch first..last, of which the first `count` offsets are acquired."""
         window = self.window
-        run = Run(window, first, first + count - 1, ACQUIRED, 0)
+        # One object for both ends of a single record: there may be a million of them.
+        run = Run(window, first, first if count == 1 else first + count - 1, ACQUIRED, 0)
         self._lock(run)
         window.insert(run)
         self.taken.append((first, run.last, 1))

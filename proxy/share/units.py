@@ -170,7 +170,8 @@ class Window:
         unit = self.explode(whole)
         parts = []
         for first, after in pairwise(bounds):
-            part = Run(whole.partition, first, after - 1, whole.state, whole.count)
+            last = first if after == first + 1 else after - 1  # one object where there may be very many
+            part = Run(whole.partition, first, last, whole.state, whole.count)
             part.owner, part.unit, part.renewals = whole.owner, unit, whole.renewals
             part.acquired_at = whole.acquired_at
             parts.append(part)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import pytest
 
-from proxy.share.acquiring import NOTHING, throttle_from
+from proxy.share.acquiring import NOTHING, Read, throttle_from
+from proxy.share.partition import SharePartition
 from tests.share.play import ACCEPT, GAP, RELEASE, Play
+from tests.share.world import Batch, Settings
 
 INVALID_RECORD_STATE = 121
 
@@ -459,3 +464,19 @@ class TestAborted:
         play.poll(5)
         assert play.poll(member="bob", at=0, aborted=[(0, 4)]) == [(5, 9, 1)]
         assert play.ack((0, 4, ACCEPT)) is None
+
+
+def test_a_record_locked_by_itself_is_small() -> None:
+    """A million of them fit into 300 MB, the allocator's part included (`python -m tests.bench.share_engine`)."""
+    records, settings = 10_000, Settings(max_record_locks=10_000)
+    partition = SharePartition(10_000_000)
+    reads = [Read(n, [Batch(n, n)]) for n in range(10_000_000, 10_000_000 + records)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for read in reads:
+            assert partition.acquire("member", read, 1, 1, True, settings, read.fetch_offset * 1e-4).acquired == 1
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used / records < 240

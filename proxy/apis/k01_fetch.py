@@ -19,7 +19,7 @@ KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
@@ -41,7 +41,7 @@ from proxy.views.filler import filler
 from proxy.views.names import PREFIX_BYTES, is_view
 from proxy.views.scanning import BaseScan, PlainScan, SlotScan
 from proxy.views.slicing import shorten
-from proxy.wire import headers, registry
+from proxy.wire import frames, registry
 
 KEY = 1
 IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE, NO_REPLICA_ID_SINCE = 13, 7, 12, 15
@@ -124,7 +124,7 @@ def _count(data: bytes, at: int) -> tuple[int, int]:
 # What is served
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, services: Services) -> frames.Answer | None:
     """Answer one Fetch, or let it pass."""
     views = services.views
     if views is None:
@@ -135,11 +135,13 @@ async def handle(call: Call, services: Services) -> bytes | None:
         return None
     if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
         message = registry.message("FetchResponse")
-        return _reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        return frames.answer(
+            KEY, call.version, call.correlation_id, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        )
     fetching = ViewFetching(call, services, views, wanted.targets, wanted.plains)
     await fetching.run()
     _count_figures(views, fetching, wanted)
-    return _reply(call, _answer(call, fetching, wanted))
+    return frames.answer(KEY, call.version, call.correlation_id, _answer(call, fetching, wanted))
 
 
 async def _make_known(call: Call, services: Services, views: ViewServices) -> dict[bytes | str, ErrorCode]:
@@ -274,34 +276,6 @@ class _Wanted:
 # The answer
 
 
-class Pieces:
-    """Records in pieces, for the encoder one run of bytes: they are copied once, into the frame."""
-
-    __slots__ = ("parts", "size")
-
-    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
-        self.parts = parts
-        self.size = sum(map(len, parts))
-
-    def __len__(self) -> int:
-        return self.size
-
-
-def _reply(call: Call, message: Any) -> bytes:
-    """The whole frame."""
-    parts: list[Any] = []
-    registry.response(KEY, call.version).encode_into(message, parts)
-    header = headers.encode_response_header(KEY, call.version, call.correlation_id)
-    size = len(header) + sum(map(len, parts))
-    flat: list[bytes | memoryview] = [size.to_bytes(4, "big"), header]
-    for part in parts:
-        if isinstance(part, Pieces):
-            flat += part.parts
-        else:
-            flat.append(part)
-    return b"".join(flat)
-
-
 def _answer(call: Call, fetching: ViewFetching, wanted: _Wanted) -> Any:
     message = registry.message("FetchResponse")
     if fetching.error_code:
@@ -359,7 +333,7 @@ def _refused(source: Any, index: int, version: int) -> Any:
     return entry
 
 
-def records_of(slot: SlotScan) -> Pieces:
+def records_of(slot: SlotScan) -> frames.Pieces:
     """The batches of one slot, with the filler that carries the client past what was dropped at their end."""
     parts, gap = list(slot.parts), slot.gap
     if gap is not None:
@@ -367,7 +341,7 @@ def records_of(slot: SlotScan) -> Pieces:
         if last is not None:
             parts[-1] = shorten(parts[-1], last)
         parts.append(filler(*gap))
-    return Pieces(parts)
+    return frames.Pieces(parts)
 
 
 def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted) -> None:

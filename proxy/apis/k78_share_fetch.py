@@ -42,7 +42,7 @@ VERSIONS = (1, 2)
 _NOTHING = Result()
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: Services) -> frames.Answer:
     """Answer one ShareFetch."""
     request = call.message
     if request.group_id is None:
@@ -113,7 +113,7 @@ def _answer(
     session: Session,
     fetching: ShareFetching | None,
     outcome: Mapping[TopicIdPartition, ErrorCode],
-) -> bytes:
+) -> frames.Answer:
     message = registry.message("ShareFetchResponse")
     results = {} if fetching is None else _told(session, fetching.results)
     topics: dict[bytes, list[Any]] = {}
@@ -133,7 +133,7 @@ def _answer(
         ],
         node_endpoints=hint_endpoints(services, message, hints) if any(hint != NO_HINT for hint in hints) else [],
     )
-    return frames.response(KEY, call.version, call.correlation_id, answer)
+    return frames.answer(KEY, call.version, call.correlation_id, answer)
 
 
 def _told(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[TopicIdPartition, Result]:

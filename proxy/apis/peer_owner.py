@@ -21,6 +21,7 @@ from proxy.apis.share_gated import serve_peer
 from proxy.cluster.routes import Handler
 from proxy.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire import registry
+from proxy.wire.frames import Answer
 
 
 class FarConnection:
@@ -29,7 +30,7 @@ class FarConnection:
     def __init__(self, owner: PeerOwner, far_id: int, connection_id: int, node_id: int, client_host: str) -> None:
         self.id, self.node_id, self.client_host = connection_id, node_id, client_host
         self.memory: dict[str, Any] = {Elsewhere.MEMORY: Elsewhere(owner.number, owner.forget)}
-        self.tasks: dict[int, Task[bytes | None]] = {}
+        self.tasks: dict[int, Task[Answer | None]] = {}
         """By the number of the request."""
         self.questions: dict[int, Promise[memoryview]] = {}
         self._owner = owner
@@ -165,7 +166,7 @@ class PeerOwner:
         call = Call(
             message.api_key, message.api_version, message.correlation_id, message.client_id, request, connection
         )
-        task: Task[bytes | None] = Task(
+        task: Task[Answer | None] = Task(
             serve_peer(handler, call, self._services), partial(self._done, message.id, connection)
         )
         connection.tasks[message.id] = task
@@ -181,7 +182,7 @@ class PeerOwner:
             self._connections[message.connection_id] = connection
         return connection
 
-    def _done(self, number: int, connection: FarConnection, task: Task[bytes | None]) -> None:
+    def _done(self, number: int, connection: FarConnection, task: Task[Answer | None]) -> None:
         connection.tasks.pop(number, None)
         self._requests.pop(number, None)
         if self._is_lost:
@@ -193,7 +194,7 @@ class PeerOwner:
         elif task.value is None:
             self._respond(number, NOT_OWNER)
         else:
-            self._respond(number, ANSWERED, task.value)
+            self._respond(number, ANSWERED, bytes(task.value))
 
     def _respond(self, number: int, outcome: int, frame: bytes | None = None) -> None:
         self._send(registry.message("PeerResponse")(id=number, outcome=outcome, frame=frame))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import IntEnum, auto
 from itertools import islice
 from typing import Any
 
@@ -42,8 +42,8 @@ VERDICTS_MAX = 10_000
 """Rights remembered per connection; past it the older half is forgotten, and asked again."""
 
 
-class Right(Enum):
-    """What may be asked."""
+class Right(IntEnum):
+    """What may be asked. An IntEnum for its hash, which is looked up with every request."""
 
     READ_GROUP = auto()
     DESCRIBE_GROUP = auto()

@@ -50,9 +50,9 @@ class Several:
         return answers[0]
 
 
-def answers_of(call: Call, parts: Iterable[bytes | None]) -> list[Any]:
+def answers_of(call: Call, parts: Iterable[frames.Answer | None]) -> list[Any]:
     """Response frames of handlers, decoded."""
-    return [frames.decode_response(call.key, call.version, memoryview(part or b"")[4:])[1] for part in parts]
+    return [frames.decode_response(call.key, call.version, memoryview(bytes(part or b""))[4:])[1] for part in parts]
 
 
 def _same(name: str) -> str:

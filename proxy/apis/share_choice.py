@@ -31,6 +31,7 @@ from proxy.apis.table import Served
 from proxy.cluster.routes import Handler
 from proxy.errors import ErrorCode
 from proxy.wire import registry
+from proxy.wire.frames import Answer
 
 Serve = Literal["auto", "local", "upstream"]
 
@@ -118,7 +119,7 @@ def _names_local(choice: ShareChoice) -> ServeHere:
 
 
 def _of_one(handler: Handler, choice: ShareChoice) -> Handler:
-    async def handle(call: Call, services: Services) -> bytes | None:
+    async def handle(call: Call, services: Services) -> Answer | None:
         group_id = call.message.group_id or ""
         await _known(services, (group_id,))
         if not choice.may_be_local(group_id):
@@ -152,7 +153,7 @@ def _name_local(several: Several, choice: ShareChoice) -> ServeHere:
 
 
 def _of_several(handler: Handler, several: Several, choice: ShareChoice) -> Handler:
-    async def handle(call: Call, services: Services) -> bytes | None:
+    async def handle(call: Call, services: Services) -> Answer | None:
         entries = several.entries(call.message)
         await _known(services, several.groups(call.message))
         mine = [e for e in entries if (name := several.group_of(e)) is not None and choice.may_be_local(name)]

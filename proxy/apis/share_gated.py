@@ -23,6 +23,7 @@ from proxy.apis.waiting import first_until
 from proxy.cluster.routes import Handler
 from proxy.errors import ErrorCode
 from proxy.wire import registry
+from proxy.wire.frames import Answer
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 42, 44
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 76, 77, 78, 79, 90, 91, 92
@@ -37,7 +38,7 @@ Refuse = Callable[[Call, ErrorCode, str], Any]
 def gated(key: int, handler: Handler) -> Handler:
     """The handler, let in and out by the gate, or run by whoever owns what the request is about."""
 
-    async def handle(call: Call, services: Services) -> bytes | None:
+    async def handle(call: Call, services: Services) -> Answer | None:
         partitions = partitions_of(call)
         if services.gate.lets_in(partitions) and not services.gate.refused:
             return await _inside(handler, call, services, partitions)
@@ -47,7 +48,7 @@ def gated(key: int, handler: Handler) -> Handler:
     return handle
 
 
-async def serve_peer(handler: Handler, call: Call, services: Services) -> bytes | None:
+async def serve_peer(handler: Handler, call: Call, services: Services) -> Answer | None:
     """A request that another proxy sent here as to the owner; None: this is not the owner."""
     partitions = partitions_of(call)
     if not services.gate.lets_in(partitions):
@@ -66,7 +67,7 @@ def partitions_of(call: Call) -> tuple[int, ...]:
     return tuple(dict.fromkeys(state_partition(name) for name in several.groups(call.message) if name))
 
 
-async def _dispatch(handler: Handler, call: Call, services: Services, deadline: float) -> bytes | None:
+async def _dispatch(handler: Handler, call: Call, services: Services, deadline: float) -> Answer | None:
     """Whoever it takes, until somebody has answered or the time is over."""
     while True:
         partitions = partitions_of(call)
@@ -85,7 +86,7 @@ async def _dispatch(handler: Handler, call: Call, services: Services, deadline: 
 
 async def _attempt(
     handler: Handler, call: Call, services: Services, partitions: Sequence[int], place: Peer | str | None
-) -> bytes | None:
+) -> Answer | None:
     """The answer; None when it is to be tried again."""
     if isinstance(place, str):
         return _refusal(call, services, partitions)
@@ -101,10 +102,11 @@ async def _attempt(
         place.give_up(answer)
 
 
-async def _inside(handler: Handler, call: Call, services: Services, partitions: Sequence[int]) -> bytes | None:
+async def _inside(handler: Handler, call: Call, services: Services, partitions: Sequence[int]) -> Answer | None:
     """Run the handler; what it says counts only if no door was closed meanwhile and the lease still holds."""
-    gate, done, ended = services.gate, Promise[None](), False
-    task: Task[bytes | None] = Task(handler(call, services), lambda _: done.set(None))
+    gate, ended = services.gate, False
+    done: Promise[None] = Promise()
+    task: Task[Answer | None] = Task(handler(call, services), lambda _: done.set(None))
 
     def end() -> None:
         nonlocal ended
@@ -165,7 +167,7 @@ def _cut(call: Call, places: Mapping[int, object]) -> list[Call]:
     return [several.about(call, part) for part in parts.values()]
 
 
-def _joined(call: Call, parts: Sequence[bytes | None]) -> bytes:
+def _joined(call: Call, parts: Sequence[Answer | None]) -> bytes:
     """The answers in one, in the order of the request."""
     return reply(call, SEVERAL[call.key].joined(call, answers_of(call, parts)))
 

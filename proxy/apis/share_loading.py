@@ -22,6 +22,7 @@ from proxy.apis.waiting import first_until
 from proxy.cluster.routes import Handler
 from proxy.errors import ErrorCode
 from proxy.wire import registry
+from proxy.wire.frames import Answer
 
 LOADING_MAX_S = 30.0
 """State that is not loaded after this is in trouble, and may be for long."""
@@ -65,7 +66,7 @@ def lists_or_loading(gate: ShareGate | None, held: ServeHere, names: Names) -> S
 def when_loaded(handler: Handler) -> Handler:
     """The handler of a request about one group, once it is known whether that is a share group."""
 
-    async def handle(call: Call, services: Services) -> bytes | None:
+    async def handle(call: Call, services: Services) -> Answer | None:
         group_id = call.message.group_id
         if not await loaded(services, (state_partition(group_id),)):
             return reply(call, _refusal(call))
@@ -77,7 +78,7 @@ def when_loaded(handler: Handler) -> Handler:
 def when_all_is_loaded(handler: Handler) -> Handler:
     """The handler of a request about all groups."""
 
-    async def handle(call: Call, services: Services) -> bytes | None:
+    async def handle(call: Call, services: Services) -> Answer | None:
         if not await loaded(services, services.gate.loading):
             return reply(call, _refusal(call))
         return await handler(call, services)

@@ -39,6 +39,8 @@ _KEY_VERSION = 0
 
 GROUPS_REMEMBERED = 10_000
 """Groups whose state partition is not computed anew."""
+KEYS_REMEMBERED = 1_000
+"""Share partitions whose key is not encoded anew."""
 
 GROUP_VALUE, TAKEOVER_VALUE = "ShareGroupValue", "ShareTakeoverValue"
 VALUE_VERSION = 0
@@ -52,6 +54,7 @@ def state_partition(group_id: str) -> int:
     return partition_for(group_id.encode(), PARTITIONS)
 
 
+@lru_cache(maxsize=KEYS_REMEMBERED)
 def encode_key(key: StateKey) -> bytes:
     """The key of a record about a group, its settings, or one of its share partitions."""
     kind = _TYPES[key.kind]

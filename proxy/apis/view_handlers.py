@@ -61,7 +61,7 @@ def _joined(view: Served, other: Served | None) -> Served:
         return view
     view_here, other_here = view.serve_here, other.serve_here
 
-    async def handle(call: Call, services: Services) -> bytes | None:
+    async def handle(call: Call, services: Services) -> frames.Answer | None:
         answer = await view.handler(call, services)  # None, and the call as it was, where no view is named
         if answer is not None:
             return answer

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from proxy.wire.frames import Answer
+
 
 class Kind(Enum):
     """How the data plane treats a request of a route."""
@@ -49,7 +51,7 @@ Raises `errors.AnswerUnusable` when the answer cannot be passed on without an ad
 the connection ends, with the text in the log.
 """
 
-Handler = Callable[[Any, Any], Coroutine[Any, Any, bytes | None]]
+Handler = Callable[[Any, Any], Coroutine[Any, Any, Answer | None]]
 """`async def handle(call: Call, services: Services)`: the whole response frame, or None = forward the request."""
 
 

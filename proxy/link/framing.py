@@ -56,29 +56,51 @@ def hint(first: bytes) -> str:
     return ""
 
 
+PRESIZED_MAX = 1 << 20
+"""Most bytes of a frame for which there is room before they come, where its sender is believed."""
+
+
 class Gathering:
-    """One frame, size included, that is collected whole; grows with what came, not with what was announced."""
+    """One frame, size included, that is collected whole; grows with what came, not with what was announced.
 
-    __slots__ = ("_bytes", "_whole", "subject")
+    With `presized` there is room for `PRESIZED_MAX` of it at once: `room` gives what is free of it, to be read into.
+    """
 
-    def __init__(self, frame_size: int, subject: object) -> None:
+    __slots__ = ("_bytes", "_come", "_whole", "subject")
+
+    def __init__(self, frame_size: int, subject: object, *, presized: bool = False) -> None:
         """`frame_size` without the 4 size bytes; `subject`: what the frame is for, kept for the caller."""
         self._whole = frame_size + SIZE.size
-        self._bytes = bytearray()
+        self._bytes = bytearray(min(self._whole, PRESIZED_MAX) if presized else 0)
+        self._come = 0
         self.subject = subject
 
     def add(self, buffer: memoryview, start: int, end: int) -> int:
         """Take what belongs to the frame from buffer[start:end]; return where the rest begins."""
-        upto = min(end, start + self._whole - len(self._bytes))
-        self._bytes += buffer[start:upto]
+        upto = min(end, start + self._whole - self._come)
+        room = self.room
+        fits = min(upto - start, len(room))
+        room[:fits] = buffer[start : start + fits]
+        room.release()
+        self._bytes += buffer[start + fits : upto]
+        self._come += upto - start
         return upto
+
+    @property
+    def room(self) -> memoryview:
+        """Where the next bytes of the frame may be read into; empty when there is no room yet. See `filled`."""
+        return memoryview(self._bytes)[self._come :]
+
+    def filled(self, count: int) -> None:
+        """So many bytes were read into `room`."""
+        self._come += count
 
     @property
     def is_whole(self) -> bool:
         """Whether the last byte has come."""
-        return len(self._bytes) == self._whole
+        return self._come == self._whole
 
     @property
     def frame(self) -> memoryview:
         """The frame with its size; writable, and nobody else's."""
-        return memoryview(self._bytes)
+        return memoryview(self._bytes)[: self._come]

@@ -33,6 +33,7 @@ from proxy.runtime.serving import Serving, Stage
 from proxy.runtime.side import Side
 from proxy.runtime.transports import Data, PlainTransport, Transport
 from proxy.runtime.upward import Upward
+from proxy.wire.frames import Answer, Pieces
 
 if TYPE_CHECKING:
     from proxy.runtime.plane import Plane, Port
@@ -57,6 +58,7 @@ class Connection:
         "context",
         "down",
         "id",
+        "is_muted",
         "pending",
         "plane",
         "port",
@@ -80,6 +82,8 @@ class Connection:
         self.down = Downward(self, transport, self.pending)
         self.sasl = Sasl()
         self.closed = False
+        self.is_muted = False
+        """Whether a local request waits, runs or is being answered."""
         self._serving: Serving | None = None
         self._questions: Questions | None = None
         self._memory: dict[str, Any] | None = None
@@ -140,7 +144,7 @@ class Connection:
         except OSError:
             self.broker_refuses()
 
-    def to_client(self, data: Data) -> None:
+    def to_client(self, data: Data | Pieces) -> None:
         """Pass on, or keep until the client takes it."""
         try:
             self.client.write(data)
@@ -180,17 +184,12 @@ class Connection:
             self._serving = Serving(self)
         self._serving.mute(asked, frame)
 
-    def answer(self, data: bytes) -> None:
+    def answer(self, data: Answer) -> None:
         """The answer to the local request; the client is unmuted once the kernel has it."""
         self.plane.count_local_answer()
         self.down.bytes += len(data)
         self.to_client(data)
         self.update()
-
-    @property
-    def is_muted(self) -> bool:
-        """Whether a local request waits, runs or is being answered."""
-        return self._serving is not None and self._serving.stage is not Stage.IDLE
 
     @property
     def in_flight(self) -> int:
@@ -245,9 +244,10 @@ class Connection:
     @property
     def reads_client(self) -> bool:
         """Whether more of the client may be read now."""
+        if self.is_muted or not self.broker_takes or self._broker_has_unsent:
+            return False
         up = self.up
-        held_back = self.is_muted or up.handshaking or not self.broker_takes or up.is_full
-        return not (held_back or self._broker_has_unsent or not up.walks_on or (self._draining and up.at_boundary))
+        return up.walks_on and not (up.is_full or (self._draining and up.at_boundary))
 
     @property
     def reads_broker(self) -> bool:
@@ -256,7 +256,8 @@ class Connection:
 
     @property
     def _broker_has_unsent(self) -> bool:
-        return self.broker is not None and self.broker.has_unsent
+        broker = self.broker
+        return broker is not None and broker.has_unsent
 
     @property
     def _client_pending(self) -> int:
@@ -294,15 +295,16 @@ class Connection:
         """Set what both sockets are waited for, and whether bytes may take the fast path."""
         if self.closed:
             return
-        stalls, reads = self.client.has_unsent, self.reads_client
-        self.client.want((READ if reads else PEER_LEFT if self.is_muted else 0) | (WRITE if stalls else 0))
-        if self.broker is None or not self.broker.is_open:
+        client, broker, up, muted = self.client, self.broker, self.up, self.is_muted
+        stalls, reads = client.has_unsent, self.reads_client
+        client.want((READ if reads else PEER_LEFT if muted else 0) | (WRITE if stalls else 0))
+        if broker is None or not broker.is_open:
             return
-        self.broker.want((0 if stalls else READ) | (WRITE if self.broker.has_unsent else 0))
-        held = self._questions is not None and self._questions.are_held
-        self.up.flows = reads and self.up.is_straight and not (held or self._draining)
-        watched = self.is_muted or self._draining or self.up.handshaking or self.up.is_full or held
-        self.down.flows = self.down.is_straight and not (stalls or watched)
+        broker.want((0 if stalls else READ) | (WRITE if broker.has_unsent else 0))
+        watched = self._draining or (self._questions is not None and self._questions.are_held)
+        up.flows = reads and not watched and up.is_straight
+        straight = not (stalls or muted or watched or up.handshaking or up.is_full)
+        self.down.flows = straight and self.down.is_straight
 
     # the upstream connection
 

@@ -125,11 +125,12 @@ class Downward(Upstream):
             self._read()
 
     def _read(self) -> None:
-        """Read behind what is kept: the beginning of a head."""
-        kept = self._kept
+        """Read into the answer that is gathered, or behind what is kept: the beginning of a head."""
+        gathering, kept = self.gathering, self._kept
+        room = gathering.room if gathering is not None else self._buffer[:0]
         self._buffer[: len(kept)] = kept
         try:
-            count = self._recv(self._buffer[len(kept) :])
+            count = self._recv(room or self._buffer[len(kept) :])
         except BlockingIOError:
             return
         except OSError as error:
@@ -139,7 +140,12 @@ class Downward(Upstream):
             self._connection.broker_left(None)
             return
         self._kept = b""
-        self._walk(0, 0, len(kept) + count)
+        if room and gathering is not None:
+            gathering.filled(count)
+            if gathering.is_whole:
+                self._walk(0, 0, 0)
+        else:
+            self._walk(0, 0, len(kept) + count)
 
     def _rewrites_one(self, count: int) -> bool:
         """The commonest of what does not simply pass: one whole answer to be rewritten, alone in the buffer."""
@@ -188,7 +194,7 @@ class Downward(Upstream):
 
     def _collect(self, pieces: list[Data], at: int, end: int) -> int:
         """Append what the client gets; return up to where the bytes could be judged."""
-        while at < end:
+        while at < end or (self.gathering is not None and self.gathering.is_whole):
             if self.gathering is not None:
                 at = self._gather(self.gathering, pieces, at, end)
                 continue
@@ -215,7 +221,7 @@ class Downward(Upstream):
             raise RemoteProtocolError(f"an answer of {due.size} bytes is larger than limits.collected_bytes ({limit})")
         self.pending.popleft()
         if behind > end:
-            self.gathering = Gathering(due.size, due.expected)
+            self.gathering = Gathering(due.size, due.expected, presized=True)
             return at
         self._deliver(due.expected, self._buffer[at:behind], pieces)
         return behind

@@ -211,7 +211,8 @@ class TopicJournal:
         self._is_planned = False
         now = self._reactor.now()
         appends: dict[int, dict[int, Append]] = {}
-        for partition in sorted(self._eager):
+        looked_at = sorted(self._eager)
+        for partition in looked_at:
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by what was told of another
@@ -220,7 +221,7 @@ class TopicJournal:
                 self._eager.discard(partition)
         for node_id, batches in appends.items():
             self._produce(node_id, batches)
-        self._set_alarm(now)
+        self._set_alarm(looked_at, now)
 
     def _ask_for(
         self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
@@ -246,18 +247,23 @@ class TopicJournal:
             appends.setdefault(node_id, {})[partition] = request
         return False
 
-    def _set_alarm(self, now: float) -> None:
-        """Retries, keep-alives and whatever waits too long."""
-        idle = (producer for partition, producer in self._producers.items() if partition not in self._eager)
-        deadline = max(min((producer.next_deadline() for producer in idle), default=inf), now + LOOK_MIN_S)
+    def _set_alarm(self, looked_at: Iterable[int], now: float) -> None:
+        """Retries, keep-alives and whatever waits too long.
+
+        The alarm stands for every partition that was looked at since it rang last. What it was set for has often
+        happened by then: it may ring too early, once for all of them, and is set anew for each when it does.
+        """
+        idle = (self._producers.get(partition) for partition in looked_at if partition not in self._eager)
+        deadline = min((producer.next_deadline() for producer in idle if producer is not None), default=inf)
+        deadline = max(deadline, now + LOOK_MIN_S)
         if self._eager:  # they wait for a channel, a leader, or an answer: all of that is told; this is to be sure
-            deadline = min(deadline, self._alarm_at if self._alarm_at > now else inf, now + LOOK_MAX_S)
-        if deadline == self._alarm_at:
+            deadline = min(deadline, now + LOOK_MAX_S)
+        if deadline >= self._alarm_at:
             return
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at = deadline
-        self._alarm = self._reactor.call_at(deadline, self._ring) if deadline < inf else None
+        self._alarm = self._reactor.call_at(deadline, self._ring)
 
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, inf

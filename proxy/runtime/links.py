@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 import trio
@@ -49,7 +50,7 @@ class Links:
         """An open channel; None while it is being opened."""
         place = Place(node_id, purpose)
         channel = self._open.get(place)
-        if channel is not None and (channel.waiting or trio.current_time() < channel.expires):
+        if channel is not None and (channel.expires == inf or channel.waiting or trio.current_time() < channel.expires):
             return channel
         if channel is not None:
             channel.close("the session ends")

@@ -41,7 +41,7 @@ class Serving:
         self.stage = Stage.IDLE
         self._asked: requests.Asked | None = None
         self._frame = memoryview(b"")
-        self._task: Task[bytes | None] | None = None
+        self._task: Task[frames.Answer | None] | None = None
         self._answer_bytes = 0
         self.client_id: str | None = None
         """What the client called itself last; the proxy's own requests carry it, for brokers have quotas by it."""
@@ -51,6 +51,7 @@ class Serving:
         if self.stage is not Stage.IDLE:
             raise LocalProtocolError("a second local request while one is being served")
         self.stage = Stage.WAITING
+        self._connection.is_muted = True
         self._asked = asked
         self._frame = frame
 
@@ -102,7 +103,7 @@ class Serving:
             connection=self._connection,
         )
 
-    def _done(self, task: Task[bytes | None]) -> None:
+    def _done(self, task: Task[frames.Answer | None]) -> None:
         """The handler ended, in whatever call settled its last promise: nothing may be raised from here."""
         connection, self._task = self._connection, None
         if connection.closed:
@@ -121,7 +122,7 @@ class Serving:
         self._unmute()
         self._connection.update()
 
-    def _answer(self, answer: bytes) -> None:
+    def _answer(self, answer: frames.Answer) -> None:
         self.stage = Stage.ANSWERING
         self._frame = memoryview(b"")
         self._answer_bytes = len(answer)
@@ -130,6 +131,7 @@ class Serving:
 
     def _unmute(self) -> None:
         self.stage = Stage.IDLE
+        self._connection.is_muted = False
         self._asked = None
         self._frame = memoryview(b"")
         self._connection.up.resume_soon()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from proxy.runtime import faults
 from proxy.runtime.polling import ERROR, HANGUP, READ, WRITE
 from proxy.runtime.transports import Data, Transport
+from proxy.wire.frames import Pieces
+
+PIECES_MAX = 1024
+"""Pieces in one call: what Linux, BSD and macOS take (IOV_MAX)."""
 
 
 class Side:
@@ -15,14 +19,17 @@ class Side:
     Memory: what waits here came from one receive (the source is not read until it is gone) or is one answer.
     """
 
-    __slots__ = ("_send", "_waiting", "progress", "transport")
+    __slots__ = ("_send", "_sendmsg", "_waiting", "has_unsent", "progress", "transport")
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport: Transport | None = None
         self._waiting: list[memoryview] = []
+        self.has_unsent = False
+        """Whether bytes wait for the peer."""
         self.progress = 0
         """Grows whenever the peer takes bytes that had to wait."""
         self._send: Callable[[Data], int] | None = None
+        self._sendmsg: Callable[[Sequence[Data]], int] | None = None
         if transport is not None:
             self.open(transport)
 
@@ -30,6 +37,7 @@ class Side:
         """From now on there is a socket; what waits is sent by `flush`."""
         self.transport = transport
         self._send = transport.send
+        self._sendmsg = transport.sendmsg
 
     @property
     def is_open(self) -> bool:
@@ -37,21 +45,20 @@ class Side:
         return self.transport is not None
 
     @property
-    def has_unsent(self) -> bool:
-        """Whether bytes wait for the peer."""
-        return bool(self._waiting)
-
-    @property
     def unsent(self) -> int:
-        """How many."""
+        """How many bytes wait for the peer."""
         return sum(map(len, self._waiting))
 
-    def write(self, data: Data) -> None:
+    def write(self, data: Data | Pieces) -> None:
         """Send, and keep a copy of what the kernel does not take.
 
         Raises:
             OSError: the peer has gone.
         """
+        if isinstance(data, Pieces):
+            data = self._push_pieces(data)
+            if not data:
+                return
         if not self._waiting and self._send is not None:
             sent = self._push(memoryview(data))
             if sent == len(data):
@@ -62,6 +69,7 @@ class Side:
     def keep(self, data: Data) -> None:
         """Queue a copy, to be sent by `flush`."""
         self._waiting.append(memoryview(bytes(data)))
+        self.has_unsent = True
 
     def flush(self) -> None:
         """Send what waits, as far as the peer takes it.
@@ -77,6 +85,7 @@ class Side:
                 self._waiting[0] = first[sent:]
                 return
             del self._waiting[0]
+        self.has_unsent = False
 
     def want(self, mask: int) -> None:
         """Wait for something else on the socket."""
@@ -86,13 +95,24 @@ class Side:
     def discard(self) -> None:
         """Forget what waits."""
         self._waiting.clear()
+        self.has_unsent = False
 
     def close(self) -> None:
         """Close the socket, if there is one."""
-        self._waiting.clear()
-        self._send = None
+        self.discard()
+        self._send = self._sendmsg = None
         if self.transport is not None:
             self.transport.close()
+
+    def _push_pieces(self, data: Pieces) -> Data:
+        """One call for all of it, where the transport has that; what is left."""
+        if self._waiting or self._sendmsg is None:
+            return bytes(data)
+        try:
+            sent = self._sendmsg(data.parts[:PIECES_MAX])
+        except BlockingIOError:
+            sent = 0
+        return b"" if sent == len(data) else memoryview(bytes(data))[sent:]
 
     def _push(self, data: memoryview) -> int:
         """Bytes taken. More than one call only where the transport takes less than it could (TLS)."""

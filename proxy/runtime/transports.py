@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -41,6 +41,10 @@ class Transport(Protocol):
     def send(self) -> Callable[[Data], int]:
         """Bytes taken; BlockingIOError when none can be."""
 
+    @property
+    def sendmsg(self) -> Callable[[Sequence[Data]], int] | None:
+        """`send` for several pieces at once; None where they have to be made one."""
+
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
         """Call `ready(mask)` when there is something to do."""
 
@@ -68,7 +72,7 @@ class Transport(Protocol):
 class PlainTransport:
     """A socket as it is."""
 
-    __slots__ = ("_fd", "_mask", "_reactor", "_ready", "_socket", "recv_into", "send")
+    __slots__ = ("_fd", "_mask", "_reactor", "_ready", "_socket", "recv_into", "send", "sendmsg")
 
     def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -78,6 +82,7 @@ class PlainTransport:
         self._mask = 0
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[Data], int] = sock.send
+        self.sendmsg: Callable[[Sequence[Data]], int] | None = sock.sendmsg
 
     @property
     def fd(self) -> int:
@@ -122,6 +127,8 @@ class PlainTransport:
 
 class TlsTransport:
     """TLS over a socket, through memory buffers. Hand-shakes by itself; the owner sees only clear text."""
+
+    sendmsg = None
 
     __slots__ = (
         "_ahead",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Any
 
@@ -16,6 +16,32 @@ FRAME_BYTES_MAX = 100 * MIB
 """Largest frame that is believed where the caller names no limit (Kafka: socket.request.max.bytes)."""
 
 _SIZE = Struct(">i")
+
+PIECE_MIN = 16 << 10
+"""Bytes of a field that is worth more than copying it to have the frame in one run of memory."""
+
+
+class Pieces:
+    """Bytes that are not in one run of memory: the records of a partition, or a whole frame.
+
+    `len` counts them; `bytes` makes them one run. Good as long as nobody changes what they are taken from.
+    """
+
+    __slots__ = ("_size", "parts")
+
+    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
+        self.parts = parts
+        self._size = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts)
+
+
+Answer = bytes | Pieces
+"""A response frame, size included, as a handler gives it."""
 
 
 def request(key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
@@ -36,6 +62,22 @@ def response(key: int, version: int, correlation_id: int, message: Any) -> bytes
     """
     header = headers.encode_response_header(key, version, correlation_id)
     return _frame(header, registry.response(key, version), message)
+
+
+def answer(key: int, version: int, correlation_id: int, message: Any) -> Answer:
+    """`response` for messages with records, which may be `Pieces`; whatever is large is not copied."""
+    header = headers.encode_response_header(key, version, correlation_id)
+    pieces: list[bytes | memoryview] = []
+    small: list[bytes | memoryview] = []
+    for part in _parts(header, registry.response(key, version), message):
+        for piece in part.parts if isinstance(part, Pieces) else (part,):
+            if len(piece) < PIECE_MIN:
+                small.append(piece)
+            else:
+                pieces += (b"".join(small), piece)
+                small = []
+    pieces.append(b"".join(small))
+    return Pieces(pieces) if len(pieces) > 1 else bytes(pieces[0])
 
 
 def decode_request(frame: Any) -> tuple[RequestHeader, Any]:
@@ -95,8 +137,11 @@ class FrameReader:
 
 
 def _frame(header: bytes, codec: Codec, message: Any) -> bytes:
+    return b"".join(_parts(header, codec, message))
+
+
+def _parts(header: bytes, codec: Codec, message: Any) -> list[Any]:
     parts: list[Any] = [b"", header]
     codec.encode_into(message, parts)
-    size = sum(map(len, parts))
-    parts[0] = _SIZE.pack(size)
-    return b"".join(parts)
+    parts[0] = _SIZE.pack(sum(map(len, parts)))
+    return parts

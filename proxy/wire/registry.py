@@ -87,11 +87,13 @@ def codec(name: str, version: int) -> Codec:
     return Codec(spec, version, message(name))
 
 
+@cache
 def request(key: int, version: int) -> Codec:
     """The codec of a request. Raises UnknownVersion."""
     return codec(f"{_entry(key)[0]}Request", version)
 
 
+@cache
 def response(key: int, version: int) -> Codec:
     """The codec of a response. Raises UnknownVersion."""
     return codec(f"{_entry(key)[0]}Response", version)

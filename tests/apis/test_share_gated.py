@@ -49,7 +49,7 @@ class Sent:
         assert self.task.finished
         if self.task.error is not None:
             raise self.task.error
-        return frames.decode_response(self.key, self.version, memoryview(self.task.value or b"")[4:])[1]
+        return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value or b""))[4:])[1]
 
 
 def wait_out(world: World) -> None:

@@ -45,7 +45,7 @@ class Asked:
         assert self.task.finished, "no answer yet"
         if self.task.error is not None:
             raise self.task.error
-        return frames.decode_response(self.key, self.version, memoryview(self.task.value or b"")[4:])[1]
+        return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value or b""))[4:])[1]
 
 
 @pytest.fixture

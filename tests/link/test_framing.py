@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
-from proxy.link.framing import Gathering, hint
+from proxy.link.framing import PRESIZED_MAX, Gathering, hint
 
 
 def test_a_frame_is_whole_with_its_last_byte_and_leaves_the_rest() -> None:
@@ -22,6 +23,30 @@ def test_memory_follows_what_came_not_what_was_announced() -> None:
     gathering = Gathering(64 << 20, None)
     gathering.add(memoryview(bytes(100)), 0, 100)
     assert len(gathering.frame) == 100
+
+
+def test_a_presized_frame_is_read_into_its_place() -> None:
+    """Some of it came with what was in front, the rest is read straight."""
+    frame = struct.pack(">i", 10) + bytes(range(10))
+    gathering = Gathering(10, None, presized=True)
+    assert gathering.add(memoryview(frame[:6]), 0, 6) == 6
+    while not gathering.is_whole:
+        room = gathering.room
+        room[:3] = frame[len(frame) - len(room) :][: len(room[:3])]
+        gathering.filled(len(room[:3]))
+    assert bytes(gathering.frame) == frame
+    assert len(gathering.room) == 0
+
+
+def test_room_in_advance_is_bounded_and_what_is_longer_grows() -> None:
+    size = PRESIZED_MAX + 100
+    frame = struct.pack(">i", size) + os.urandom(size)
+    gathering = Gathering(size, None, presized=True)
+    assert len(gathering.room) == PRESIZED_MAX
+    assert gathering.add(memoryview(frame), 0, 50) == 50
+    assert gathering.add(memoryview(frame + b"next"), 50, len(frame) + 4) == len(frame)
+    assert gathering.is_whole
+    assert bytes(gathering.frame) == frame
 
 
 def test_a_frame_is_writable_and_its_own() -> None:

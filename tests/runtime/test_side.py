@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from proxy.runtime.polling import ERROR, READ, WRITE
-from proxy.runtime.side import FAREWELL_S, Linger, Side
+from proxy.runtime.side import FAREWELL_S, PIECES_MAX, Linger, Side
 from proxy.runtime.transports import Data
+from proxy.wire.frames import Pieces
 
 
 class Kernel:
@@ -31,6 +32,9 @@ class Kernel:
         self.room -= len(piece)
         self.taken += piece
         return len(piece)
+
+    def sendmsg(self, pieces: Sequence[Data]) -> int:
+        return self.send(b"".join(pieces))
 
     def recv_into(self, _buffer: memoryview) -> int:
         raise BlockingIOError
@@ -71,6 +75,48 @@ def test_the_rest_waits_in_order_behind_what_waited_before() -> None:
     kernel.room = 100
     side.flush()
     assert (kernel.taken, side.has_unsent) == (b"hello world", False)
+
+
+def pieces() -> Pieces:
+    return Pieces([b"head", memoryview(b"x" * 100), b"", b"tail"])
+
+
+def test_pieces_go_out_in_one_call_and_nothing_is_kept() -> None:
+    kernel = Kernel(1000)
+    side = Side(kernel)
+    side.write(pieces())
+    assert (kernel.taken, side.has_unsent) == (bytes(pieces()), False)
+
+
+@pytest.mark.parametrize("room", [0, 3, 4, 50, 107])
+def test_of_pieces_too_the_rest_waits(room: int) -> None:
+    """Wherever the kernel stops."""
+    kernel = Kernel(room)
+    side = Side(kernel)
+    side.write(pieces())
+    side.write(b"next")
+    assert side.unsent == len(bytes(pieces())) + 4 - room
+    kernel.room = 1000
+    side.flush()
+    assert (kernel.taken, side.has_unsent) == (bytes(pieces()) + b"next", False)
+
+
+def test_pieces_wait_behind_what_waits_and_for_a_socket() -> None:
+    side = Side()
+    side.write(b"first")
+    side.write(pieces())
+    kernel = Kernel(1000)
+    side.open(kernel)
+    side.flush()
+    assert kernel.taken == b"first" + bytes(pieces())
+
+
+def test_more_pieces_than_one_call_takes_go_out_all_the_same() -> None:
+    kernel = Kernel(10_000)
+    many = Pieces([b"%04d" % number for number in range(PIECES_MAX + 1)])
+    side = Side(kernel)
+    side.write(many)
+    assert (kernel.taken, side.has_unsent) == (bytes(many), False)
 
 
 def test_what_waits_is_a_copy() -> None:

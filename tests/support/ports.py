@@ -533,7 +533,7 @@ class Reply:
         assert self.task.finished, "no answer yet"
         if self.task.error is not None:
             raise self.task.error
-        return frames.decode_response(self.key, self.version, memoryview(self.task.value)[4:])[1]
+        return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value))[4:])[1]
 
 
 class World:

@@ -25,6 +25,28 @@ def test_frames_there_and_back(version: int) -> None:
     assert frames.decode_response(12, version, layouts.FRAME.parse(response)) == (3, Response(error_code=27))
 
 
+@pytest.mark.parametrize("size", [0, 100, frames.PIECE_MIN - 1, frames.PIECE_MIN, 100_000])
+def test_an_answer_in_pieces_is_the_same_frame(size: int) -> None:
+    """Large records stay where they are; what is small, or in small pieces, is copied together."""
+    message = registry.message("FetchResponse")
+
+    def answer(records: object) -> object:
+        data = [message.PartitionData(partition_index=number, high_watermark=9, records=records) for number in (0, 1)]
+        return message(responses=[message.FetchableTopicResponse(topic="t", partitions=data)])
+
+    records = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    whole = frames.response(1, 12, 3, answer(records))
+    for given in (records, memoryview(records), frames.Pieces([records[:7], memoryview(records)[7:]])):
+        made = frames.answer(1, 12, 3, answer(given))
+        assert bytes(made) == whole
+        assert len(made) == len(whole)
+        if size >= 2 * frames.PIECE_MIN:
+            assert isinstance(made, frames.Pieces)
+            assert len(made.parts) == 5
+        elif size < frames.PIECE_MIN:
+            assert isinstance(made, bytes)
+
+
 def test_bytes_as_they_come() -> None:
     """However a stream is cut, the same frames come out; empty ones too."""
     contents = [b"", b"a", b"b" * 300, b""]

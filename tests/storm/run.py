@@ -10,7 +10,7 @@ import argparse
 import time
 
 from tests.share.world import RandomChooser
-from tests.support import storm
+from tests.support import storm, storm_admin
 
 STEPS_EACH = 500
 
@@ -31,7 +31,7 @@ def main() -> None:
         records = 0
         for seed in seeds:
             try:
-                records += sum(p.end for p in storm.run(RandomChooser(seed), STEPS_EACH).partitions)
+                records += sum(p.end for p in storm_admin.run(RandomChooser(seed), STEPS_EACH).partitions)
             except Exception as error:
                 error.add_note(f"seed {seed}: python -m tests.storm.run --seed {seed} --steps {STEPS_EACH}")
                 raise

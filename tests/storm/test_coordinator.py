@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_writes import ShareWrites
 from proxy.share.coordinator import ShareCoordinator
 from proxy.share.partition import SharePartition
 from proxy.share.units import AVAILABLE
 from tests.share.world import RandomChooser
-from tests.support import storm
+from tests.support import storm, storm_admin
 
 SEEDS = 20
 STEPS = 500
@@ -21,8 +22,11 @@ TINY_STEPS = 3
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_storm_breaks_nothing(seed: int) -> None:
-    """Ten thousand steps of members, acknowledgements, crashes, time-outs, refusals, lost answers and takeovers."""
-    story = storm.run(RandomChooser(seed), STEPS)
+    """Ten thousand steps of members, acknowledgements, offsets and settings that are changed, crashes, time-outs,
+    refusals, lost answers and takeovers.
+    """
+    story = storm_admin.run(RandomChooser(seed), STEPS)
+    assert sum(partition.lives > 1 for partition in story.partitions) > 1, "a storm without administrators"
     assert sum(len(partition.final) for partition in story.partitions) > 10, "a storm in which nothing happens"
 
 
@@ -74,7 +78,39 @@ def _too_generous(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharePartition, "decide_release", release)
 
 
-@pytest.mark.parametrize("fault", [_told_too_early, _snapshot_of_the_future, _deaf_to_time, _too_generous])
+def _told_by_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waited while state was replaced is told as done."""
+    monkeypatch.setattr(ShareWrites, "_fence", lambda self, key, code: None)
+
+
+def _never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State is stored anew, and the old one goes on in memory."""
+    add = ShareCoordinator.add_share
+
+    def keep(self, key, partition, node_id):
+        return self.share(key) or add(self, key, partition, node_id)
+
+    monkeypatch.setattr(ShareCoordinator, "add_share", keep)
+
+
+def _settings_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings hold before they are stored."""
+    store = ShareChanges.store_settings
+
+    def early(self, group_id, values, encoded, then):
+        self.coordinator.store_settings(group_id, values)
+        return store(self, group_id, values, encoded, then)
+
+    monkeypatch.setattr(ShareChanges, "store_settings", early)
+
+
+FAULTS = [
+    _told_too_early, _snapshot_of_the_future, _deaf_to_time, _too_generous, _told_by_the_past, _never_replaced,
+    _settings_too_early,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_storm_finds_faults(fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these breaks a promise; no storm is of use that does not see it."""
     fault(monkeypatch)
@@ -84,4 +120,4 @@ def test_a_storm_finds_faults(fault, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _all_seeds() -> None:
     for seed in range(SEEDS):
-        storm.run(RandomChooser(seed), STEPS)
+        storm_admin.run(RandomChooser(seed), STEPS)

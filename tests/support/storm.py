@@ -9,7 +9,10 @@ come and go.
 - what was confirmed as accepted, rejected or a gap is in the journal when it is confirmed, and never comes again;
 - a delivery's count is one more than the last, after a takeover one more than the last that was stored, and never
   beyond the limit;
-- start offsets never go back, neither live nor in what is stored; nor do group epochs that a member was told of;
+- start offsets never go back, neither live nor in what is stored, unless an administrator said so; nor do group epochs
+  that a member was told of;
+- where an administrator replaced or deleted state, nothing of the old one is told as done or seen again from then on;
+- the settings in force are those that were told last, after a takeover perhaps those nobody was told about;
 - what the journal gives back is the live state without its locks, wherever nothing is under way;
 - alarms are never late.
 """
@@ -17,14 +20,17 @@ come and go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from types import SimpleNamespace
 
 from proxy.apis import share_state
 from proxy.apis.ports import JournalRefused, StateKey
 from proxy.apis.promise import Promise
-from proxy.apis.share_state import group_value, state_partition
+from proxy.apis.share_changes import ShareChanges
+from proxy.apis.share_offsets import begin_at
+from proxy.apis.share_state import state_partition
 from proxy.apis.share_writes import Outcome, ShareWrites
 from proxy.errors import ErrorCode
 from proxy.share.acquiring import Read
@@ -33,7 +39,7 @@ from proxy.share.facts import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
 from proxy.share.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
 from proxy.share.partition import Transition
 from proxy.share.sessions import Session, SessionKey
-from proxy.share.settings import BrokerShareLimits
+from proxy.share.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE, BrokerShareLimits
 from proxy.values import TopicIdPartition
 from tests.share.world import Batch, Chooser, EveryChoice
 
@@ -41,7 +47,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 FINAL = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED}
 """What a record is for ever once one of these is confirmed."""
 TOPIC = b"t" * 16
-LOCK_S = 30.0
+LOCK_S, LOCK_MAX_S = 30.0, 60.0
 NODES = (1, 2)
 STORY_TOLD = 40
 
@@ -120,6 +126,25 @@ class Held:
     pending: bool = False
 
 
+class Told:
+    """What a group's settings are, as far as anybody was told."""
+
+    def __init__(self, limit: int) -> None:
+        self.default = self.limit = self.least = self.most = limit
+        """Deliveries: the broker's, the group's, and the bounds of what the group's ever was."""
+        self.values: dict[str, str] = {}
+        self.lock_s, self.renew = LOCK_S, True
+        self.asked: dict[str, str] | None = None
+        """A change that nobody knows the outcome of."""
+
+    def change(self, values: Mapping[str, str]) -> None:
+        self.values = dict(values)
+        self.lock_s = int(values.get(LOCK_DURATION, LOCK_S * 1000)) / 1000
+        self.limit = int(values.get(DELIVERY_COUNT_LIMIT, self.default))
+        self.renew = values.get(RENEW_ENABLE, "true") == "true"
+        self.least, self.most = min(self.least, self.limit), max(self.most, self.limit)
+
+
 class Partition:
     """What is known of one share partition, told apart from what the coordinator believes."""
 
@@ -140,6 +165,21 @@ class Partition:
         self.unstored = False
         """A lock ended and that could not be stored, or ended while what its holder said could not be; the next that is
         stored says it."""
+        self.epoch: int | None = None
+        """Of the state; None where there is none."""
+        self.first = 0
+        """Where it began: what lies below is nobody's."""
+        self.lives = 0
+        """How often it began or was deleted."""
+        self.asked: list[tuple[int | None, int]] = []
+        """(epoch, first offset) of beginnings and deletions that nobody knows the outcome of."""
+
+    def begin(self, epoch: int | None, offset: int) -> None:
+        """From here on, with nothing settled, held or counted; or not at all."""
+        self.epoch, self.first, self.start, self.under_way, self.unstored = epoch, offset, offset, 0, False
+        self.lives += 1
+        for known in (self.held, self.final, self.count, self.maybe):
+            known.clear()
 
 
 class Storm:
@@ -152,9 +192,9 @@ class Storm:
         self.now = 0.0
         self.journal = StormJournal()
         self.limits = BrokerShareLimits(group_share_delivery_count_limit=limit)
-        self.limit = limit
         self.members = [f"m{number}" for number in range(members)]
         self.groups = [f"group-{number}" for number in range(groups)]
+        self.told = {group: Told(limit) for group in self.groups}
         self.partitions = [Partition(ShareKey(group, TOPIC, n)) for group in self.groups for n in range(partitions)]
         self.story: list[str] = []
         self.told_epochs: Counter[str] = Counter()
@@ -166,7 +206,8 @@ class Storm:
         ]  # fmt: skip
         self._own()
         for partition in self.partitions:
-            self._begin(partition)
+            self.begin_at(partition, 0)
+            self._confirm_all()
 
     # What may happen
 
@@ -202,16 +243,17 @@ class Storm:
         read = Read(head, [batch for batch in partition.batches if batch.last_offset >= head])
         got = share.partition.acquire(member, read, count, batch_size, record_limit, settings, self.now)
         taken = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
+        told = self.told[partition.key.group_id]
         self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} {member} {list(got.ranges)}"
         for offset, delivery in taken:
-            assert 0 <= offset < partition.end, "there is no such record"
+            assert partition.first <= offset < partition.end, "there is no such record"
             assert offset not in partition.final, "a settled record came again"
             held = partition.held.get(offset)
             assert held is None or (not held.pending and held.deadline <= self.now), "held by two"
             assert delivery == partition.count[offset] + 1, f"offset {offset}: count after {partition.count[offset]}"
-            assert delivery <= self.limit, "beyond the limit"
+            assert delivery <= told.most, "beyond the limit"
             partition.count[offset] = delivery
-            partition.held[offset] = Held(member, self.now + LOCK_S, partition.node)
+            partition.held[offset] = Held(member, self.now + told.lock_s, partition.node)
         return [offset for offset, _ in taken]
 
     def acknowledge(self) -> None:
@@ -239,12 +281,14 @@ class Storm:
         each = dict(zip(range(first, last + 1), types if len(types) > 1 else types * (last - first + 1), strict=True))
         mine = [partition.held.get(offset) for offset in each]
         ours = all(held is not None and held.member == member and not held.pending for held in mine)
+        told = self.told[partition.key.group_id]
+        ours = ours and (told.renew or RENEW not in types)
         assert isinstance(decided, Transition) == ours, f"{decided} for records held as {mine}"
         if not isinstance(decided, Transition):
             return
         for offset, kind in each.items():
             if kind == RENEW:
-                partition.held[offset].deadline = self.now + LOCK_S
+                partition.held[offset].deadline = self.now + told.lock_s
             else:
                 partition.held[offset].pending = True
         said = {offset: kind for offset, kind in each.items() if kind != RENEW}
@@ -254,7 +298,7 @@ class Storm:
     def meddle(self) -> None:
         """A member says something of a record that it does not hold: refused, and nothing is changed."""
         partition, member = self._some_partition(), self._some_member()
-        if partition.end:
+        if partition.end and partition.epoch is not None:
             offset = self.chooser.number(max(partition.start, 0), partition.end)
             held = partition.held.get(offset)
             if held is None or held.member != member or held.pending:
@@ -327,11 +371,10 @@ class Storm:
         if told == group.stored_epoch:
             self.told_epochs[group_id] = max(self.told_epochs[group_id], told)
             return
-        written = self.writes.put([(StateKey("group", group_id), group_value(told))])
+        written = self.changes.store_epoch(group)
 
         def settle() -> None:
-            if not _refused(written):
-                group.stored_epoch = max(group.stored_epoch, told)
+            if not refused(written):
                 self.told_epochs[group_id] = max(self.told_epochs[group_id], told)
 
         written.on_settled(settle)
@@ -358,8 +401,12 @@ class Storm:
         """Compare all there is."""
         for partition in self.partitions:
             share = self.coordinator.share(partition.key)
+            if partition.epoch is None:
+                assert share is None, "deleted state is back"
+                continue
             assert share is not None, "state was lost"
             engine = share.partition
+            assert engine.state_epoch == partition.epoch, "not the state that was asked for last"
             assert engine.start_offset >= partition.start, "start offset"
             partition.start = engine.start_offset
             locks = {o: lock for lock in engine.locks() for o in range(lock.first, lock.last + 1)}
@@ -368,11 +415,17 @@ class Storm:
             }, "who holds what"
             for offset, held in partition.held.items():
                 assert held.pending or locks[offset].deadline == held.deadline, "until when"
+            if partition.asked:
+                continue  # the journal may have it already
             stored = ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
             if not partition.under_way and not partition.unstored:
                 assert engine.snapshot() == stored, "what is stored is the live state without locks"
             for offset, state in partition.final.items():
                 assert offset < stored.start_offset or _state(stored, offset)[0] == state, "confirmed, and not stored"
+        for group_id, told in self.told.items():
+            assert self.coordinator.stored_settings(group_id) == told.values, "not the settings that were told"
+            settings = self.coordinator.settings(group_id)
+            assert (settings.lock_duration_s, settings.delivery_count_limit) == (told.lock_s, told.limit), "in force"
 
     def drain(self) -> None:
         """The weather ends; whatever was not settled can be had, and is the last time."""
@@ -380,9 +433,12 @@ class Storm:
         while self.journal.waiting:
             self.journal.confirm(self.journal.waiting[0])
         self.story.append("drain")
-        self.pass_exactly(LOCK_S)
+        self.pass_exactly(LOCK_MAX_S)
         self._confirm_all()
         for partition in self.partitions:
+            if partition.epoch is None:
+                self.begin_at(partition, 0)
+                self._confirm_all()
             for _ in range(20 * partition.end + 100):
                 taken = self.fetch_as(partition, "last", 100, True)
                 share = self.coordinator.share(partition.key)
@@ -394,8 +450,9 @@ class Storm:
                     self._confirm_all()
             else:
                 raise AssertionError(f"there is no end to {partition.key}")
-            lost = set(range(partition.end)) - partition.final.keys() - partition.maybe
-            assert all(partition.count[offset] >= self.limit for offset in lost), f"lost: {sorted(lost)[:5]}"
+            lost = set(range(partition.first, partition.end)) - partition.final.keys() - partition.maybe
+            least = self.told[partition.key.group_id].least
+            assert all(partition.count[offset] >= least for offset in lost), f"lost: {sorted(lost)[:5]}"
         self.look()
 
     # How
@@ -408,9 +465,12 @@ class Storm:
             coordinator, [(share_state.encode_key(key), value) for key, value in self.journal.stored.items()]
         )
         self.writes = ShareWrites(self.journal, coordinator, lambda *_, **__: None, lambda: self.now, lambda _key: None)
+        self.changes = ShareChanges(coordinator, self.writes)
+        self.starting: set[ShareKey] = set()
         for group_id in self.groups:
             group = coordinator.add_group(group_id)
             assert group.epoch >= self.told_epochs[group_id], "group epoch"
+            self._adopt_settings(group_id, coordinator.stored_settings(group_id))
         for partition in self.partitions:
             for offset, held in partition.held.items():
                 if held.pending:
@@ -418,16 +478,51 @@ class Storm:
             partition.held.clear()
             partition.under_way, partition.unstored = 0, False
             value = self.journal.stored.get(StateKey("partition", *partition.key))
-            if value is not None:
-                stored = ShareSnapshot.decode(value)
-                partition.start = stored.start_offset  # what ended by itself and was not stored, nobody was told of
-                for offset in range(stored.start_offset, partition.end):
-                    partition.count[offset] = _state(stored, offset)[1]
+            self._adopt(partition, None if value is None else ShareSnapshot.decode(value))
 
-    def _begin(self, partition: Partition) -> None:
-        made = self.coordinator.new_partition(partition.key, 0)
-        self.writes.create(partition.key, made, partition.node)
-        self._confirm_all()
+    def _adopt(self, partition: Partition, stored: ShareSnapshot | None) -> None:
+        """The state as it was, or as somebody asked for it and never heard whether that was done."""
+        epoch = None if stored is None else stored.state_epoch
+        if epoch != partition.epoch:
+            wanted = [offset for asked, offset in partition.asked if asked == epoch]
+            assert wanted, f"state of epoch {epoch}, which nobody asked for"
+            partition.begin(epoch, wanted[-1])
+        partition.asked.clear()
+        if stored is not None:
+            partition.start = stored.start_offset  # what ended by itself and was not stored, nobody was told of
+            for offset in range(stored.start_offset, partition.end):
+                partition.count[offset] = _state(stored, offset)[1]
+
+    def _adopt_settings(self, group_id: str, found: Mapping[str, str]) -> None:
+        told = self.told[group_id]
+        assert found in (told.values, told.asked), "settings that nobody asked for"
+        told.change(found)
+        told.asked = None
+
+    def begin_at(self, partition: Partition, offset: int) -> None:
+        """Begin a share partition, or replace its state."""
+        services = SimpleNamespace(
+            coordinator=self.coordinator,
+            writes=self.writes,
+            reads=SimpleNamespace(starting=self.starting, wake=lambda _key: None),
+            topology=SimpleNamespace(leader=lambda _topic_id, _partition: SimpleNamespace(node_id=partition.node)),
+        )
+        share = self.coordinator.share(partition.key)
+        epoch = 0 if share is None else share.partition.state_epoch + 1
+        self.when_replaced(partition, epoch, offset, begin_at(services, partition.key, offset))
+
+    def when_replaced(self, partition: Partition, epoch: int | None, offset: int, outcome: Promise[Outcome]) -> None:
+        """All that was known of it is of the past, once somebody is told so."""
+        asked, coordinator = (epoch, offset), self.coordinator
+        partition.asked.append(asked)
+
+        def settle() -> None:
+            if coordinator is self.coordinator and not self._gone:
+                partition.asked.remove(asked)
+                if outcome.result()[partition.key] == ErrorCode.NONE:
+                    partition.begin(epoch, offset)
+
+        outcome.on_settled(settle)
 
     def _confirm_all(self) -> None:
         while self.journal.waiting:
@@ -451,13 +546,18 @@ class Storm:
 
     def _write(self, partition: Partition, transition: Transition, said: dict[int, int]) -> None:
         partition.under_way += 1
-        coordinator = self.coordinator
+        by = (self.coordinator, partition.lives)
         outcome = self.writes.write([(partition.key, transition)])
-        outcome.on_settled(lambda: self._told(partition, coordinator, said, outcome.result()))
+        outcome.on_settled(lambda: self._told(partition, by, said, outcome.result()))
 
-    def _told(self, partition: Partition, by: ShareCoordinator, said: dict[int, int], outcome: Outcome) -> None:
-        if by is not self.coordinator or self._gone:
+    def _told(
+        self, partition: Partition, by: tuple[ShareCoordinator, int], said: dict[int, int], outcome: Outcome
+    ) -> None:
+        if by[0] is not self.coordinator or self._gone:
             return  # a takeover settled it
+        if by[1] != partition.lives:
+            assert outcome[partition.key] != ErrorCode.NONE, "told as done by state that was replaced"
+            return
         partition.under_way -= 1
         if outcome[partition.key] != ErrorCode.NONE:
             for offset in said:
@@ -477,11 +577,12 @@ class Storm:
         coordinator = self.coordinator
 
         def write(partition: Partition, change: Change) -> None:
+            lives = partition.lives
             partition.under_way += 1
             outcome = self.writes.write([change], final=True)
 
             def settle() -> None:
-                if coordinator is self.coordinator and not self._gone:
+                if coordinator is self.coordinator and not self._gone and lives == partition.lives:
                     partition.under_way -= 1
                     partition.unstored = outcome.result()[partition.key] != ErrorCode.NONE
 
@@ -524,7 +625,7 @@ def _state(snapshot: ShareSnapshot, offset: int) -> tuple[int, int]:
     return AVAILABLE, 0
 
 
-def _refused(promise: Promise[None]) -> bool:
+def refused(promise: Promise[None]) -> bool:
     try:
         promise.result()
     except JournalRefused:
@@ -580,9 +681,9 @@ def every_tiny_storm(steps: int) -> int:
     return stories
 
 
-def run(chooser: Chooser, steps: int, look_every: int = 10, **sizes: int) -> Storm:
+def run(chooser: Chooser, steps: int, kind: type[Storm] = Storm, look_every: int = 10, **sizes: int) -> Storm:
     """One storm; what went wrong is raised with the end of its story."""
-    storm = Storm(chooser, **sizes)
+    storm = kind(chooser, **sizes)
     try:
         for number in range(steps):
             storm.step()

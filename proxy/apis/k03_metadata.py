@@ -177,7 +177,7 @@ def _ask_rest(call: Call) -> Promise[memoryview]:
 async def _show(views: ViewServices, call: Call, topics: Sequence[str], operations: bool) -> list[Any]:
     names, bad = views.keeper.read(topics)
     sights = await views.keeper.look(call.connection, names, operations=operations)
-    entries = [metadata_entry(sight, views.catalog) for sight in sights.values()]
+    entries = [metadata_entry(sight) for sight in sights.values()]
     return entries + [refused_entry(topic, code) for topic, code in bad.items()]
 
 

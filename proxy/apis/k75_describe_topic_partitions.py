@@ -60,7 +60,7 @@ async def _describe(call: Call, views: ViewServices) -> Any:
     answer = await ask_upstream(call, request) if request.topics else _nothing()
     for entry in answer.topics:
         if entry.name in sights and entry.error_code == ErrorCode.NONE:
-            describe_as_base(entry, sights[entry.name], views.catalog)
+            describe_as_base(entry, sights[entry.name])
     begin = request.cursor.topic_name if request.cursor is not None else ""
     answer.topics = [*(entry for topic, entry in sorted(refused.items()) if topic >= begin), *answer.topics]
     return answer

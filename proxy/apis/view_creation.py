@@ -60,6 +60,8 @@ class Sight:
     """The broker's Metadata entry of the view's topic, if it has one."""
     base: Any | None = None
     """That of its base."""
+    known: View | None = None
+    """What it is, as of this look, where it can be shown: the catalog may be about a later one already."""
 
 
 class ViewCreation:
@@ -224,17 +226,16 @@ class _Look:
         binding = Binding(bytes(view.topic_id), bytes(base.topic_id))
         if self._catalog.binding(topic) != binding:
             await self._bind(topic, binding)
-        self._catalog.learn(
-            View(
-                name=name,
-                topic_id=binding.view_id,
-                base_id=binding.base_id,
-                base_partitions=partitions // cut.slots,
-                cut=cut,
-            )
+        known = View(
+            name=name,
+            topic_id=binding.view_id,
+            base_id=binding.base_id,
+            base_partitions=partitions // cut.slots,
+            cut=cut,
         )
+        self._catalog.learn(known)
         del self._waiting[topic]
-        self._found[topic] = Sight(ErrorCode.NONE, name, view, base)
+        self._found[topic] = Sight(ErrorCode.NONE, name, view, base, known)
 
     async def _bind(self, topic: str, binding: Binding) -> None:
         """Where it cannot be stored the view is served all the same: it only matters when the base is made anew."""
@@ -302,7 +303,9 @@ class _Look:
 
     async def _delete(self, name: ViewName) -> None:
         topic_id = bytes(self._entries[name.topic].topic_id)
-        self._catalog.forget(name.topic)
+        known = self._catalog.named(name.topic)
+        if known is not None and known.topic_id == topic_id:
+            self._catalog.forget(name.topic)
         self._made.discard(name.topic)
         code, text = await self._own_or_client(
             lambda asked: view_requests.delete(asked, topic_id, self._timeout_s), _DELETED

@@ -11,11 +11,10 @@ from typing import Any
 
 from proxy.apis.view_creation import Sight
 from proxy.errors import ErrorCode
-from proxy.views.catalog import ViewCatalog
 from proxy.wire import registry
 
 
-def metadata_entry(sight: Sight, catalog: ViewCatalog) -> Any:
+def metadata_entry(sight: Sight) -> Any:
     """The topic of a Metadata answer."""
     message = registry.message("MetadataResponse")
     entry = message.MetadataResponseTopic(
@@ -24,7 +23,7 @@ def metadata_entry(sight: Sight, catalog: ViewCatalog) -> Any:
     if sight.view is not None:
         entry.topic_id = sight.view.topic_id
         entry.topic_authorized_operations = sight.view.topic_authorized_operations
-    for index, of in _partitions(sight, catalog):
+    for index, of in _partitions(sight):
         entry.partitions.append(
             message.MetadataResponsePartition(
                 error_code=of.error_code,
@@ -46,9 +45,9 @@ def refused_entry(topic: str, code: ErrorCode) -> Any:
     )
 
 
-def describe_as_base(entry: Any, sight: Sight, catalog: ViewCatalog) -> None:
+def describe_as_base(entry: Any, sight: Sight) -> None:
     """Change the entry of a view in a DescribeTopicPartitions answer; which partitions it has stays."""
-    leads = dict(_partitions(sight, catalog))
+    leads = dict(_partitions(sight))
     entry.is_internal = False
     entry.partitions = [each for each in entry.partitions or () if each.partition_index in leads]
     for partition in entry.partitions:
@@ -70,10 +69,10 @@ def refused_description(topic: str, code: ErrorCode, sight: Sight | None = None)
     return entry
 
 
-def _partitions(sight: Sight, catalog: ViewCatalog) -> Iterator[tuple[int, Any]]:
+def _partitions(sight: Sight) -> Iterator[tuple[int, Any]]:
     """Partitions of the view, each with the Metadata entry of the base partition it shows a slot of."""
-    view = catalog.named(sight.name.topic)
-    if sight.code != ErrorCode.NONE or view is None or sight.base is None:
+    view = sight.known
+    if view is None or sight.base is None:
         return
     by_index: Mapping[int, Any] = {each.partition_index: each for each in sight.base.partitions or ()}
     for index in range(view.partitions):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.view_metadata import metadata_entry
 from tests.support.view_broker import World
 
 V = "__view.r2.orders"
@@ -64,6 +65,18 @@ def test_a_view_whose_base_went_keeps_its_id_in_the_answer(world: World) -> None
     del world.cluster.topics["orders"]
     entry = world.metadata(V)[V]
     assert (entry.error_code, bytes(entry.topic_id), list(entry.partitions)) == (3, view_id, [])
+
+
+def test_what_one_client_found_is_shown_to_it_whatever_another_finds_meanwhile(world: World) -> None:
+    """Never a topic without error and without partitions: who assigns partitions would assign none."""
+
+    async def look() -> Any:
+        (sight,) = (await world.keeper.look(world.client, world.keeper.read([V])[0])).values()
+        world.catalog.forget(V)
+        return metadata_entry(sight)
+
+    entry = world.run(look())
+    assert (entry.error_code, len(entry.partitions)) == (0, 4)
 
 
 def test_a_view_that_could_not_grow_shows_what_it_has(world: World) -> None:

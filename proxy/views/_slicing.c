@@ -1,13 +1,13 @@
-/* The filter kernel: one record batch of magic 2, taken apart for the slots of a view in one pass.
+/* The filter kernel: one record batch of magic 2, taken apart for the slots of a view.
  *
  * The rules are those of twin.py, byte for byte; tests and a fuzzer hold the two equal. Whatever the bytes are, no read
  * leaves them: every length is compared with what is left before it is believed.
  *
- * Two passes over memory: `scan` checks the checksum, walks the records, and notes where each kept record lies and whose
- * it is; then the parts are allocated, each with its exact size; `fill` copies the records and makes the headers. Which
- * record is kept is a coin toss that no branch predictor wins, so both loops do without a branch on it. The second pass
- * trusts the notes of the first and never reads a length again: bytes that change in between give a wrong checksum, no
- * wrong access.
+ * Two passes over memory: `scan` walks the records, and notes where each kept record lies and whose it is; then the parts
+ * are allocated, each with its exact size; `fill` reads everything once, checks the checksum, copies what is kept, and
+ * makes the headers. Only then is it known whether the batch is right, and nothing is given out before. Which record is
+ * kept is a coin toss that no branch predictor wins, so both loops do without a branch on it. The second pass trusts the
+ * notes of the first and never reads a length again: bytes that change in between give a wrong checksum, no wrong access.
  *
  * Limited API of CPython 3.11. With SLICING_CORE defined it is plain C, for a driver under sanitizers.
  */
@@ -16,29 +16,7 @@
 #include <Python.h>
 #endif
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#if defined(__GNUC__) && defined(__x86_64__) && defined(__LP64__)
-#include <immintrin.h>
-#define HAS_X86 1
-#endif
-#if defined(__GNUC__) && defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-#include <arm_acle.h>
-#define HAS_ARM_CRC 1
-#endif
-
-#if defined(__GNUC__)
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define PREFETCH(p, distance) __builtin_prefetch((const void *)((uintptr_t)(p) + (distance)))
-#define INLINE static inline __attribute__((always_inline))
-#else
-#define LIKELY(x) (x)
-#define PREFETCH(p, distance) ((void)0)
-#define INLINE static inline
-#endif
+#include "checksum.h"
 
 enum { HEADER = 61, LOG_OVERHEAD = 12, CRC_AT = 17, CRC_FROM = 21, RECORD_MIN = 7, HEADER_MIN = 2 };
 enum { ATTRIBUTES_AT = 21, DELTA_AT = 23, COUNT_AT = 57, COMPRESSION_MASK = 7 };
@@ -48,177 +26,13 @@ enum { SLOTS_MAX = 1024, STRIPE_OFFSETS = 64 };
 
 /* ---- numbers ---- */
 
-INLINE uint32_t native32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
-INLINE uint64_t native64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 INLINE uint32_t big32(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 INLINE uint64_t big64(const uint8_t *p) { return (uint64_t)big32(p) << 32 | big32(p + 4); }
-INLINE uint32_t little32(const uint8_t *p) {
-    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
-}
 INLINE void put_big32(uint8_t *p, uint32_t v) {
     p[0] = (uint8_t)(v >> 24); p[1] = (uint8_t)(v >> 16); p[2] = (uint8_t)(v >> 8); p[3] = (uint8_t)v;
 }
-
-/* ---- CRC-32C: three streams at a time where the processor has an instruction, else eight tables ---- */
-
-enum { LONG_RUN = 4096, SHORT_RUN = 256 };
-enum { FOLDED = 4096, STREAM = FOLDED / 128 * 40, HYBRID_RUN = FOLDED + 3 * STREAM };
-static uint32_t crc_table[8][256], over_long[4][256], over_short[4][256], over_stream[4][256];
-
-static uint32_t crc_by_table(uint32_t crc, const uint8_t *p, size_t size) {
-    for (; size >= 8; p += 8, size -= 8) {
-        uint32_t low = little32(p) ^ crc, high = little32(p + 4);
-        crc = crc_table[7][low & 255] ^ crc_table[6][low >> 8 & 255] ^ crc_table[5][low >> 16 & 255]
-            ^ crc_table[4][low >> 24] ^ crc_table[3][high & 255] ^ crc_table[2][high >> 8 & 255]
-            ^ crc_table[1][high >> 16 & 255] ^ crc_table[0][high >> 24];
-    }
-    for (; size; p++, size--) crc = crc_table[0][(crc ^ *p) & 255] ^ crc >> 8;
-    return crc;
-}
-
-/* What a register becomes when so many zero bytes follow; linear in its 32 bits. */
-static void make_shift(uint32_t table[4][256], size_t zeros) {
-    static const uint8_t nothing[256];
-    uint32_t of_bit[32];
-    for (int bit = 0; bit < 32; bit++) {
-        of_bit[bit] = (uint32_t)1 << bit;
-        for (size_t left = zeros; left; left -= left < 256 ? left : 256)
-            of_bit[bit] = crc_by_table(of_bit[bit], nothing, left < 256 ? left : 256);
-    }
-    for (int byte = 0; byte < 4; byte++)
-        for (int value = 0; value < 256; value++) {
-            table[byte][value] = 0;
-            for (int bit = 0; bit < 8; bit++)
-                if (value >> bit & 1) table[byte][value] ^= of_bit[byte * 8 + bit];
-        }
-}
-
-static void make_tables(void) {
-    for (int value = 0; value < 256; value++) {
-        uint32_t crc = (uint32_t)value;
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
-        crc_table[0][value] = crc;
-    }
-    for (int row = 1; row < 8; row++)
-        for (int value = 0; value < 256; value++)
-            crc_table[row][value] = crc_table[row - 1][value] >> 8 ^ crc_table[0][crc_table[row - 1][value] & 255];
-    make_shift(over_long, LONG_RUN);
-    make_shift(over_short, SHORT_RUN);
-    make_shift(over_stream, STREAM);
-}
-
-#if defined(HAS_X86) || defined(HAS_ARM_CRC)
-#ifdef HAS_X86
-#define WITH_CRC __attribute__((target("sse4.2")))
-#define CRC8(crc, p) _mm_crc32_u64((crc), native64(p))
-#define CRC1(crc, p) _mm_crc32_u8((uint32_t)(crc), *(p))
-#else
-#define WITH_CRC
-#define CRC8(crc, p) __crc32cd((uint32_t)(crc), native64(p))
-#define CRC1(crc, p) __crc32cb((uint32_t)(crc), *(p))
-#endif
-
-INLINE uint64_t shifted(uint32_t table[4][256], uint64_t crc) {
-    return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24 & 255];
-}
-
-/* One stream waits three cycles for each instruction; three of them keep it busy. What comes next is asked for early:
- * the processor's own look-ahead does not get used to three places that jump. */
-#define THREE_STREAMS(run, table, line)                                                             \
-    for (; size >= 3 * (run); p += 3 * (run), size -= 3 * (run)) {                                  \
-        uint64_t second = 0, third = 0;                                                             \
-        for (const uint8_t *end = p + (run), *at = p; at < end; at += (line)) {                     \
-            PREFETCH(at, 3 * (run));                                                                \
-            PREFETCH(at, 4 * (run));                                                                \
-            PREFETCH(at, 5 * (run));                                                                \
-            for (int i = 0; i < (line); i += 8) {                                                   \
-                crc = CRC8(crc, at + i);                                                            \
-                second = CRC8(second, at + i + (run));                                              \
-                third = CRC8(third, at + i + 2 * (run));                                            \
-            }                                                                                       \
-        }                                                                                           \
-        crc = shifted(table, shifted(table, crc) ^ second) ^ third;                                 \
-    }
-
-WITH_CRC static uint32_t crc_by_instruction(uint32_t start, const uint8_t *p, size_t size) {
-    uint64_t crc = start;
-    THREE_STREAMS(LONG_RUN, over_long, 64)
-    THREE_STREAMS(SHORT_RUN, over_short, 64)
-    for (; size >= 8; p += 8, size -= 8) crc = CRC8(crc, p);
-    for (; size; p++, size--) crc = CRC1(crc, p);
-    return (uint32_t)crc;
-}
-#endif
-
-#ifdef HAS_X86
-/* Half of a run by multiplication without carry, half by the instruction: they are different units of the processor. A
- * multiplication folds 128 bytes onto the 128 that follow (x^1056 and x^992 modulo the polynomial, reflected). */
-#define FOLD(x, from)                                                                               \
-    x = _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(x, by, 0x00), _mm256_clmulepi64_epi128(x, by, 0x11)), \
-                         _mm256_loadu_si256((const __m256i *)(from)))
-
-__attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2"), noinline)) static uint32_t crc_of_run(uint32_t start, const uint8_t *p) {
-    const __m256i by = _mm256_set_epi64x(0x0D3B6092, 0x6992CEA2, 0x0D3B6092, 0x6992CEA2);
-    const uint8_t *first_at = p + FOLDED, *const end = p + FOLDED;
-    uint64_t first = 0, second = 0, third = 0;
-    uint8_t last[128];
-    __m256i a = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_setr_epi32((int)start, 0, 0, 0, 0, 0, 0, 0));
-    __m256i b = _mm256_loadu_si256((const __m256i *)(p + 32)), c = _mm256_loadu_si256((const __m256i *)(p + 64));
-    __m256i d = _mm256_loadu_si256((const __m256i *)(p + 96));
-    for (p += 128;; p += 128) {
-        PREFETCH(p, HYBRID_RUN);
-        PREFETCH(p, HYBRID_RUN + 64);
-        PREFETCH(first_at, HYBRID_RUN);
-        PREFETCH(first_at, HYBRID_RUN + STREAM);
-        PREFETCH(first_at, HYBRID_RUN + 2 * STREAM);
-        for (int i = 0; i < 40; i += 8) {
-            first = CRC8(first, first_at + i);
-            second = CRC8(second, first_at + i + STREAM);
-            third = CRC8(third, first_at + i + 2 * STREAM);
-        }
-        first_at += 40;
-        if (p == end) break;
-        FOLD(a, p);
-        FOLD(b, p + 32);
-        FOLD(c, p + 64);
-        FOLD(d, p + 96);
-    }
-    _mm256_storeu_si256((__m256i *)last, a);
-    _mm256_storeu_si256((__m256i *)(last + 32), b);
-    _mm256_storeu_si256((__m256i *)(last + 64), c);
-    _mm256_storeu_si256((__m256i *)(last + 96), d);
-    uint64_t crc = 0;
-    for (int i = 0; i < 128; i += 8) crc = CRC8(crc, last + i);
-    crc = shifted(over_stream, crc) ^ first;
-    crc = shifted(over_stream, crc) ^ second;
-    return (uint32_t)(shifted(over_stream, crc) ^ third);
-}
-
-static uint32_t crc_by_both(uint32_t crc, const uint8_t *p, size_t size) {
-    for (; size >= HYBRID_RUN; p += HYBRID_RUN, size -= HYBRID_RUN) crc = crc_of_run(crc, p);
-    return crc_by_instruction(crc, p, size);
-}
-#endif
-
-static uint32_t (*crc_of)(uint32_t, const uint8_t *, size_t) = crc_by_table;
-
-static int by_eights; /* whether the processor hashes eight keys at a time */
-
-static void look_around(void) {
-    make_tables();
-#if defined(HAS_X86)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("sse4.2")) crc_of = crc_by_instruction;
-    by_eights = __builtin_cpu_supports("avx2");
-    if (by_eights && crc_of == crc_by_instruction && __builtin_cpu_supports("vpclmulqdq")) crc_of = crc_by_both;
-#elif defined(HAS_ARM_CRC)
-    crc_of = crc_by_instruction;
-#endif
-}
-
-static uint32_t crc32c(uint32_t before, const uint8_t *p, size_t size) { return ~crc_of(~before, p, size); }
 
 /* ---- keys ---- */
 
@@ -308,11 +122,12 @@ INLINE uint32_t slot_in_ranges(const Cut *cut, const uint8_t *key, uint32_t size
 typedef struct { uint32_t start, size, part; } Note; /* one kept record, and whose it is */
 
 typedef struct {
-    uint64_t size; /* of its records */
-    int64_t last;  /* offset of the last one, -1: none */
+    uint64_t tally; /* while they are counted: its records times 2^32, and their bytes */
+    int64_t last;   /* offset of the last one, -1: none */
+    uint64_t size;  /* of its records */
     uint32_t count;
     uint32_t crc;
-    uint8_t *out, *cursor, *summed; /* where it begins, has got to, and is in `crc` up to */
+    uint8_t *out, *cursor, *summed, *end; /* where it begins, has got to, is in `crc` up to, and ends */
 } Part;
 
 typedef struct {
@@ -322,6 +137,7 @@ typedef struct {
     const uint32_t *part_of; /* slot -> part; parts: nobody asked for it. cut->slots + 1 entries */
     uint32_t parts;
     int64_t from_offset;
+    uint32_t from_delta; /* the same, from the base offset on */
     int64_t base_offset;
     int32_t delta_max;
     uint32_t count; /* records, as the header says */
@@ -329,24 +145,9 @@ typedef struct {
     Note *notes;    /* count */
     uint32_t kept;
     int is_open;    /* the records stand in the batch as they are */
-    uint32_t crc;   /* of the bytes CRC_FROM .. read */
+    uint32_t crc;   /* of the bytes CRC_FROM .. read, where it is open */
     size_t read;
 } Job;
-
-enum { AHEAD = 128 << 10 }; /* less, and the checksum stumbles at every new start; more, and the cache has lost it */
-
-/* Takes the checksum so far that it is ahead of `p`; NULL: of everything. */
-static void read_ahead(Job *job, const uint8_t *p) {
-    if (!job->is_open) return;
-    size_t left = job->batch_size - job->read, now = left;
-    if (p) {
-        size_t to = (size_t)(p - job->batch) + AHEAD / 2;
-        if (to <= job->read) return;
-        now = AHEAD < left ? AHEAD : left;
-    }
-    job->crc = crc32c(job->crc, job->batch + job->read, now);
-    job->read += now;
-}
 
 /* A signed varint of at most 64 bits; NULL where `end` or its own length is passed. */
 static const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int64_t *value) {
@@ -412,8 +213,8 @@ static int has_headers(const uint8_t *p, const uint8_t *end, int64_t count) {
 enum { STEP = 64 };
 typedef struct {
     const uint8_t *key[STEP]; /* NULL: none */
-    uint32_t key_size[STEP], start[STEP], size[STEP], hash[STEP], slot[STEP];
-    int64_t offset[STEP]; /* first its delta */
+    uint32_t key_size[STEP], delta[STEP], hash[STEP], slot[STEP];
+    uint32_t start[STEP + 1]; /* the one behind the last: where the next record starts */
 } Step;
 
 /* Notes key and offset delta of the record at p as number i. Behind it; NULL: something does not fit. */
@@ -423,7 +224,7 @@ static const uint8_t *any_record(Step *step, uint32_t i, const uint8_t *p, const
     const uint8_t *end = p + size;
     if (!(p = skip_varint(p + 1, end)) || !(p = varint(p, end, &delta))) return NULL;
     if (delta < 0 || delta > delta_max || !(p = sized(p, end, &size))) return NULL;
-    step->offset[i] = delta;
+    step->delta[i] = (uint32_t)delta;
     step->key[i] = size < 0 ? NULL : p;
     step->key_size[i] = size < 0 ? 0 : (uint32_t)size;
     p += step->key_size[i];
@@ -433,36 +234,42 @@ static const uint8_t *any_record(Step *step, uint32_t i, const uint8_t *p, const
     return end;
 }
 
-/* The same for a record as most are: lengths of one or two bytes, no headers. NULL: it is another, good or bad. At least
- * USUAL_ROOM bytes can be read from p on; nothing is read behind `end` that was not compared with it. */
-enum { USUAL_ROOM = 16 };
+/* The same for a record as most are: lengths of one or two bytes, no headers. NULL: it is another, good or bad. Its offset
+ * delta is compared with nothing. USUAL_ROOM bytes can be read from p on, wherever the record ends: so far go the numbers
+ * before the key, a key whose length is any byte, and the length of the value. */
 #if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end, int64_t delta_max) {
-    uint32_t number = *p++;
-    if (number >= 0x80) number = (number & 0x7F) | (uint32_t)*p++ << 7;
-    if ((number & ~0x3FFEu) || number >> 1 > (size_t)(body_end - p)) return NULL;
-    const uint8_t *end = p + (number >> 1);
+enum { USUAL_ROOM = 2 + 1 + 8 + 2 + 1 + 127 + 2, BUT_TWO_BYTES = ~0x3FFE, BUT_SMALL = 0x81 };
+
+INLINE const uint8_t *short_number(const uint8_t *p, uint32_t *number) {
+    uint32_t first = p[0];
+    if (first < 0x80) {
+        *number = first;
+        return p + 1;
+    }
+    *number = (first & 0x7F) | (uint32_t)p[1] << 7;
+    return p + 2;
+}
+
+INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
+    uint32_t size, delta, value_size;
+    p = short_number(p, &size);
+    if (size >> 1 > (size_t)(body_end - p)) return NULL;
+    const uint8_t *end = p + (size >> 1);
     uint64_t stops = ~native64(p + 1) & 0x8080808080808080u;
     if (!stops) return NULL;
-    p += 2 + (__builtin_ctzll(stops) >> 3);
-    number = *p++;
-    if (number >= 0x80) number = (number & 0x7F) | (uint32_t)*p++ << 7;
-    if ((number & ~0x3FFEu) || number >> 1 > delta_max) return NULL;
-    step->offset[i] = number >> 1;
-    number = *p++;
-    if (number > 0x7E || (number & 1)) return NULL;
+    p = short_number(p + 2 + (__builtin_ctzll(stops) >> 3), &delta);
+    uint32_t key_size = *p++;
+    step->delta[i] = delta >> 1;
     step->key[i] = p;
-    step->key_size[i] = number >> 1;
-    if (end - p < (ptrdiff_t)(number >> 1) + 2) return NULL;
-    p += number >> 1;
-    number = *p++;
-    if (number >= 0x80) number = (number & 0x7F) | (uint32_t)*p++ << 7;
-    if ((number & ~0x3FFEu) || end - p != (ptrdiff_t)(number >> 1) + 1 || end[-1] != 0) return NULL;
-    return end;
+    step->key_size[i] = key_size >> 1;
+    p = short_number(p + (key_size >> 1), &value_size);
+    uint32_t unusual = ((size | delta | value_size) & BUT_TWO_BYTES) | (key_size & BUT_SMALL) | end[-1];
+    return unusual || end - p != (ptrdiff_t)(value_size >> 1) + 1 ? NULL : end;
 }
 #else
-INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end, int64_t delta_max) {
-    (void)step, (void)i, (void)p, (void)body_end, (void)delta_max;
+enum { USUAL_ROOM = 1 };
+INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
+    (void)step, (void)i, (void)p, (void)body_end;
     return NULL;
 }
 #endif
@@ -472,14 +279,25 @@ INLINE const uint8_t *walk(const Job *job, Step *step, const uint8_t *p, uint32_
     const uint8_t *const body = job->body, *const body_end = body + job->body_size;
     const int64_t delta_max = job->delta_max;
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *end = body_end - p >= USUAL_ROOM ? usual_record(step, i, p, body_end, delta_max) : NULL;
+        const uint8_t *end = body_end - p >= USUAL_ROOM ? usual_record(step, i, p, body_end) : NULL;
         if (!LIKELY(end) && !(end = any_record(step, i, p, body_end, delta_max))) return NULL;
         step->start[i] = (uint32_t)(p - body);
-        step->size[i] = (uint32_t)(end - p);
-        PREFETCH(end, 3 * (end - p)); /* a later one begins about here */
+        PREFETCH(end, 4 * (end - p)); /* a later one begins about here */
         p = end;
     }
+    step->start[count] = (uint32_t)(p - body);
     return p;
+}
+
+/* Whether all offset deltas are of the batch; `rising` stays true where none is below the one before it. */
+INLINE int are_within(const Job *job, const Step *step, uint32_t count, uint32_t before, int *rising) {
+    uint32_t most = step->delta[0], falls = step->delta[0] < before;
+    for (uint32_t i = 1; i < count; i++) {
+        most = step->delta[i] > most ? step->delta[i] : most;
+        falls |= step->delta[i] < step->delta[i - 1];
+    }
+    *rising = *rising && !falls;
+    return most <= (uint32_t)job->delta_max;
 }
 
 /* A record without a key lies where the 8 bytes of its offset do. */
@@ -490,15 +308,50 @@ static uint32_t hash_of_offset(int64_t offset) {
     return murmur2(number, 8);
 }
 
-static void hash_one_by_one(Step *step, uint32_t from, uint32_t to) {
+static void hash_one_by_one(const Job *job, Step *step, uint32_t from, uint32_t to) {
     for (uint32_t i = from; i < to; i++)
-        step->hash[i] = LIKELY(step->key[i] != NULL) ? murmur2(step->key[i], step->key_size[i]) : hash_of_offset(step->offset[i]);
+        step->hash[i] = LIKELY(step->key[i] != NULL) ? murmur2(step->key[i], step->key_size[i])
+            : hash_of_offset(job->base_offset + step->delta[i]);
 }
 
 #ifdef HAS_X86
-/* Eight keys of one length at a time, where eight neighbours have it. */
-__attribute__((target("avx2"))) static void hash_by_eights(Step *step, uint32_t count) {
-    const __m256i m = _mm256_set1_epi32(0x5BD1E995);
+#define TWO(low, high)                                                                              \
+    _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(low))),        \
+                            _mm_loadu_si128((const __m128i *)(high)), 1)
+#define TIMES(x) _mm256_mullo_epi32(x, _mm256_set1_epi32(0x5BD1E995))
+#define WITH_SHIFTED(x, bits) _mm256_xor_si256(x, _mm256_srli_epi32(x, bits))
+
+/* Eight keys of one size; pieces of 16 bytes can be read of each until all of it was read. */
+WIDE INLINE __m256i hash_of_eight(const uint8_t *const *key, uint32_t size) {
+    __m256i hash = _mm256_set1_epi32((int)(0x9747B28Cu ^ size));
+    for (uint32_t at = 0; at < size; at += 16) { /* four words of each become four times a word of all */
+        const __m256i a = TWO(key[0] + at, key[4] + at), b = TWO(key[1] + at, key[5] + at);
+        const __m256i c = TWO(key[2] + at, key[6] + at), d = TWO(key[3] + at, key[7] + at);
+        const __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
+        const __m256i more_ab = _mm256_unpackhi_epi32(a, b), more_cd = _mm256_unpackhi_epi32(c, d);
+        const __m256i word[4] = {
+            _mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd),
+            _mm256_unpacklo_epi64(more_ab, more_cd), _mm256_unpackhi_epi64(more_ab, more_cd),
+        };
+        const uint32_t left = size - at;
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < 4; i++) {
+            if (left >= 4 * i + 4) {
+                const __m256i mixed = TIMES(word[i]);
+                hash = _mm256_xor_si256(TIMES(hash), TIMES(WITH_SHIFTED(mixed, 24)));
+            } else if (left > 4 * i) {
+                const __m256i mask = _mm256_set1_epi32((int)(((uint32_t)1 << left % 4 * 8) - 1));
+                hash = TIMES(_mm256_xor_si256(hash, _mm256_and_si256(word[i], mask)));
+            }
+        }
+    }
+    hash = TIMES(WITH_SHIFTED(hash, 13));
+    return WITH_SHIFTED(hash, 15);
+}
+
+/* Eight keys at a time, where eight neighbours have one length. */
+WIDE static void hash_by_eights(const Job *job, Step *step, uint32_t count) {
+    const uint8_t *const body_end = job->body + job->body_size;
     uint32_t i = 0;
     for (; i + 8 <= count; i += 8) {
         const uint8_t *const *key = step->key + i;
@@ -508,83 +361,81 @@ __attribute__((target("avx2"))) static void hash_by_eights(Step *step, uint32_t 
         const __m256i missing = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)key), _mm256_setzero_si256());
         const __m256i more = _mm256_cmpeq_epi64(_mm256_loadu_si256((const __m256i *)(key + 4)), _mm256_setzero_si256());
         const __m256i odd = _mm256_or_si256(other, _mm256_or_si256(missing, more));
-        if (!_mm256_testz_si256(odd, odd) || size % 4) {
-            hash_one_by_one(step, i, i + 8);
-            continue;
-        }
-        __m256i hash = _mm256_set1_epi32((int)(0x9747B28Cu ^ size));
-        for (uint32_t at = 0; at < size; at += 4) {
-            __m256i word = _mm256_setr_epi32(
-                (int)native32(key[0] + at), (int)native32(key[1] + at), (int)native32(key[2] + at), (int)native32(key[3] + at),
-                (int)native32(key[4] + at), (int)native32(key[5] + at), (int)native32(key[6] + at), (int)native32(key[7] + at));
-            word = _mm256_mullo_epi32(word, m);
-            word = _mm256_mullo_epi32(_mm256_xor_si256(word, _mm256_srli_epi32(word, 24)), m);
-            hash = _mm256_xor_si256(_mm256_mullo_epi32(hash, m), word);
-        }
-        hash = _mm256_mullo_epi32(_mm256_xor_si256(hash, _mm256_srli_epi32(hash, 13)), m);
-        hash = _mm256_xor_si256(hash, _mm256_srli_epi32(hash, 15));
-        _mm256_storeu_si256((__m256i *)(step->hash + i), hash);
+        if (LIKELY(_mm256_testz_si256(odd, odd)) && (uint64_t)(body_end - key[7]) >= (uint64_t)size + 15)
+            _mm256_storeu_si256((__m256i *)(step->hash + i), hash_of_eight(key, size));
+        else
+            hash_one_by_one(job, step, i, i + 8);
     }
-    hash_one_by_one(step, i, count);
+    hash_one_by_one(job, step, i, count);
 }
+#else
+#define hash_by_eights(job, step, count) hash_one_by_one(job, step, 0, count)
 #endif
 
 /* Which slot has each record. */
 INLINE void place(const Job *job, int rule, Step *step, uint32_t count) {
     const Cut *const cut = job->cut;
-    const uint64_t slots = cut->slots;
-    for (uint32_t i = 0; i < count; i++) step->offset[i] += job->base_offset;
-    if (rule == STRIPES) {
-        for (uint32_t i = 0; i < count; i++)
-            step->slot[i] = (uint32_t)((uint64_t)step->offset[i] / STRIPE_OFFSETS % slots);
-        return;
-    }
-#ifdef HAS_X86
-    if (by_eights) hash_by_eights(step, count); else hash_one_by_one(step, 0, count);
-#else
-    hash_one_by_one(step, 0, count);
-#endif
+    const uint64_t slots = cut->slots, base_offset = (uint64_t)job->base_offset;
     for (uint32_t i = 0; i < count; i++)
         step->slot[i] = rule == EVEN ? (uint32_t)(step->hash[i] * slots >> 32)
+            : rule == STRIPES ? (uint32_t)((base_offset + step->delta[i]) / STRIPE_OFFSETS % slots)
             : slot_in_ranges(cut, step->key[i], step->key_size[i], step->hash[i]);
 }
 
 /* Notes what is kept, and adds it to its part. */
-INLINE void note(Job *job, const Step *step, uint32_t count) {
-    const uint32_t none = job->parts, *const part_of = job->part_of;
-    const int64_t from_offset = job->from_offset;
+INLINE void note(Job *job, const Step *step, uint32_t count, int rising) {
+    const uint32_t none = job->parts, *const part_of = job->part_of, from_delta = job->from_delta;
+    const int64_t base_offset = job->base_offset;
     Part *const parts = job->part;
     Note *to = job->notes + job->kept;
     for (uint32_t i = 0; i < count; i++) {
-        const int64_t offset = step->offset[i];
-        const uint32_t size = step->size[i];
+        const uint32_t start = step->start[i], size = step->start[i + 1] - start;
+        const int64_t offset = base_offset + step->delta[i];
         uint32_t mine = part_of[step->slot[i]];
-        mine = offset >= from_offset ? mine : none;
-        to->start = step->start[i];
+        mine = step->delta[i] >= from_delta ? mine : none;
+        to->start = start;
         to->size = size;
         to->part = mine;
         to += mine != none;
         Part *part = parts + mine;
-        part->size += size;
-        part->count++;
-        part->last = offset > part->last ? offset : part->last;
+        part->tally += ((uint64_t)1 << 32) + size;
+        part->last = rising || offset > part->last ? offset : part->last;
     }
     job->kept = (uint32_t)(to - job->notes);
 }
 
-/* All records; 0: something does not fit. The checksum runs a little ahead, so that the walk finds them in the cache. */
-INLINE int walk_all(Job *job, int rule) {
+/* All records; 0: something does not fit. */
+INLINE int walk_all(Job *job, int rule, int by_eights) {
     const uint8_t *p = job->body, *body_end = p + job->body_size;
+    uint32_t before = 0;
+    int rising = 1;
     Step step;
     for (uint32_t left = job->count, now; left; left -= now) {
         now = left < STEP ? left : STEP;
-        read_ahead(job, p);
-        if (!(p = walk(job, &step, p, now))) return 0;
+        if (!(p = walk(job, &step, p, now)) || !are_within(job, &step, now, before, &rising)) return 0;
+        before = step.delta[now - 1];
+        if (rule != STRIPES && by_eights) hash_by_eights(job, &step, now);
+        if (rule != STRIPES && !by_eights) hash_one_by_one(job, &step, 0, now);
         place(job, rule, &step, now);
-        note(job, &step, now);
+        if (rising) note(job, &step, now, 1); else note(job, &step, now, 0);
     }
     return p == body_end;
 }
+
+INLINE int walk_by_rule(Job *job, int by_eights) { /* a loop of its own for each */
+    switch (job->cut->rule) {
+    case EVEN: return walk_all(job, EVEN, by_eights);
+    case STRIPES: return walk_all(job, STRIPES, by_eights);
+    default: return walk_all(job, RANGES, by_eights);
+    }
+}
+
+static int walk_plain(Job *job) { return walk_by_rule(job, 0); }
+#ifdef HAS_X86
+WIDE static int walk_wide(Job *job) { return walk_by_rule(job, 1); }
+#else
+#define walk_wide walk_plain
+#endif
 
 /* NULL, or what is wrong with the header of a batch; fills in what it says. */
 static const char *read_header(Job *job) {
@@ -605,27 +456,32 @@ static const char *read_header(Job *job) {
     if ((uint64_t)count * RECORD_MIN > job->body_size) return "more records than fit into their bytes";
     job->base_offset = base;
     job->delta_max = delta;
+    job->from_delta = job->from_offset <= base ? 0
+        : job->from_offset - base > delta ? (uint32_t)delta + 1 : (uint32_t)(job->from_offset - base);
     job->count = (uint32_t)count;
     return NULL;
 }
 
-/* NULL, or what is wrong with the batch. `notes` must have room for `count` records. Opened records (`body` is not of
- * the batch) were checked before they were opened. */
+/* NULL, or what is wrong with the records. `notes` must have room for `count` records. */
 static const char *scan(Job *job) {
-    int done;
-    switch (job->cut->rule) { /* a loop of its own for each */
-    case EVEN: done = walk_all(job, EVEN); break;
-    case STRIPES: done = walk_all(job, STRIPES); break;
-    default: done = walk_all(job, RANGES);
+    if (!(is_wide ? walk_wide(job) : walk_plain(job))) return "a record that does not fit into its batch";
+    for (uint32_t i = 0; i <= job->parts; i++) {
+        job->part[i].size = (uint32_t)job->part[i].tally;
+        job->part[i].count = (uint32_t)(job->part[i].tally >> 32);
     }
-    read_ahead(job, NULL);
-    if (job->is_open && job->crc != big32(job->batch + CRC_AT)) return "the checksum of a record batch is wrong";
-    return done ? NULL : "a record that does not fit into its batch";
+    return NULL;
 }
 
-/* Copies one record; up to 31 bytes behind it are written too where `spare` says there is room on both sides. */
+/* ---- parts ---- */
+
+enum { SUM_STEP = 2 * PIECE_MAX, SUM_AHEAD = 64 << 10 }; /* less, and it stumbles at every start; more, and it leaves the cache */
+enum { COPY_SPARE = 128, COPY_MAX = 512 };
+
+/* Copies one record; up to COPY_SPARE bytes behind it are written too where `spare` says there is room on both sides. */
 INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
-    if (LIKELY(spare && size <= 512)) {
+    if (LIKELY(spare && size <= COPY_SPARE)) {
+        for (int i = 0; i < COPY_SPARE; i += 32) memcpy(to + i, from + i, 32);
+    } else if (LIKELY(spare && size <= COPY_MAX)) {
         size_t done = 0;
         do {
             memcpy(to + done, from + done, 32);
@@ -636,7 +492,13 @@ INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
     }
 }
 
-enum { SUM_STEP = 2 * HYBRID_RUN, PREFETCH_MAX = 2048 };
+/* Copies the next record of a part; its checksum waits. */
+INLINE void append(const Job *job, Part *part, const Note *note) {
+    const uint8_t *from = job->body + note->start, *body_end = job->body + job->body_size;
+    const ptrdiff_t room = (ptrdiff_t)note->size + COPY_SPARE;
+    copy(part->cursor, from, note->size, part->end - part->cursor >= room && body_end - from >= room);
+    part->cursor += note->size;
+}
 
 /* Takes the checksum of a part as far as it is written: while it is in the cache. */
 static void sum_up(Part *part) {
@@ -644,43 +506,103 @@ static void sum_up(Part *part) {
     part->summed = part->cursor;
 }
 
-/* Writes every part, each at its `out` of HEADER + size bytes. Where one part has all records, there is nothing to do. */
-static void fill(Job *job) {
-    const uint8_t *body_end = job->body + job->body_size;
-    if (!job->kept || !job->part[job->notes[0].part].out) return;
-    for (uint32_t i = 0; i < job->parts; i++) {
-        Part *part = &job->part[i];
-        if (!part->out) continue;
-        memcpy(part->out, job->batch, HEADER);
-        put_big32(part->out + 8, (uint32_t)(HEADER - LOG_OVERHEAD + part->size));
-        part->out[ATTRIBUTES_AT + 1] &= (uint8_t)~COMPRESSION_MASK;
-        put_big32(part->out + COUNT_AT, part->count);
-        part->cursor = part->out + HEADER;
-        part->summed = part->out + CRC_FROM;
-        part->crc = 0;
-    }
+/* Takes the checksum of what comes in up to `end` at least, a good piece ahead: what is copied next lies in the cache. */
+static void read_up(Job *job, const uint8_t *end) {
+    const size_t left = job->batch_size - job->read, most = (size_t)(end - job->batch) - job->read;
+    const size_t now = most > SUM_AHEAD ? most : SUM_AHEAD < left ? SUM_AHEAD : left;
+    job->crc = crc32c(job->crc, job->batch + job->read, now);
+    job->read += now;
+}
+
+/* Short records: long stretches of input and output are summed up, each for itself. */
+INLINE void fill_by_stretches(Job *job) {
+    const uint8_t *read = job->is_open ? job->batch + job->read : job->body + job->body_size;
     for (uint32_t i = 0; i < job->kept; i++) {
-        const Note note = job->notes[i], next = job->notes[i + 2 < job->kept ? i + 2 : i];
-        for (uint32_t line = 0; line < next.size && line < PREFETCH_MAX; line += 64) PREFETCH(job->body + next.start, line);
-        Part *part = &job->part[note.part];
-        const uint8_t *from = job->body + note.start;
-        uint8_t *to = part->cursor, *part_end = part->out + HEADER + part->size;
-        copy(to, from, note.size, part_end - to >= (ptrdiff_t)note.size + 32 && body_end - from >= (ptrdiff_t)note.size + 32);
-        part->cursor = to + note.size;
+        const Note *note = &job->notes[i];
+        const uint8_t *end = job->body + note->start + note->size;
+        if (end > read) {
+            read_up(job, end);
+            read = job->batch + job->read;
+        }
+        Part *part = &job->part[note->part];
+        append(job, part, note);
         if (part->cursor - part->summed >= SUM_STEP) sum_up(part);
     }
-    for (uint32_t i = 0; i < job->parts; i++) {
+}
+
+static void fill_plain(Job *job) { fill_by_stretches(job); }
+static uint32_t pieces_from = 512; /* mean bytes of a record: below, joining costs more than it saves */
+
+#ifdef HAS_X86
+WIDE static void fill_wide(Job *job) { fill_by_stretches(job); }
+
+/* Long records: each is summed up once, for the input and for its part. */
+FOLDING static void fill_by_pieces(Job *job) {
+    const uint8_t *read = job->is_open ? job->batch + job->read : NULL;
+    uint32_t whole = ~job->crc;
+    for (uint32_t i = 0; i < job->kept; i++) {
+        const Note *note = &job->notes[i];
+        const uint8_t *from = job->body + note->start;
+        if (read && read < from) whole = crc_by_pieces(whole, read, (size_t)(from - read));
+        Part *part = &job->part[note->part];
+        uint32_t crc = ~part->crc;
+        for (size_t left = note->size, now; left; left -= now, from += now) {
+            now = left < PIECE_MAX ? left : PIECE_MAX;
+            const uint64_t piece = crc_of_piece(from, now);
+            whole = (uint32_t)joined(whole, piece, now);
+            crc = (uint32_t)joined(crc, piece, now);
+        }
+        append(job, part, note);
+        part->crc = ~crc;
+        part->summed = part->cursor;
+        read = read ? from : NULL;
+    }
+    job->crc = ~whole;
+    job->read = read ? (size_t)(read - job->batch) : job->read;
+}
+#else
+#define fill_wide fill_plain
+#define fill_by_pieces fill_plain
+#endif
+
+static void begin(const Job *job, Part *part) {
+    memcpy(part->out, job->batch, HEADER);
+    put_big32(part->out + 8, (uint32_t)(HEADER - LOG_OVERHEAD + part->size));
+    part->out[ATTRIBUTES_AT + 1] &= (uint8_t)~COMPRESSION_MASK;
+    put_big32(part->out + COUNT_AT, part->count);
+    part->cursor = part->out + HEADER;
+    part->end = part->cursor + part->size;
+    part->crc = crc32c(0, part->out + CRC_FROM, HEADER - CRC_FROM);
+    part->summed = part->cursor;
+}
+
+/* Writes every part, each at its `out` of HEADER + size bytes; where one part has all records, there is none. NULL, or what
+ * is wrong with the batch: then all parts are worthless. Records that were opened (`body` is not of the batch) had their
+ * checksum checked before. */
+static const char *fill(Job *job) {
+    const int is_copied = job->kept && job->part[job->notes[0].part].out;
+    if (is_copied) {
+        for (uint32_t i = 0; i < job->parts; i++)
+            if (job->part[i].out) begin(job, &job->part[i]);
+        if (has_pieces() && job->body_size >= (uint64_t)job->count * pieces_from) fill_by_pieces(job);
+        else if (is_wide) fill_wide(job);
+        else fill_plain(job);
+    }
+    if (job->is_open && crc32c(job->crc, job->batch + job->read, job->batch_size - job->read) != big32(job->batch + CRC_AT))
+        return "the checksum of a record batch is wrong";
+    for (uint32_t i = 0; is_copied && i < job->parts; i++) {
         Part *part = &job->part[i];
         if (!part->out) continue;
         sum_up(part);
         put_big32(part->out + CRC_AT, part->crc);
     }
+    return NULL;
 }
 
 /* ---- Python ---- */
 #ifndef SLICING_CORE
 
-enum { VERSION = 1, RELEASE_FROM = 32 << 10, SPARE_MAX = 1 << 20 };
+enum { VERSION = 2, RELEASE_FROM = 32 << 10, SPARE_MAX = 1 << 20 };
 
 /* Room for notes, kept from call to call; taken and given back under the GIL. */
 static void *spare;
@@ -774,71 +696,87 @@ static PyObject *run(Job *job, PyObject *source) {
     PyObject *results = wrong ? PyErr_Format(PyExc_ValueError, "%s", wrong) : allocate(job, source);
     if (results) {
         if (release) state = PyEval_SaveThread();
-        fill(job);
+        wrong = fill(job);
         if (release) PyEval_RestoreThread(state);
     }
     give_spare(room, room_size);
+    if (results && wrong) {
+        Py_DECREF(results);
+        return PyErr_Format(PyExc_ValueError, "%s", wrong);
+    }
     return results;
 }
 
-static PyObject *wanted_parts(Job *job, const Py_buffer *wanted, PyObject *source) {
+static PyObject *wanted_parts(Job *job, PyObject *wanted, PyObject *source) {
     uint32_t part_of[SLOTS_MAX + 1];
-    uint32_t slots = job->cut->slots, parts = (uint32_t)(wanted->len / 4);
-    if (wanted->len / 4 > slots) return PyErr_Format(PyExc_ValueError, "a slot is wanted twice");
-    for (uint32_t slot = 0; slot <= slots; slot++) part_of[slot] = parts;
-    for (uint32_t i = 0; i < parts; i++) {
-        uint32_t slot = native32((const uint8_t *)wanted->buf + 4 * i);
-        if (slot >= slots || part_of[slot] != parts) return PyErr_Format(PyExc_ValueError, "no such slot, or wanted twice");
-        part_of[slot] = i;
+    const uint32_t slots = job->cut->slots;
+    const Py_ssize_t parts = PySequence_Size(wanted);
+    if (parts < 0) return NULL;
+    if (parts > slots) return PyErr_Format(PyExc_ValueError, "a slot is wanted twice");
+    for (uint32_t slot = 0; slot <= slots; slot++) part_of[slot] = (uint32_t)parts;
+    for (Py_ssize_t i = 0; i < parts; i++) {
+        PyObject *number = PySequence_GetItem(wanted, i);
+        long slot = number ? PyLong_AsLong(number) : -1;
+        Py_XDECREF(number);
+        if (slot == -1 && PyErr_Occurred()) return NULL;
+        if (slot < 0 || slot >= (long)slots || part_of[slot] != (uint32_t)parts)
+            return PyErr_Format(PyExc_ValueError, "no such slot, or wanted twice");
+        part_of[slot] = (uint32_t)i;
     }
-    job->parts = parts;
+    job->parts = (uint32_t)parts;
     job->part_of = part_of;
     return run(job, source);
 }
 
-enum { BATCH, BODY, STARTS, TARGETS, KEY_INDEX, KEY_BYTES, WANTED, BUFFERS };
+enum { RULE, SLOTS, STARTS, TARGETS, NULL_KEYS, KEY_INDEX, KEY_BYTES, PACKED };
 
-static PyObject *split_buffers(PyObject *const *args, Py_buffer *of, int has_body) {
-    Cut cut = {.rule = (int)PyLong_AsLong(args[2]), .slots = (uint32_t)PyLong_AsUnsignedLong(args[3])};
-    cut.null_keys = (int)PyLong_AsLong(args[6]);
-    cut.starts = of[STARTS].buf;
-    cut.targets = of[TARGETS].buf;
-    cut.ranges = (size_t)of[STARTS].len / 4;
-    cut.key_index = of[KEY_INDEX].buf;
-    cut.keys = (size_t)of[KEY_INDEX].len / 12;
-    cut.key_bytes = of[KEY_BYTES].buf;
-    cut.key_bytes_size = (size_t)of[KEY_BYTES].len;
-    int64_t from_offset = PyLong_AsLongLong(args[10]);
-    if (PyErr_Occurred()) return NULL;
-    const char *wrong = of[TARGETS].len != of[STARTS].len ? "ranges without targets" : check_cut(&cut);
-    if (wrong) return PyErr_Format(PyExc_ValueError, "%s", wrong);
-    Job job = {.batch = of[BATCH].buf, .batch_size = (size_t)of[BATCH].len, .cut = &cut, .from_offset = from_offset};
-    if (has_body) {
-        job.body = of[BODY].buf;
-        job.body_size = (size_t)of[BODY].len;
-    }
-    return wanted_parts(&job, &of[WANTED], args[0]);
+static size_t bytes_at(PyObject *packed, int position, const uint8_t **bytes) {
+    PyObject *found = PyTuple_GetItem(packed, position);
+    if (PyErr_Occurred()) return 0;
+    *bytes = (const uint8_t *)PyBytes_AsString(found);
+    return *bytes ? (size_t)PyBytes_Size(found) : 0;
 }
 
-PyDoc_STRVAR(split_doc, "split(batch, body, rule, slots, starts, targets, null_keys, key_index, key_bytes, wanted, "
-                        "from_offset) -> list of (batch, last_kept, records); raises ValueError");
+/* Reads a cut; 0: it is none, and an exception says why. What it points to belongs to `packed`. */
+static int read_cut(Cut *cut, PyObject *packed) {
+    if (!PyTuple_Check(packed) || PyTuple_Size(packed) != PACKED) {
+        PyErr_SetString(PyExc_TypeError, "a cut is a tuple of 7");
+        return 0;
+    }
+    cut->rule = (int)PyLong_AsLong(PyTuple_GetItem(packed, RULE));
+    cut->slots = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GetItem(packed, SLOTS));
+    cut->null_keys = (int)PyLong_AsLong(PyTuple_GetItem(packed, NULL_KEYS));
+    cut->ranges = bytes_at(packed, STARTS, &cut->starts) / 4;
+    size_t targets = bytes_at(packed, TARGETS, &cut->targets) / 4;
+    cut->keys = bytes_at(packed, KEY_INDEX, &cut->key_index) / 12;
+    cut->key_bytes_size = bytes_at(packed, KEY_BYTES, &cut->key_bytes);
+    if (PyErr_Occurred()) return 0;
+    const char *wrong = targets != cut->ranges ? "ranges without targets" : check_cut(cut);
+    if (wrong) PyErr_SetString(PyExc_ValueError, wrong);
+    return !wrong;
+}
+
+PyDoc_STRVAR(split_doc, "split(batch, body, packed, wanted, from_offset) -> list of (batch, last_kept, records); raises ValueError");
 
 static PyObject *split(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
-    static const int argument_of[BUFFERS] = {0, 1, 4, 5, 7, 8, 9};
-    Py_buffer of[BUFFERS];
-    int taken = 0;
+    Py_buffer batch, body;
+    Cut cut;
+    if (count != 5) return PyErr_Format(PyExc_TypeError, "split takes 5 arguments, not %zd", count);
+    if (!read_cut(&cut, args[2])) return NULL;
+    Job job = {.cut = &cut, .from_offset = PyLong_AsLongLong(args[4])};
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &batch, PyBUF_SIMPLE) < 0) return NULL;
+    job.batch = batch.buf;
+    job.batch_size = (size_t)batch.len;
     PyObject *result = NULL;
-    if (count != 11) return PyErr_Format(PyExc_TypeError, "split takes 11 arguments, not %zd", count);
-    int has_body = !Py_IsNone(args[1]);
-    for (; taken < BUFFERS; taken++) {
-        PyObject *exporter = args[argument_of[taken]];
-        if (taken == BODY && !has_body) exporter = args[0];
-        if (PyObject_GetBuffer(exporter, &of[taken], PyBUF_SIMPLE) < 0) goto done;
+    const int has_body = !Py_IsNone(args[1]);
+    if (!has_body || PyObject_GetBuffer(args[1], &body, PyBUF_SIMPLE) == 0) {
+        job.body = has_body ? body.buf : NULL;
+        job.body_size = has_body ? (size_t)body.len : 0;
+        result = wanted_parts(&job, args[3], args[0]);
+        if (has_body) PyBuffer_Release(&body);
     }
-    result = split_buffers(args, of, has_body);
-done:
-    while (taken > 0) PyBuffer_Release(&of[--taken]);
+    PyBuffer_Release(&batch);
     return result;
 }
 
@@ -854,6 +792,17 @@ static PyObject *crc32c_of(PyObject *module, PyObject *data) {
     if (state) PyEval_RestoreThread(state);
     PyBuffer_Release(&of);
     return PyLong_FromUnsignedLong(crc);
+}
+
+PyDoc_STRVAR(combine_doc, "crc32c_combine(first, second, size) -> int: the checksum of two pieces, the second of so many bytes");
+
+static PyObject *combine(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 3) return PyErr_Format(PyExc_TypeError, "crc32c_combine takes 3 arguments, not %zd", count);
+    uint32_t first = (uint32_t)PyLong_AsUnsignedLong(args[0]), second = (uint32_t)PyLong_AsUnsignedLong(args[1]);
+    size_t size = PyLong_AsSize_t(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    return PyLong_FromUnsignedLong(crc32c_combine(first, second, size));
 }
 
 PyDoc_STRVAR(murmur2_doc, "murmur2(key) -> int");
@@ -876,6 +825,7 @@ static int prepare(PyObject *module) {
 static PyMethodDef functions[] = {
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"crc32c", crc32c_of, METH_O, crc32c_doc},
+    {"crc32c_combine", (PyCFunction)(void (*)(void))combine, METH_FASTCALL, combine_doc},
     {"murmur2", murmur2_of, METH_O, murmur2_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -1,19 +1,18 @@
+from collections.abc import Sequence
+
+from proxy.views.cuts import Packed
+
 VERSION: int
 CHECKSUM: str
 
 def split(
     batch: bytes | memoryview,
     body: bytes | memoryview | None,
-    rule: int,
-    slots: int,
-    starts: bytes,
-    targets: bytes,
-    null_keys: int,
-    key_index: bytes,
-    key_bytes: bytes,
-    wanted: bytes,
+    packed: Packed,
+    wanted: Sequence[int],
     from_offset: int,
     /,
 ) -> list[tuple[memoryview | bytes | None, int, int]]: ...
 def crc32c(data: bytes | bytearray | memoryview, /) -> int: ...
+def crc32c_combine(first: int, second: int, size: int, /) -> int: ...
 def murmur2(key: bytes | memoryview, /) -> int: ...

@@ -8,8 +8,8 @@ and 1 are written anew as magic 2. Parts come uncompressed unless a codec is ask
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError
@@ -23,7 +23,7 @@ try:
 except ImportError:  # no compiler was there when this was installed
     _slicing = None  # type: ignore[assignment]
 
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 """`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 
 REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
@@ -58,6 +58,9 @@ class Slice(NamedTuple):
     records: int
 
 
+_as_slice: Callable[[twin.Part], Slice] = partial(tuple.__new__, Slice)
+"""`Slice._make` without its frame: it is run for every slot of every batch."""
+
 _EXPANSION = 4
 """Bytes of JSON in a byte of it compressed."""
 _CALL_NS = 3_000
@@ -74,7 +77,7 @@ Kernel = Callable[[memoryview, bytes | None, Cut, Sequence[int], int], list[twin
 def _by_extension(
     batch: memoryview, body: bytes | None, cut: Cut, slots: Sequence[int], from_offset: int
 ) -> list[twin.Part]:
-    return _slicing.split(batch, body, *cut.packed, array("i", slots).tobytes(), from_offset)
+    return _slicing.split(batch, body, cut.packed, slots, from_offset)
 
 
 KERNELS: Mapping[str, Kernel] = {
@@ -119,7 +122,7 @@ def split(
         if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
             batch = memoryview(legacy.as_batch(batch, decompressed_max))
         body = opened(batch, decompressed_max)
-        parts = [Slice._make(part) for part in _kernel(batch, body, cut, wanted, from_offset)]
+        parts = list(map(_as_slice, _kernel(batch, body, cut, wanted, from_offset)))
     except compression.CodecMissing as error:
         raise CodecUnavailable(str(error)) from error
     except (ValueError, RemoteProtocolError) as error:

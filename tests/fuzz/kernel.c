@@ -51,6 +51,13 @@ static size_t damage(uint8_t *b, size_t size) {
     return size;
 }
 
+/* Two pieces laid together have the checksum of the whole, as the tables have it. */
+static void check_sums(const uint8_t *b, size_t size, uint64_t turn) {
+    size_t first = dice(size + 1);
+    uint32_t sum = crc32c_combine(crc32c(0, b, first), crc32c(0, b + first, size - first), size - first);
+    if (sum != ~crc_by_table(~0u, b, size)) fail("a checksum is wrong", turn);
+}
+
 /* A part is a batch that one cut of one slot keeps whole. */
 static void check_part(const uint8_t *bytes, const Part *part, const Job *source, uint64_t turn) {
     static const uint32_t only[2] = {0, 1};
@@ -60,7 +67,7 @@ static void check_part(const uint8_t *bytes, const Part *part, const Job *source
     if (read_header(&job)) fail("a part has no header", turn);
     if (job.base_offset != source->base_offset || job.delta_max != source->delta_max) fail("a part has other offsets", turn);
     job.notes = malloc(((size_t)job.count + 1) * sizeof(Note));
-    if (scan(&job)) fail("a part is no batch", turn);
+    if (scan(&job) || fill(&job)) fail("a part is no batch", turn);
     if (found[0].count != part->count || found[0].last != part->last || found[0].size != part->size) fail("a part says other things", turn);
     free(job.notes);
 }
@@ -71,17 +78,17 @@ static int take_apart(Job *job, int is_complete, uint64_t turn) {
     job->part = calloc(job->parts + 1, sizeof(Part));
     for (uint32_t i = 0; i <= job->parts; i++) job->part[i].last = -1;
     job->notes = malloc(((size_t)job->count + 1) * sizeof(Note));
-    int good = !scan(job);
-    for (uint32_t i = 0; good && i < job->parts; i++) {
+    int walked = !scan(job);
+    for (uint32_t i = 0; walked && i < job->parts; i++) {
         total += job->part[i].count;
         bytes += job->part[i].size;
         if (job->part[i].count && job->part[i].count < job->count) job->part[i].out = malloc(HEADER + job->part[i].size);
     }
-    if (good) fill(job);
+    int good = walked && !fill(job);
     if (good && total != job->kept) fail("notes and parts differ", turn);
     if (good && is_complete && (total != job->count || bytes != job->body_size)) fail("a record is lost", turn);
     for (uint32_t i = 0; i < job->parts; i++) {
-        if (job->part[i].out) check_part(job->part[i].out, &job->part[i], job, turn);
+        if (good && job->part[i].out) check_part(job->part[i].out, &job->part[i], job, turn);
         free(job->part[i].out);
     }
     free(job->part);
@@ -121,6 +128,7 @@ static int one(uint64_t turn, uint8_t *room) {
         if (slot == cut.slots || part_of[slot] == SLOTS_MAX) part_of[slot] = parts;
     Job job = {.cut = &cut, .part_of = part_of, .parts = parts, .from_offset = dice(3) ? 0 : (int64_t)dice(3000)};
     uint8_t *batch = exact(room, size), *body = NULL;
+    if (dice(8) == 0) check_sums(batch, size, turn);
     job.batch = batch;
     job.batch_size = size;
     if (dice(4) == 0 && size > HEADER) { /* as if it had been compressed */
@@ -150,8 +158,9 @@ int main(int count, char **words) {
     time_t start = time(NULL);
     uint64_t turn = 0, good = 0;
     for (; turn % 1024 || difftime(time(NULL), start) < seconds; turn++) {
-        if (turn % 80000 == 79999) look_around();
-        if (turn % 80000 == 40000) { by_eights = 0; crc_of = crc_by_table; } /* as where the processor has neither */
+        if (turn % 80000 == 0) look_around();
+        if (turn % 80000 == 40000) { is_wide = 0; crc_of = crc_by_table; } /* as where the processor has nothing */
+        pieces_from = dice(2) ? 1 : 512;
         good += (uint64_t)one(turn, room);
     }
     printf("%llu batches, %llu of them taken apart, the others refused\n", (unsigned long long)turn, (unsigned long long)good);

@@ -17,7 +17,6 @@ import sys
 import sysconfig
 import tempfile
 import time
-from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any
 from proxy.views import legacy, slicing, twin
 from proxy.views.cuts import Cut, EvenCut
 from proxy.wire import records
+from proxy.wire.records import Record
 from tests.views.batches import CUTS, sample
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,10 @@ def damaged(dice: random.Random) -> bytes:
     if dice.random() < 0.02:
         return dice.randbytes(dice.randrange(200))
     codec = dice.choice((0, 0, 0, 1, 2, 3, 4))
-    batch = bytearray(sample(dice.randrange(1000), dice.randrange(40), gaps=dice.random() < 0.5, codec=codec))
+    if dice.random() < 0.1:
+        batch = bytearray(long_records(dice.randrange(1000)))
+    else:
+        batch = bytearray(sample(dice.randrange(1000), dice.randrange(40), gaps=dice.random() < 0.5, codec=codec))
     for _ in range(dice.choice((0, 1, 1, 2, 5))):
         at = dice.randrange(len(batch) if dice.random() < 0.7 else 90) % len(batch)
         kind = dice.randrange(6)
@@ -107,7 +110,7 @@ def extension_at(path: str) -> Any:
     spec.loader.exec_module(module)
 
     def kernel(batch: Any, body: Any, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
-        return module.split(batch, body, *cut.packed, array("i", slots).tobytes(), from_offset)
+        return module.split(batch, body, cut.packed, slots, from_offset)
 
     return kernel
 
@@ -143,12 +146,20 @@ def sanitized_core(folder: Path, seed: int, seconds: float) -> str:
     files = []
     for number in range(60):
         files.append(folder / f"batch-{number}")
-        batch = sample(number, 5 + number, gaps=number % 2 == 1)
+        batch = long_records(number) if number % 6 == 5 else sample(number, 5 + number, gaps=number % 2 == 1)
         files[-1].write_bytes(batch if number else dataless())
     done = subprocess.run([driver, str(seconds), str(seed), *files], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return done.stdout.strip()
+
+
+def long_records(seed: int) -> bytes:
+    """A few records whose checksums are made in several turns, of up to several pieces."""
+    dice = random.Random(seed)
+    sizes = [dice.choice((200, 1000, 3000, 9000)) + dice.randrange(400) for _ in range(5)]
+    found = [Record(b"key-%d" % size, dice.randbytes(size), (), 0, number) for number, size in enumerate(sizes)]
+    return records.build_batch(0, found)
 
 
 def dataless() -> bytes:

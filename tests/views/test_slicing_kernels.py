@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.views import slicing, twin
-from proxy.views.cuts import Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
+from proxy.views.cuts import Cut, EvenCut, KeyFilterCut, NullKeys, Packed, RangeCut, StripeCut
 from proxy.wire import compression, records
 from proxy.wire.records import Record
 from tests.views.batches import CUTS, sample
@@ -131,11 +131,73 @@ def test_the_kernel_hashes_as_kafka_does() -> None:
 
 
 @needs_c
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 767, 768, 769, 7935, 7936, 7937, 12_287, 12_288, 12_289, 70_001])
-def test_the_kernel_sums_as_others_do(size: int) -> None:
-    """Its checksum runs in three streams over long pieces."""
-    data = bytes(n * 7 % 251 for n in range(size))
-    assert slicing._slicing.crc32c(data) == records.checksum(bytes(21) + data)
+@pytest.mark.parametrize("longest", [600, 8191, 8192, 8193, 12_287, 12_288, 12_289, 16_384, 70_001])
+def test_the_kernel_sums_as_others_do(longest: int) -> None:
+    """Its checksum runs in several streams, and over long bytes in pieces."""
+    data = bytes(n * 7 % 251 for n in range(longest))
+    for size in range(longest + 1) if longest < 1000 else [longest]:
+        assert slicing._slicing.crc32c(data[:size]) == records.checksum(bytes(21) + data[:size])
+
+
+def over_zeros(register: int, bits: int) -> int:
+    """A register of CRC-32C after so many bits of 0, one by one."""
+    for _ in range(bits):
+        register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    return register
+
+
+@needs_c
+def test_checksums_are_laid_together_over_every_length() -> None:
+    """The table of factors, held against shifting bit by bit: pieces of up to 8192 bytes, and longer ones."""
+    first = slow = 0x9E3779B9
+    for size in range(8500):
+        assert slicing._slicing.crc32c_combine(first, 0x1234, size) == slow ^ 0x1234, size
+        slow = over_zeros(slow, 8)
+    assert slicing._slicing.crc32c_combine(first, 0, 40_000) == over_zeros(first, 320_000)
+
+
+@needs_c
+@EXAMPLES
+@given(st.binary(max_size=900), st.binary(max_size=900))
+def test_checksums_laid_together_are_that_of_the_whole(first: bytes, second: bytes) -> None:
+    """As an independent implementation has it."""
+    sums = [records.checksum(bytes(21) + piece) for piece in (first, second, first + second)]
+    assert slicing._slicing.crc32c_combine(sums[0], sums[1], len(second)) == sums[2]
+
+
+@needs_c
+@pytest.mark.parametrize("size", [400, 1024, 4000, 9000, 20_000])
+def test_long_records(size: int) -> None:
+    """They are summed up one by one, in pieces, for the input and for their part; short ones among them too."""
+    found = [
+        Record(b"key-%d" % n, bytes(n % 251 + at % 7 for at in range(size + (n * 37 % 100 - 50) * (n % 3))))
+        for n in range(40)
+    ]
+    found[10:10] = [Record(b"short-%d" % n, b"v" * n) for n in range(9)]
+    placed = [record._replace(offset=n) for n, record in enumerate(found)]
+    for codec in (compression.NONE, compression.GZIP):
+        batch = records.build_batch(0, placed, codec=codec)
+        for cut in CUTS:
+            assert same(batch, cut, range(cut.slots), 0) is not None
+            assert same(batch, cut, [0], 7) is not None
+
+
+@needs_c
+@pytest.mark.parametrize("size", [20, 1024])
+def test_a_wrong_checksum_is_found_wherever_the_bit_is(size: int) -> None:
+    """Also where nothing of the batch is kept, or all of it, and the records themselves are right."""
+    found = [Record(b"key-%d" % n, bytes(size), (), 0, n) for n in range(20)]
+    batch = bytearray(records.build_batch(0, found))
+    for position in (17, 30, records.HEADER.size + 16 + size, len(batch) // 2, len(batch) - 2):
+        broken = bytearray(batch)
+        broken[position] ^= 16
+        for cut, slots, later in (
+            (EvenCut(2), [0], 0),
+            (EvenCut(1), [0], 0),
+            (EvenCut(2), [1], 100),
+            (EvenCut(8), range(8), 3),
+        ):
+            assert same(bytes(broken), cut, slots, later) is None
 
 
 @needs_c
@@ -161,26 +223,37 @@ def test_threads_do_not_disturb_each_other() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {2: 3},
-        {3: 0},
-        {3: 1025},
-        {4: b"\1\0\0\0"},
-        {5: b""},
-        {5: b"\2\0\0\0"},
-        {7: bytes(8) + b"\1\0\0\0"},
-        {9: b"\2\0\0\0"},
-        {9: bytes(8)},
+        {"rule": 3},
+        {"slots": 0},
+        {"slots": 1025},
+        {"starts": b"\1\0\0\0"},
+        {"targets": b""},
+        {"targets": b"\2\0\0\0"},
+        {"key_index": bytes(8) + b"\1\0\0\0"},
+        {"wanted": [2]},
+        {"wanted": [-1]},
+        {"wanted": [0, 0]},
+        {"wanted": [0, 1, 0]},
     ],
     ids=str,
 )
-def test_the_kernel_believes_no_argument(change: dict[int, Any]) -> None:
+def test_the_kernel_believes_no_argument(change: dict[str, Any]) -> None:
     """A wrong cut is refused like a wrong batch: nothing in it can lead outside."""
-    right = [memoryview(sample(1)), None, 2, 2, bytes(4), bytes(4), 2, b"", b"", b"\1\0\0\0", 0]
-    slicing._slicing.split(*right)  # type: ignore[arg-type]
-    for position, value in change.items():
-        right[position] = value
+    batch, wanted = memoryview(sample(1)), change.pop("wanted", [1])
+    right = Packed(2, 2, bytes(4), bytes(4))
+    slicing._slicing.split(batch, None, right, [1], 0)
     with pytest.raises(ValueError, match=r"."):
-        slicing._slicing.split(*right)  # type: ignore[arg-type]
+        slicing._slicing.split(batch, None, right._replace(**change), wanted, 0)
+
+
+@needs_c
+@pytest.mark.parametrize(
+    "packed", [None, (), (2, 2), (2, 2, None, b"", 2, b"", b""), ("", 2, b"", b"", 2, b"", b"")], ids=str
+)
+def test_the_kernel_takes_nothing_but_a_cut(packed: Any) -> None:
+    """Arguments of another type are a TypeError."""
+    with pytest.raises(TypeError):
+        slicing._slicing.split(memoryview(sample(1)), None, packed, [0], 0)
 
 
 @pytest.mark.parametrize("client", DEFAULT)

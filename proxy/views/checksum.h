@@ -1,0 +1,266 @@
+/* CRC-32C, and what the processor here can do: the first half of _slicing.c.
+ *
+ * Three ways, the best that there is: eight tables; the instruction, in three streams at a time; the same beside
+ * multiplication without carry, as they are different units of the processor. The last sums up pieces, which can be laid
+ * together: the checksum of a record that is copied is made once, and counts for what it comes from and what it goes to.
+ */
+#ifndef KSP_CHECKSUM_H
+#define KSP_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GNUC__) && defined(__x86_64__) && defined(__LP64__)
+#include <immintrin.h>
+#define HAS_X86 1
+#define WIDE __attribute__((target("avx2,bmi,bmi2")))
+#define FOLDING __attribute__((target("avx2,bmi,bmi2,vpclmulqdq,pclmul,sse4.2")))
+#endif
+#if defined(__GNUC__) && defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+#include <arm_acle.h>
+#define HAS_ARM_CRC 1
+#endif
+
+#if defined(__GNUC__)
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define PREFETCH(p, distance) __builtin_prefetch((const void *)((uintptr_t)(p) + (distance)))
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define LIKELY(x) (x)
+#define PREFETCH(p, distance) ((void)0)
+#define INLINE static inline
+#endif
+
+INLINE uint32_t native32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+INLINE uint64_t native64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+INLINE uint32_t little32(const uint8_t *p) {
+    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
+}
+
+/* ---- by tables ---- */
+
+enum { LONG_RUN = 4096, SHORT_RUN = 256, PIECE_MAX = 8192 };
+static const uint32_t POLYNOMIAL = 0x82F63B78u; /* reflected: the upper bit is x^0 */
+static uint32_t crc_table[8][256], over_long[4][256], over_short[4][256];
+static uint32_t over_zeros[PIECE_MAX + 1]; /* x^(8n - 33) modulo the polynomial: a factor that moves a register over n bytes */
+
+static uint32_t crc_by_table(uint32_t crc, const uint8_t *p, size_t size) {
+    for (; size >= 8; p += 8, size -= 8) {
+        uint32_t low = little32(p) ^ crc, high = little32(p + 4);
+        crc = crc_table[7][low & 255] ^ crc_table[6][low >> 8 & 255] ^ crc_table[5][low >> 16 & 255]
+            ^ crc_table[4][low >> 24] ^ crc_table[3][high & 255] ^ crc_table[2][high >> 8 & 255]
+            ^ crc_table[1][high >> 16 & 255] ^ crc_table[0][high >> 24];
+    }
+    for (; size; p++, size--) crc = crc_table[0][(crc ^ *p) & 255] ^ crc >> 8;
+    return crc;
+}
+
+/* What a register becomes when so many zero bytes follow; linear in its 32 bits. */
+static void make_shift(uint32_t table[4][256], size_t zeros) {
+    static const uint8_t nothing[256];
+    uint32_t of_bit[32];
+    for (int bit = 0; bit < 32; bit++) {
+        of_bit[bit] = (uint32_t)1 << bit;
+        for (size_t left = zeros; left; left -= left < 256 ? left : 256)
+            of_bit[bit] = crc_by_table(of_bit[bit], nothing, left < 256 ? left : 256);
+    }
+    for (int byte = 0; byte < 4; byte++)
+        for (int value = 0; value < 256; value++) {
+            table[byte][value] = 0;
+            for (int bit = 0; bit < 8; bit++)
+                if (value >> bit & 1) table[byte][value] ^= of_bit[byte * 8 + bit];
+        }
+}
+
+static void make_tables(void) {
+    for (int value = 0; value < 256; value++) {
+        uint32_t crc = (uint32_t)value;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? POLYNOMIAL : 0);
+        crc_table[0][value] = crc;
+    }
+    for (int row = 1; row < 8; row++)
+        for (int value = 0; value < 256; value++)
+            crc_table[row][value] = crc_table[row - 1][value] >> 8 ^ crc_table[0][crc_table[row - 1][value] & 255];
+    make_shift(over_long, LONG_RUN);
+    make_shift(over_short, SHORT_RUN);
+    uint32_t power = 0x80000000u; /* 1, and then divided by x */
+    for (int i = 0; i < 33; i++) power = power >> 31 ? (power ^ POLYNOMIAL) << 1 | 1 : power << 1;
+    for (int bytes = 0; bytes <= PIECE_MAX; bytes++) {
+        over_zeros[bytes] = power;
+        power = crc_table[0][power & 255] ^ power >> 8;
+    }
+}
+
+/* ---- by instruction ---- */
+
+#if defined(HAS_X86) || defined(HAS_ARM_CRC)
+#ifdef HAS_X86
+#define WITH_CRC __attribute__((target("sse4.2")))
+#define CRC8(crc, p) _mm_crc32_u64((crc), native64(p))
+#define CRC1(crc, p) _mm_crc32_u8((uint32_t)(crc), *(p))
+#else
+#define WITH_CRC
+#define CRC8(crc, p) __crc32cd((uint32_t)(crc), native64(p))
+#define CRC1(crc, p) __crc32cb((uint32_t)(crc), *(p))
+#endif
+
+INLINE uint64_t shifted(uint32_t table[4][256], uint64_t crc) {
+    return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^ table[3][crc >> 24 & 255];
+}
+
+/* One stream waits three cycles for each instruction; three of them keep it busy. What comes next is asked for early:
+ * the processor's own look-ahead does not get used to three places that jump. */
+#define THREE_STREAMS(run, table, line)                                                             \
+    for (; size >= 3 * (run); p += 3 * (run), size -= 3 * (run)) {                                  \
+        uint64_t second = 0, third = 0;                                                             \
+        for (const uint8_t *end = p + (run), *at = p; at < end; at += (line)) {                     \
+            PREFETCH(at, 3 * (run));                                                                \
+            PREFETCH(at, 4 * (run));                                                                \
+            PREFETCH(at, 5 * (run));                                                                \
+            for (int i = 0; i < (line); i += 8) {                                                   \
+                crc = CRC8(crc, at + i);                                                            \
+                second = CRC8(second, at + i + (run));                                              \
+                third = CRC8(third, at + i + 2 * (run));                                            \
+            }                                                                                       \
+        }                                                                                           \
+        crc = shifted(table, shifted(table, crc) ^ second) ^ third;                                 \
+    }
+
+WITH_CRC static uint32_t crc_by_instruction(uint32_t start, const uint8_t *p, size_t size) {
+    uint64_t crc = start;
+    THREE_STREAMS(LONG_RUN, over_long, 64)
+    THREE_STREAMS(SHORT_RUN, over_short, 64)
+    for (; size >= 8; p += 8, size -= 8) crc = CRC8(crc, p);
+    for (; size; p++, size--) crc = CRC1(crc, p);
+    return (uint32_t)crc;
+}
+#endif
+
+/* ---- by instruction and multiplication: pieces ---- */
+
+#ifdef HAS_X86
+/* A product is reduced by the instruction: it multiplies by x^32 and takes the remainder. */
+#define MOVED(crc, bytes)                                                                           \
+    _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)(crc)), _mm_cvtsi32_si128((int)over_zeros[bytes]), 0)
+#define REDUCED(product) _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product))
+#define FOLDED(x, by, y)                                                                            \
+    _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(x, by, 0x00), _mm256_clmulepi64_epi128(x, by, 0x11)), y)
+#define LOADED(p) _mm256_loadu_si256((const __m256i *)(p))
+
+/* The register over some bytes and then a piece of at most PIECE_MAX, over which a register of 0 becomes `of_piece`. */
+FOLDING INLINE uint64_t joined(uint64_t crc, uint64_t of_piece, size_t size) { return REDUCED(MOVED(crc, size)) ^ of_piece; }
+
+/* What 128 bytes make of a register of 0. The factors here and below are x^(d + 31) and x^(d - 33) modulo the polynomial,
+ * for bytes that lie d bits apart. */
+FOLDING INLINE uint64_t crc_of_folded(__m256i a, __m256i b, __m256i c, __m256i d) {
+    const __m256i by_64 = _mm256_set_epi64x(0x9E4ADDF8, 0x740EEF02, 0x9E4ADDF8, 0x740EEF02);
+    const __m256i by_32 = _mm256_set_epi64x(0xBA4FC28E, 0x3DA6D0CB, 0xBA4FC28E, 0x3DA6D0CB);
+    const __m128i by_16 = _mm_set_epi64x(0x493C7D27, 0xF20C0DFE);
+    c = FOLDED(a, by_64, c);
+    d = FOLDED(b, by_64, d);
+    d = FOLDED(c, by_32, d);
+    __m128i low = _mm256_castsi256_si128(d), high = _mm256_extracti128_si256(d, 1);
+    high = _mm_xor_si128(high, _mm_xor_si128(_mm_clmulepi64_si128(low, by_16, 0x00), _mm_clmulepi64_si128(low, by_16, 0x11)));
+    return _mm_crc32_u64(_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(high)), (uint64_t)_mm_extract_epi64(high, 1));
+}
+
+/* A turn takes 31 words of eight bytes: 16 at the front are folded onto the 16 that follow, while the instruction takes five
+ * of each of three runs behind. */
+enum { TURN = 31, FOLD_BYTES = 128, RUN_BYTES = 40, PIECE_AHEAD = 4096 };
+
+/* What at most PIECE_MAX bytes make of a register of 0. Asks for bytes PIECE_AHEAD behind them: pieces come in a row. */
+FOLDING INLINE uint64_t crc_of_piece(const uint8_t *p, size_t size) {
+    const size_t turns = size / 8 / TURN, run = (size / 8 - FOLD_BYTES / 8 * turns) / 3 * 8;
+    const size_t rest = size - FOLD_BYTES * turns - 3 * run; /* less than 24, behind the third run */
+    const uint8_t *at = p + FOLD_BYTES * turns, *const end = at + run, *soon = p;
+    uint64_t first = 0, second = 0, third = 0;
+    __m128i product = _mm_setzero_si128();
+    if (turns) {
+        const __m256i by = _mm256_set_epi64x(0x0D3B6092, 0x6992CEA2, 0x0D3B6092, 0x6992CEA2);
+        __m256i a = LOADED(p), b = LOADED(p + 32), c = LOADED(p + 64), d = LOADED(p + 96);
+        for (size_t left = turns;;) {
+            for (int i = 0; i < 4; i++) PREFETCH(soon, PIECE_AHEAD + 64 * i);
+            soon += 8 * TURN;
+            for (int i = 0; i < RUN_BYTES; i += 8) {
+                first = CRC8(first, at + i);
+                second = CRC8(second, at + i + run);
+                third = CRC8(third, at + i + 2 * run);
+            }
+            at += RUN_BYTES;
+            if (!--left) break;
+            p += FOLD_BYTES;
+            a = FOLDED(a, by, LOADED(p));
+            b = FOLDED(b, by, LOADED(p + 32));
+            c = FOLDED(c, by, LOADED(p + 64));
+            d = FOLDED(d, by, LOADED(p + 96));
+        }
+        product = MOVED(crc_of_folded(a, b, c, d), 3 * run + rest);
+    }
+    for (; at < end; at += 8) {
+        first = CRC8(first, at);
+        second = CRC8(second, at + run);
+        third = CRC8(third, at + 2 * run);
+    }
+    at += 2 * run;
+    for (size_t words = rest / 8; words; words--, at += 8) third = CRC8(third, at);
+    if (rest & 4) { third = _mm_crc32_u32((uint32_t)third, native32(at)); at += 4; }
+    for (size_t bytes = rest & 3; bytes; bytes--, at++) third = CRC1(third, at);
+    product = _mm_xor_si128(product, _mm_xor_si128(MOVED(first, 2 * run + rest), MOVED(second, run + rest)));
+    return REDUCED(product) ^ third;
+}
+
+FOLDING static uint32_t crc_by_pieces(uint32_t crc, const uint8_t *p, size_t size) {
+    for (size_t now; size; p += now, size -= now) {
+        now = size < PIECE_MAX ? size : PIECE_MAX;
+        crc = (uint32_t)joined(crc, crc_of_piece(p, now), now);
+    }
+    return crc;
+}
+
+FOLDING static uint32_t moved_by_pieces(uint32_t crc, size_t size) {
+    for (; size > PIECE_MAX; size -= PIECE_MAX) crc = (uint32_t)joined(crc, 0, PIECE_MAX);
+    return (uint32_t)joined(crc, 0, size);
+}
+#endif
+
+/* ---- what is there ---- */
+
+static uint32_t (*crc_of)(uint32_t, const uint8_t *, size_t) = crc_by_table;
+static int is_wide; /* whether the processor takes eight numbers at a time */
+
+static void look_around(void) {
+    make_tables();
+#if defined(HAS_X86)
+    __builtin_cpu_init();
+    is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    if (__builtin_cpu_supports("sse4.2")) crc_of = crc_by_instruction;
+    if (is_wide && crc_of == crc_by_instruction && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("vpclmulqdq"))
+        crc_of = crc_by_pieces;
+#elif defined(HAS_ARM_CRC)
+    crc_of = crc_by_instruction;
+#endif
+}
+
+/* Whether pieces can be joined. */
+static int has_pieces(void) {
+#ifdef HAS_X86
+    return crc_of == crc_by_pieces;
+#else
+    return 0;
+#endif
+}
+
+static uint32_t crc32c(uint32_t before, const uint8_t *p, size_t size) { return ~crc_of(~before, p, size); }
+
+/* The checksum of two pieces of which the second has so many bytes. */
+static uint32_t crc32c_combine(uint32_t first, uint32_t second, size_t size) {
+#ifdef HAS_X86
+    if (has_pieces()) return moved_by_pieces(first, size) ^ second;
+#endif
+    for (; size; size--) first = crc_table[0][first & 255] ^ first >> 8;
+    return first ^ second;
+}
+
+#endif

@@ -856,8 +856,25 @@ static PyType_Spec answers_spec = {"proxy.link._walk.AnswerWalk", sizeof(Walk), 
 
 static struct walk_functions functions = {NULL, NULL, receive, recall};
 
+static PyObject *unwritten(PyObject *module, PyObject *number)
+{
+    (void)module;
+    Py_ssize_t size = PyNumber_AsSsize_t(number, PyExc_OverflowError);
+    if (size == -1 && PyErr_Occurred())
+        return NULL;
+    if (size < 0)
+        return PyErr_Format(PyExc_ValueError, "a size of %zd", size);
+    return PyByteArray_FromStringAndSize(NULL, size);
+}
+
+static PyMethodDef module_methods[] = {
+    {"unwritten", unwritten, METH_O, "unwritten(size). See walk.unwritten."},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "proxy.link._walk", "Frame boundaries in C. See walk.", -1, NULL, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "proxy.link._walk", "Frame boundaries in C. See walk.", -1, module_methods,
+    NULL,                  NULL,               NULL,                               NULL,
 };
 
 /* Make a type and give it a name in the module; a borrowed reference that the module keeps alive. */

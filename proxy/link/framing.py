@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 
 from proxy.errors import RemoteProtocolError
+from proxy.link.walking import unwritten
 
 REQUEST_HEAD = struct.Struct(">i4si")
 """Size, API key and version as four bytes, correlation id: the part of a request header every version has."""
@@ -56,8 +57,9 @@ def hint(first: bytes) -> str:
     return ""
 
 
-PRESIZED_MAX = 1 << 20
-"""Most bytes of a frame for which there is room before they come, where its sender is believed."""
+PRESIZED_MAX = (4 << 20) + (64 << 10)
+"""Most bytes of a frame for which there is room before they come, where its sender is believed: as much as is read
+ahead for share groups (`ShareOptions.read_ahead_bytes`), and what stands around it."""
 
 
 class Gathering:
@@ -71,25 +73,24 @@ class Gathering:
     def __init__(self, frame_size: int, subject: object, *, presized: bool = False) -> None:
         """`frame_size` without the 4 size bytes; `subject`: what the frame is for, kept for the caller."""
         self._whole = frame_size + SIZE.size
-        self._bytes = bytearray(min(self._whole, PRESIZED_MAX) if presized else 0)
+        self._bytes = unwritten(min(self._whole, PRESIZED_MAX)) if presized else bytearray()
         self._come = 0
         self.subject = subject
 
     def add(self, buffer: memoryview, start: int, end: int) -> int:
         """Take what belongs to the frame from buffer[start:end]; return where the rest begins."""
         upto = min(end, start + self._whole - self._come)
-        room = self.room
-        fits = min(upto - start, len(room))
-        room[:fits] = buffer[start : start + fits]
-        room.release()
+        fits = min(upto - start, len(self._bytes) - self._come)
+        if fits:
+            memoryview(self._bytes)[self._come : self._come + fits] = buffer[start : start + fits]
         self._bytes += buffer[start + fits : upto]
         self._come += upto - start
         return upto
 
     @property
-    def room(self) -> memoryview:
-        """Where the next bytes of the frame may be read into; empty when there is no room yet. See `filled`."""
-        return memoryview(self._bytes)[self._come :]
+    def room(self) -> memoryview | None:
+        """Where the next bytes of the frame may be read into, see `filled`; None when there is no room in advance."""
+        return memoryview(self._bytes)[self._come :] if self._come < len(self._bytes) else None
 
     def filled(self, count: int) -> None:
         """So many bytes were read into `room`."""

@@ -36,6 +36,11 @@ Look = Callable[[memoryview, int, int, int], Expected | None]
 place."""
 
 
+def unwritten(size: int) -> bytearray:
+    """Room for so many bytes whose content does not matter; in C, none is written."""
+    return bytearray(size)
+
+
 class Pending(deque[tuple[int, Expected]]):
     """Requests that wait for their answer, oldest first: (correlation id, what is expected)."""
 

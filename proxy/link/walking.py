@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table
+    from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table, unwritten
 
     IN_C = True
 else:
     try:
-        from proxy.link._walk import AnswerWalk, Pending, RequestWalk, Table
+        from proxy.link._walk import AnswerWalk, Pending, RequestWalk, Table, unwritten
 
         IN_C = True
     except ImportError:
-        from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table
+        from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table, unwritten
 
         IN_C = False
 
-__all__ = ["IN_C", "AnswerWalk", "Pending", "RequestWalk", "Table"]
+__all__ = ["IN_C", "AnswerWalk", "Pending", "RequestWalk", "Table", "unwritten"]

@@ -127,10 +127,10 @@ class Downward(Upstream):
     def _read(self) -> None:
         """Read into the answer that is gathered, or behind what is kept: the beginning of a head."""
         gathering, kept = self.gathering, self._kept
-        room = gathering.room if gathering is not None else self._buffer[:0]
+        room = None if gathering is None else gathering.room
         self._buffer[: len(kept)] = kept
         try:
-            count = self._recv(room or self._buffer[len(kept) :])
+            count = self._recv(self._buffer[len(kept) :] if room is None else room)
         except BlockingIOError:
             return
         except OSError as error:
@@ -140,12 +140,12 @@ class Downward(Upstream):
             self._connection.broker_left(None)
             return
         self._kept = b""
-        if room and gathering is not None:
-            gathering.filled(count)
-            if gathering.is_whole:
-                self._walk(0, 0, 0)
-        else:
+        if gathering is None or room is None:
             self._walk(0, 0, len(kept) + count)
+            return
+        gathering.filled(count)
+        if gathering.is_whole:
+            self._walk(0, 0, 0)
 
     def _rewrites_one(self, count: int) -> bool:
         """The commonest of what does not simply pass: one whole answer to be rewritten, alone in the buffer."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from proxy.link import walk, walking
 
 RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
@@ -36,3 +38,14 @@ def test_the_data_plane_works_without_c() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_unwritten_room_has_its_size_and_can_be_written() -> None:
+    for module in (walk, walking):
+        room = module.unwritten(1 << 20)
+        assert type(room) is bytearray
+        assert len(room) == 1 << 20
+        room[:] = b"x" * (1 << 20)
+        assert module.unwritten(0) == b""
+        with pytest.raises(ValueError):
+            module.unwritten(-1)

@@ -30,13 +30,15 @@ def test_large_frames_pass_as_they_come() -> None:
         assert client.receive(len(whole) - 1_000_000) == whole[1_000_000:]
 
 
-def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten() -> None:
+@pytest.mark.parametrize("size", [1_000_000, 6_000_000])
+def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten(size: int) -> None:
+    """Also one for which there is not room in advance."""
     with world() as w:
         client, broker = w.pair()
-        client.send(request(METADATA, 9, 2))
-        broker.receive(12)
-        broker.send(answer(2, b"b" * 1_000_000) + answer(9))
-        client.expect(answer(2, b"B" * 1_000_000))
+        client.send(request(METADATA, 9, 2) + request(FETCH, 11, 3))
+        broker.receive(24)
+        broker.send(answer(2, b"b" * size) + answer(3))
+        client.expect(answer(2, b"B" * size) + answer(3))
 
 
 def test_an_answer_too_large_to_be_gathered_ends_the_connection_with_a_reason() -> None:

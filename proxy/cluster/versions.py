@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from proxy.errors import ErrorCode
@@ -116,6 +117,7 @@ def _native_share(answer: Any) -> bool:
     return highest >= SHARE_APIS[SHARE_FETCH][1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL
 
 
+@cache
 def client_facing() -> frozenset[int]:
     """API keys that a client may use at all: on the brokers' listener by definition, and not for brokers only."""
     return frozenset(key for key in registry.API_KEYS if "broker" in registry.listeners(key)) - BROKER_INTERNAL

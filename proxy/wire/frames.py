@@ -70,7 +70,10 @@ def answer(key: int, version: int, correlation_id: int, message: Any) -> Answer:
     pieces: list[bytes | memoryview] = []
     small: list[bytes | memoryview] = []
     for part in _parts(header, registry.response(key, version), message):
-        for piece in part.parts if isinstance(part, Pieces) else (part,):
+        if len(part) < PIECE_MIN:
+            small.append(bytes(part) if type(part) is Pieces else part)
+            continue
+        for piece in part.parts if type(part) is Pieces else (part,):
             if len(piece) < PIECE_MIN:
                 small.append(piece)
             else:

@@ -137,7 +137,8 @@ def _offsets(w: World, group: str, topic: Topic, *partitions: int) -> list[tuple
     return [(p.start_offset, p.lag, p.error_code) for each in answer.topics for p in each.partitions]
 
 
-def _lag(w: World, group: str, topic: Topic, wanted: int) -> None:
+def wait_for_lag(w: World, group: str, topic: Topic, wanted: int) -> None:
+    """Until a group has so much left to settle of the topic's first partition."""
     until(lambda: _offsets(w, group, topic)[0][1] == wanted, f"a lag of {wanted}")
 
 
@@ -156,10 +157,10 @@ def lag(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     a.take(t)
     a.acknowledge((t, 0, 0, 7, ACCEPT), (t, 0, 8, 8, REJECT), (t, 0, 9, 9, RELEASE))
-    _lag(w, a.group, t, 1)
+    wait_for_lag(w, a.group, t, 1)
     a.take(t)
     a.acknowledge((t, 0, 9, 9, ACCEPT))
-    _lag(w, a.group, t, 0)
+    wait_for_lag(w, a.group, t, 0)
 
 
 def _alter(w: World, group: str, topic: Topic, offset: int) -> Any:
@@ -186,7 +187,7 @@ def altered(w: World) -> None:
     w.raw.produce(t, 105)
     g = w.group()
     assert _alter(w, g, t, 40)["error_code"] == 0
-    _lag(w, g, t, 65)
+    wait_for_lag(w, g, t, 65)
     a = w.member(g, topics=[t])
     assert a.take(t).acquired(t) == [(40, 104, 1)]
     a.acknowledge((t, 0, 40, 104, ACCEPT), epoch=-1)
@@ -209,7 +210,7 @@ def altered_while_in_use(w: World) -> None:
 # Delivery counts
 
 
-def _release_everything(member: Member, topic: Topic) -> list[list[tuple[int, int, int]]]:
+def release_everything(member: Member, topic: Topic) -> list[list[tuple[int, int, int]]]:
     """Fetch and release until nothing comes any more; return what each fetch acquired."""
     seen: list[list[tuple[int, int, int]]] = []
     for _ in range(2000):
@@ -223,7 +224,8 @@ def _release_everything(member: Member, topic: Topic) -> list[list[tuple[int, in
     raise AssertionError("it never ends")
 
 
-def _deliveries(seen: list[list[tuple[int, int, int]]]) -> dict[int, int]:
+def deliveries(seen: list[list[tuple[int, int, int]]]) -> dict[int, int]:
+    """How often each offset came."""
     counts: dict[int, int] = {}
     for got in seen:
         for first, last, _ in got:
@@ -239,9 +241,9 @@ def bad_records_are_isolated(w: World) -> None:
     w.raw.produce(t, 100)
     a = w.member(w.group(), topics=[t])
     a.fetch_until(lambda _: True, t, wait_ms=0, silent=True, records=0)
-    seen = w.note("deliveries", _release_everything(a, t))
+    seen = w.note("deliveries", release_everything(a, t))
     assert [sum(last - first + 1 for first, last, _ in got) for got in seen][:5] == [100, 100, 100, 50, 1]
-    assert set(_deliveries(seen).values()) == {5}
+    assert set(deliveries(seen).values()) == {5}
 
 
 @item(129)
@@ -251,8 +253,8 @@ def limits_of_two_and_ten(w: World) -> None:
         t = w.topic(f"t{limit}")
         w.raw.produce(t, size)
         a = w.member(w.group(f"g{limit}", deliveries=limit), f"m{limit}", topics=[t])
-        seen = w.note("deliveries", _release_everything(a, t))
-        assert set(_deliveries(seen).values()) == {int(limit)}
+        seen = w.note("deliveries", release_everything(a, t))
+        assert set(deliveries(seen).values()) == {int(limit)}
         assert limit == "10" or len(seen) == 2
 
 
@@ -268,7 +270,7 @@ def apart_at_the_end(w: World) -> None:
         assert b.take(t, records=2, batch=2).acquired(t) == [(1, 1, count)]
         b.acknowledge((t, 0, 1, 1, RELEASE))
     a.acknowledge((t, 0, 0, 0, RELEASE))
-    w.note("what is left", _release_everything(b, t))
+    w.note("what is left", release_everything(b, t))
 
 
 @item(131)
@@ -281,8 +283,8 @@ def lowered_limit(w: World) -> None:
         assert a.take(t).acquired(t) == [(0, 3, count)]
         a.acknowledge((t, 0, 0, 3, RELEASE))
     w.raw.configure_group(a.group, {"share.delivery.count.limit": "3"})
-    seen = w.note("what is left", _release_everything(a, t))
-    assert _deliveries(seen) == {0: 1, 1: 1, 2: 1, 3: 1}
+    seen = w.note("what is left", release_everything(a, t))
+    assert deliveries(seen) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
 @item(134)

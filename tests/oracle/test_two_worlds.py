@@ -19,13 +19,14 @@ from tests.oracle import (  # noqa: F401 - they enter their items
     items_fetch,
     items_groups,
     items_renew,
+    items_tables,
     items_work,
 )
 from tests.oracle.compare import differences
 from tests.oracle.items import ITEMS
 from tests.support.worlds import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 ELSEWHERE = {
     1: "share groups switched off: test_switched_off.py",
@@ -42,7 +43,6 @@ ELSEWHERE = {
     111: "item 59 on the wire: test_low_limits.py",
     112: "item 21 on the wire: test_low_limits.py",
     125: "state that moves: tests/adversity/test_durable_state.py",
-    135: "a log cleaner takes longer than a test: tests/share/test_acquiring.py",
     137: "the offer: tests/cluster/test_versions.py, test_switched_off.py",
     138: "tests/adversity/test_durable_state.py",
     139: "tests/stock/test_three_nodes_39.py",
@@ -60,6 +60,8 @@ CLIENT_ONLY = {
     136: "Kafka 4.4 only",
 }
 """Items of 10.4 and 10.5 of which nothing shows on the wire, or nothing that other items do not show."""
+RESULT_S = 300.0
+"""All scripts of both worlds may stand before the one that is waited for."""
 AT_ONCE = 6
 """Scripts that run at the same time; most of them only wait."""
 
@@ -82,7 +84,7 @@ class Outcomes:
     def _get(self, name: str, world: str) -> World:
         running: Future[World] = self._running[name, world]
         try:
-            return running.result(120)
+            return running.result(RESULT_S)
         except BaseException as error:
             error.add_note(f"in the world: {world}")
             raise

@@ -20,9 +20,9 @@ from localkafka.front import Front
 
 from proxy.apis.share_state import TOPIC
 from tests.support.brokers import OLD, QUICK, Running
-from tests.support.raw import SET, TOPIC_RESOURCE, Raw, until
+from tests.support.raw import LIMIT_S, SET, TOPIC_RESOURCE, Raw, until
 from tests.support.relay import Relay
-from tests.support.worlds import ACCEPT, REJECT, RELEASE, Answer, Member, World
+from tests.support.worlds import ACCEPT, BEFORE_LOCK_S, REJECT, RELEASE, Answer, Member, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -102,7 +102,7 @@ def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) ->
     """Confirmed is kept; what was only on its way may have happened or not, but nothing in between."""
     t = w.topic()
     w.raw.produce(t, 10)
-    group = w.group(lock_ms="1000")
+    group = w.group(lock_ms="3000" if step == "timed out" else "30000")
     a = w.member(group, topics=[t])
     assert steps(a.take(t), t) == [(0, 9, 1)]
     expected: list[list[tuple[int, int, int]]] = [[(0, 9, 1)]]
@@ -116,7 +116,7 @@ def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) ->
         assert a.acknowledge((t, 0, 3, 4, REJECT)).code(t) == 0
         expected = [[(0, 2, 1), (5, 9, 1)]]
     elif step == "timed out":
-        time.sleep(1.6)
+        time.sleep(3.6)
         expected = [[(0, 9, 2)]]
     elif step in ("accept under way", "release under way"):
         kind, done = (ACCEPT, (5, 9, 1)) if step.startswith("accept") else (RELEASE, (5, 9, 1))
@@ -129,7 +129,7 @@ def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) ->
     front.start()
     b = again(w, a, "B")
     got: list[tuple[int, int, int]] = []
-    end = time.monotonic() + 30
+    end = time.monotonic() + BEFORE_LOCK_S
     while time.monotonic() < end and not any(got == each for each in expected):
         answer = b.fetch(t)
         assert answer.error in (0, 122)
@@ -194,7 +194,7 @@ def test_append_with_an_unknown_outcome(trouble: str, w: World, relay: Relay) ->
         relay.cut()  # the member's own connection upstream goes as well, and the member with it
     assert not answers
     relay.go_on()
-    thread.join(10)
+    thread.join(LIMIT_S)
     if trouble != "cut":
         assert answers[0].code(t) == 0
         assert a.fetch(t).error == 0
@@ -270,7 +270,7 @@ def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Runn
         assert front.child is not None
         os.kill(front.child.pid, signal.SIGSTOP)
         try:
-            until(lambda: second.ask("/readyz")[0], "the second to own the state", 40)
+            until(lambda: second.ask("/readyz")[0], "the second to own the state")
             assert steps(again(elsewhere, a, "C").take(t), t) == [(5, 9, 1)]
         finally:
             os.kill(front.child.pid, signal.SIGCONT)

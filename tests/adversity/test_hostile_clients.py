@@ -16,7 +16,7 @@ from localkafka.front import Front
 
 from proxy.values import Address
 from proxy.wire import frames, registry, specs
-from tests.support.raw import until
+from tests.support.raw import LIMIT_S, until
 from tests.wire.samples import Samples
 
 pytestmark = pytest.mark.broker
@@ -93,7 +93,7 @@ def test_garbage_of_every_kind_disturbs_nobody(proxy_39: Front, steady: Connecti
     listed = versions(steady)
     before = (rss_kib(proxy_39), connections(proxy_39))
     for number in range(CONNECTIONS):
-        with socket.create_connection(("127.0.0.1", proxy_39.port), timeout=10) as sock:
+        with socket.create_connection(("127.0.0.1", proxy_39.port), timeout=LIMIT_S) as sock:
             try:
                 for _ in range(draw.randrange(1, 4)):
                     sock.sendall(mutated(draw, *draw.choice(listed)))
@@ -119,7 +119,7 @@ def test_a_request_too_large_to_be_served_here_is_told_in_the_log(kafka_39: Clus
     """
     with Front(kafka_39.bootstrap, tmp_path / "proxy", {"share_groups": {"state": "memory"}}) as front:
         steady = Connection(Address("127.0.0.1", front.port))
-        with socket.create_connection(("127.0.0.1", front.port), timeout=10) as sock:
+        with socket.create_connection(("127.0.0.1", front.port), timeout=LIMIT_S) as sock:
             sock.sendall(struct.pack(">ihhih", 60 << 20, 78, 2, 1, -1))
             assert sock.recv(1) == b""
         until(lambda: "limits.served_request_bytes" in front.output(), "a line in the log")

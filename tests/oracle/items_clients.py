@@ -12,7 +12,7 @@ from tests.oracle.items import item
 from tests.support.raw import Topic, until
 from tests.support.worlds import World
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 Seen = list[list[object]]
 """[value, delivery count]"""
 

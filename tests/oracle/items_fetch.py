@@ -7,7 +7,7 @@ import time
 
 from tests.oracle.items import item
 from tests.support.raw import until
-from tests.support.worlds import ACCEPT, GAP, REJECT, RELEASE, World
+from tests.support.worlds import ACCEPT, BEFORE_LOCK_S, GAP, REJECT, RELEASE, World
 
 
 @item(3)
@@ -143,7 +143,7 @@ def close_by_fetch(w: World) -> None:
     a.take(t)
     answer = a.fetch(epoch=-1, acks=[(t, 0, 0, 4, ACCEPT)])
     assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
-    assert b.take(t, limit_s=5).acquired(t) == [(5, 9, 2)]
+    assert b.take(t).acquired(t) == [(5, 9, 2)]
     assert a.fetch(t, epoch=3).error == 122
 
 
@@ -156,7 +156,7 @@ def close_by_acknowledge(w: World) -> None:
     a, b = w.member(g, topics=[t]), w.member(g, "B", topics=[t])
     a.take(t)
     assert a.acknowledge((t, 0, 0, 4, ACCEPT), epoch=-1).code(t) == 0
-    assert b.take(t, limit_s=5).acquired(t) == [(5, 9, 2)]
+    assert b.take(t).acquired(t) == [(5, 9, 2)]
     assert a.acknowledge(epoch=-1).error == 122
 
 
@@ -213,7 +213,7 @@ def connection_lost(w: World) -> None:
     a.disconnect()
     until(lambda: a.fetch(t, silent=True, wait_ms=0).error == 122, "the session to end")
     a.epoch = 0
-    assert a.take(t, limit_s=5).acquired(t) == [(0, 9, 2)]
+    assert a.take(t).acquired(t) == [(0, 9, 2)]
 
 
 @item(22)
@@ -267,12 +267,12 @@ def reopened_session(w: World) -> None:
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(lock_ms="2000"), topics=[t])
-    a.take(t)
     began = time.monotonic()
+    a.take(t)
     a.epoch = 0
     assert a.fetch(t, wait_ms=500).acquired(t) == []
     assert a.take(t).acquired(t) == [(0, 9, 2)]
-    assert 1.2 < time.monotonic() - began < 6
+    assert 1.9 < time.monotonic() - began < BEFORE_LOCK_S
 
 
 @item(29)
@@ -370,13 +370,13 @@ def long_poll(w: World) -> None:
     a.take(t)
     answer = a.fetch(t, wait_ms=1000)
     assert list(answer.parts()) == []
-    assert 0.8 < answer.took_s < 2.5, answer.took_s
+    assert 0.8 < answer.took_s < 8, answer.took_s
     late = threading.Timer(0.5, lambda: _produce_one(w, t))
     late.start()
     answer = a.fetch(t, wait_ms=10_000)
     late.join()
     assert answer.acquired(t) == [(1, 1, 1)]
-    assert 0.3 < answer.took_s < 5, answer.took_s
+    assert 0.3 < answer.took_s < 9, answer.took_s
 
 
 def _produce_one(w: World, topic) -> None:
@@ -394,9 +394,9 @@ def nothing_wanted(w: World) -> None:
     a.take(t)
     w.raw.produce(t, 1)
     for first, nothing in ((0, {"records": 0}), (5, {"max_bytes": 0})):
-        answer = a.fetch(t, wait_ms=5000, acks=[(t, 0, first, first + 4, ACCEPT)], **nothing)
+        answer = a.fetch(t, wait_ms=15_000, acks=[(t, 0, first, first + 4, ACCEPT)], **nothing)
         assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
-        assert answer.took_s < 2, answer.took_s
+        assert answer.took_s < 10, answer.took_s
     assert a.take(t).acquired(t) == [(10, 10, 1)]
 
 

@@ -6,7 +6,7 @@ import time
 
 from tests.oracle.items import item
 from tests.support.raw import Topic
-from tests.support.worlds import ACCEPT, REJECT, RELEASE, RENEW, Member, World
+from tests.support.worlds import ACCEPT, BEFORE_LOCK_S, REJECT, RELEASE, RENEW, Member, World
 
 
 def _holding(w: World, count: int = 10, **settings: str) -> tuple[Topic, Member]:
@@ -15,6 +15,17 @@ def _holding(w: World, count: int = 10, **settings: str) -> tuple[Topic, Member]
     a = w.member(w.group(**settings), topics=[t])
     assert a.take(t).acquired(t) == [(0, count - 1, 1)]
     return t, a
+
+
+def _holding_beside(w: World, **settings: str) -> tuple[Topic, Member, Member]:
+    """As `_holding`, with a second member in the group, whose session is open: joining takes its time."""
+    t = w.topic()
+    group = w.group(**settings)
+    a, b = w.member(group, topics=[t]), w.member(group, "B", topics=[t])
+    b.fetch(t, wait_ms=0, silent=True)
+    w.raw.produce(t, 10)
+    assert a.take(t).acquired(t) == [(0, 9, 1)]
+    return t, a, b
 
 
 @item(41)
@@ -34,7 +45,7 @@ def renew_with_others(w: World) -> None:
     w.raw.produce(t, 1)
     answer = a.fetch(renew=True, acks=[(t, 0, 0, 3, (ACCEPT, RENEW, RELEASE, REJECT))])
     assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
-    assert answer.took_s < 1, answer.took_s
+    assert answer.took_s < 5, answer.took_s
     assert a.take(t).acquired(t) == [(2, 2, 2), (4, 4, 1)]
     assert a.acknowledge((t, 0, 1, 1, ACCEPT)).code(t) == 0
 
@@ -60,17 +71,15 @@ def renew_announced_only(w: World) -> None:
 
 @item(45)
 def renewed_lock(w: World) -> None:
-    """A lock of 2000 ms renewed after 1200 ms holds at 2400 ms and ends at 3200 ms; then the count is one higher."""
-    t, a = _holding(w, lock_ms="2000")
+    """A lock of 4000 ms renewed after 2200 ms holds at 4400 ms and ends at 6200 ms; then the count is one higher."""
+    t, a, b = _holding_beside(w, lock_ms="4000")
     began = time.monotonic()
-    b = w.member(a.group, "B", topics=[t])
-    b.fetch(t, wait_ms=0, silent=True)
-    _until(began + 1.2)
+    _until(began + 2.2)
     assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).code(t) == 0
-    _until(began + 2.4)
+    _until(began + 4.4)
     assert b.fetch(t, wait_ms=0).acquired(t) == []
-    assert b.take(t, limit_s=5).acquired(t) == [(0, 9, 2)]
-    assert 2.5 < time.monotonic() - began < 6
+    assert b.take(t).acquired(t) == [(0, 9, 2)]
+    assert 6 < time.monotonic() - began < BEFORE_LOCK_S
 
 
 def _until(moment: float) -> None:
@@ -80,13 +89,11 @@ def _until(moment: float) -> None:
 @item(46)
 def renew_not_held(w: World) -> None:
     """Who does not hold the lock (any more) cannot renew it."""
-    t, a = _holding(w, lock_ms="1000")
-    b = w.member(a.group, "B", topics=[t])
-    b.fetch(t, wait_ms=0, silent=True)
+    t, a, b = _holding_beside(w, lock_ms="3000")
     assert b.acknowledge((t, 0, 0, 4, RENEW), renew=True).code(t) == 121
     assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
     assert a.acknowledge((t, 0, 5, 9, RENEW), (t, 0, 5, 9, RENEW), renew=True, silent=True).error == 0
-    time.sleep(1.6)
+    time.sleep(3.6)
     assert a.acknowledge((t, 0, 5, 9, RENEW), renew=True).code(t) == 121
 
 
@@ -110,18 +117,17 @@ def changed_duration(w: World) -> None:
     time.sleep(0.3)
     assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).lock_ms == 1000
     b = w.member(a.group, "B", topics=[t])
-    assert b.take(t, limit_s=5).acquired(t) == [(0, 9, 2)]
+    assert b.take(t).acquired(t) == [(0, 9, 2)]
 
 
 @item(48)
 def holder_falls_silent(w: World) -> None:
     """After a renewal a holder that does nothing more loses the records when the lock ends."""
-    t, a = _holding(w, lock_ms="1500")
-    b = w.member(a.group, "B", topics=[t])
-    assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).code(t) == 0
+    t, a, b = _holding_beside(w, lock_ms="3000")
     began = time.monotonic()
-    assert b.take(t, limit_s=5).acquired(t) == [(0, 9, 2)]
-    assert 0.8 < time.monotonic() - began < 5
+    assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).code(t) == 0
+    assert b.take(t).acquired(t) == [(0, 9, 2)]
+    assert 2.9 < time.monotonic() - began < BEFORE_LOCK_S
 
 
 @item(48, "b")
@@ -131,7 +137,7 @@ def holder_is_cut_off(w: World) -> None:
     b = w.member(a.group, "B", topics=[t])
     assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).code(t) == 0
     a.disconnect()
-    assert b.take(t, limit_s=3).acquired(t) == [(0, 9, 2)]
+    assert b.take(t).acquired(t) == [(0, 9, 2)]
 
 
 @item(49)

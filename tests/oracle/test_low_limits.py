@@ -11,7 +11,7 @@ from tests.support.brokers import TIGHT, Running
 from tests.support.raw import until
 from tests.support.worlds import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180), pytest.mark.xdist_group("kafka_39")]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480), pytest.mark.xdist_group("kafka_39")]
 
 
 @pytest.fixture(scope="module", params=["native", "proxy"])
@@ -39,7 +39,7 @@ def test_21_share_sessions(w: World) -> None:
         assert member.fetch(t, wait_ms=0).error == 0
     answer = c.fetch(t, wait_ms=1000)
     assert (answer.error, answer.lock_ms) == (133, 0)
-    assert 0.8 < answer.took_s < 3, answer.took_s
+    assert 0.8 < answer.took_s < 8, answer.took_s
     a.disconnect()
     until(lambda: c.fetch(t, wait_ms=100).error == 0, "a place for the third session")
     b.disconnect()

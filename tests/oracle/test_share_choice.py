@@ -15,7 +15,7 @@ from tests.support.brokers import QUICK, Running
 from tests.support.raw import Topic
 from tests.support.worlds import ACCEPT, Member, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 Fresh = Callable[[str], str]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.brokers import NEW, Running
 from tests.support.worlds import ACCEPT, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.support.raw import Raw
 pytestmark = pytest.mark.broker
 
 PARTITIONS = 4
-LIMIT_S = 60
+LIMIT_S = 120
 Fresh = Callable[[str], str]
 
 

@@ -18,7 +18,7 @@ from tests.support.raw import Raw, address, until
 
 pytestmark = pytest.mark.broker
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 def _tls_hello() -> bytes:
@@ -109,4 +109,4 @@ def test_burst_without_acknowledgement(front_39: Front, fresh: Callable[[str], s
             connection.send(0, 9, build("ProduceRequest", acks=0, timeout_ms=1000, topic_data=[part]))
         answer = raw.ask("Metadata", 12, on=connection, topics=[{"name": topic.name}])
         assert answer.topics[0].name == topic.name
-        until(lambda: raw.end_offset(topic) == 300, "all records", 20)
+        until(lambda: raw.end_offset(topic) == 300, "all records")

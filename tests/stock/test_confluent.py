@@ -22,7 +22,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from localkafka.front import Front
 
-from tests.support.raw import Raw, until
+from tests.support.raw import LIMIT_S, Raw, until
+from tests.support.worlds import BEFORE_LOCK_S
 
 pytestmark = pytest.mark.broker
 
@@ -37,7 +38,7 @@ def produce(front: Front, topic: str, values: Sequence[str], **settings: Any) ->
     producer = Producer({"bootstrap.servers": front.bootstrap, "linger.ms": 5, **QUIET, **settings})
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=lambda e, _: reports.append(e))
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_S) == 0
     assert reports == [None] * len(values)
 
 
@@ -58,7 +59,7 @@ def consuming(front: Front, group: str, topic: str, **settings: Any) -> Iterator
         consumer.close()
 
 
-def read(consumer: Consumer, count: int, limit_s: float = 30) -> list[str]:
+def read(consumer: Consumer, count: int, limit_s: float = LIMIT_S) -> list[str]:
     """Return the values of so many records, and fail when more come in the next moment."""
     got: list[str] = []
     end = time.monotonic() + limit_s
@@ -124,7 +125,7 @@ def _balanced(*consumers: Consumer) -> None:
             assert message is None or message.error() is None
         return all(len(consumer.assignment()) == PARTITIONS // len(consumers) for consumer in consumers)
 
-    until(even, "an even assignment", 30)
+    until(even, "an even assignment")
 
 
 def test_transactions(front: Front, fresh: Fresh) -> None:
@@ -132,7 +133,7 @@ def test_transactions(front: Front, fresh: Fresh) -> None:
     topic, group = fresh("topic"), fresh("group")
     create(front, topic)
     producer = Producer({"bootstrap.servers": front.bootstrap, "transactional.id": fresh("id"), **QUIET})
-    producer.init_transactions(30)
+    producer.init_transactions(LIMIT_S)
     with consuming(front, group, topic, **{"enable.auto.commit": False}) as consumer:
         metadata = consumer.consumer_group_metadata()
         for outcome in ("aborted", "committed"):
@@ -141,7 +142,7 @@ def test_transactions(front: Front, fresh: Fresh) -> None:
             offset = TopicPartition(topic, 0, 7 if outcome == "committed" else 3)
             producer.send_offsets_to_transaction([offset], metadata, 30)
             if outcome == "aborted":
-                producer.flush(30)
+                producer.flush(LIMIT_S)
                 producer.abort_transaction(30)
             else:
                 producer.commit_transaction(30)
@@ -160,10 +161,10 @@ def test_fenced_transactional_producer(front_39: Front, fresh: Fresh) -> None:
     first, second = (
         Producer({"bootstrap.servers": front_39.bootstrap, "transactional.id": name, **QUIET}) for _ in range(2)
     )
-    first.init_transactions(30)
+    first.init_transactions(LIMIT_S)
     first.begin_transaction()
     first.produce(topic, "late")
-    second.init_transactions(30)
+    second.init_transactions(LIMIT_S)
     with pytest.raises(KafkaException) as raised:
         first.commit_transaction(30)
     assert raised.value.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED)
@@ -173,28 +174,28 @@ def test_admin(front: Front, fresh: Fresh) -> None:
     """Admin requests work, and every address in their answers is the proxy's."""
     topic, group = fresh("topic"), fresh("group")
     admin = AdminClient({"bootstrap.servers": front.bootstrap, **QUIET})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    cluster = admin.describe_cluster(request_timeout=30).result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(LIMIT_S)
+    cluster = admin.describe_cluster(request_timeout=LIMIT_S).result(LIMIT_S)
     ports = {node.port for node in cluster.nodes} | {cluster.controller.port}
     assert ports == {front.first_port + node.id for node in cluster.nodes}
     produce(front, topic, ["value"])
     with consuming(front, group, topic) as consumer:
         read(consumer, 1)
         consumer.commit(asynchronous=False)
-        described = admin.describe_consumer_groups([group], request_timeout=30)[group].result(30)
+        described = admin.describe_consumer_groups([group], request_timeout=LIMIT_S)[group].result(LIMIT_S)
         assert (len(described.members), described.coordinator.port) == (1, front.first_port + described.coordinator.id)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    config = admin.describe_configs([resource])[resource].result(30)
+    config = admin.describe_configs([resource])[resource].result(LIMIT_S)
     assert config["cleanup.policy"].value == "delete"
-    listed = admin.list_consumer_groups(request_timeout=30).result(30)
+    listed = admin.list_consumer_groups(request_timeout=LIMIT_S).result(LIMIT_S)
     assert group in {each.group_id for each in listed.valid}
     place = TopicPartition(topic, 0, 0)
-    moved = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [place])])[group].result(30)
+    moved = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [place])])[group].result(LIMIT_S)
     assert moved.topic_partitions[0].error is None
     deleted = admin.delete_records([TopicPartition(topic, 0, 1)])
-    assert [each.result(30).low_watermark for each in deleted.values()] == [1]
-    admin.delete_consumer_groups([group])[group].result(30)
-    admin.delete_topics([topic])[topic].result(30)
+    assert [each.result(LIMIT_S).low_watermark for each in deleted.values()] == [1]
+    admin.delete_consumer_groups([group])[group].result(LIMIT_S)
+    admin.delete_topics([topic])[topic].result(LIMIT_S)
 
 
 @contextmanager
@@ -235,7 +236,7 @@ def test_share_consumers_divide_the_work(front: Front, fresh: Fresh) -> None:
                 got.extend(value(message) for message in member.poll(0.1))
             return len(got) >= len(values)
 
-        until(all_read, "all records", 60)
+        until(all_read, "all records")
         for member in members:
             got += [value(message) for message in member.poll(0.5)]
     assert sorted(got) == sorted(values)
@@ -256,7 +257,7 @@ def test_share_consumer_acknowledges(front: Front, fresh: Fresh) -> None:
     with sharing(front, group, topic, "explicit") as consumer:
         for count, kind in ((3, None), (4, AcknowledgeType.ACCEPT)):
             while_missing(consumer, seen, count, lambda text, kind=kind: kind or kinds[text])
-            assert all(error is None for error in consumer.commit_sync(30).values())
+            assert all(error is None for error in consumer.commit_sync(LIMIT_S).values())
         assert len(consumer.poll(1)) == 0
     assert sorted(seen) == [("accept", 1), ("reject", 1), ("release", 1), ("release", 2)]
 
@@ -273,9 +274,10 @@ def while_missing(
     seen: list[tuple[str, int | None]],
     count: int,
     kind: Callable[[str], AcknowledgeType],
+    limit_s: float = LIMIT_S,
 ) -> None:
     """Poll and acknowledge until so many deliveries were seen."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + limit_s
     while len(seen) < count:
         assert time.monotonic() < end, seen
         for message in consumer.poll(0.5):
@@ -291,11 +293,11 @@ def test_share_consumer_closed_without_acknowledging(front: Front, fresh: Fresh)
     produce_to_one(front, topic, ["one", "two"])
     with sharing(front, group, topic, "explicit") as first:
         held: list[str] = []
-        until(lambda: held.extend(value(message) for message in first.poll(0.5)) or len(held) == 2, "both records", 30)
+        until(lambda: held.extend(value(message) for message in first.poll(0.5)) or len(held) == 2, "both records")
     seen: list[tuple[str, int | None]] = []
     with sharing(front, group, topic, "explicit") as second:
-        while_missing(second, seen, 2, lambda _: AcknowledgeType.ACCEPT)
-        second.commit_sync(30)
+        while_missing(second, seen, 2, lambda _: AcknowledgeType.ACCEPT, BEFORE_LOCK_S)
+        second.commit_sync(LIMIT_S)
     assert sorted(seen) == [("one", 2), ("two", 2)]
 
 
@@ -308,14 +310,14 @@ def test_share_consumer_and_transactions(front: Front, fresh: Fresh, isolation: 
     create(front, topic, 1)
     from_the_start(front, group, **{"share.isolation.level": isolation})
     producer = Producer({"bootstrap.servers": front.bootstrap, "transactional.id": fresh("id"), **QUIET})
-    producer.init_transactions(30)
+    producer.init_transactions(LIMIT_S)
     for outcome in ("aborted", "committed"):
         producer.begin_transaction()
         producer.produce(topic, outcome)
-        producer.flush(30)
-        (producer.abort_transaction if outcome == "aborted" else producer.commit_transaction)(30)
+        producer.flush(LIMIT_S)
+        (producer.abort_transaction if outcome == "aborted" else producer.commit_transaction)(LIMIT_S)
     got: list[str] = []
     with sharing(front, group, topic) as consumer:
-        until(lambda: got.extend(value(m) for m in consumer.poll(0.3)) or len(got) >= len(wanted), "the records", 30)
+        until(lambda: got.extend(value(m) for m in consumer.poll(0.3)) or len(got) >= len(wanted), "the records")
         got += [value(message) for message in consumer.poll(1)]
     assert got == wanted

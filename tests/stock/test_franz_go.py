@@ -11,7 +11,7 @@ from localkafka.front import Front
 
 from tests.support.programs import built, need, output_of
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

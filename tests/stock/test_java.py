@@ -13,7 +13,7 @@ from localkafka.front import Front
 from tests.support.java_tools import NEWEST, start, tool
 from tests.support.raw import Raw, until
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 PARTITIONS = 4
 Fresh = Callable[[str], str]
@@ -48,7 +48,7 @@ def _console_produce(front: Front, topic: str, *options: str, releases: tuple[st
 def _read(front: Front, name: str, topic: str, group: str, *options: str, releases: tuple[str, ...]) -> list[str]:
     printed = tool(
         name, "--bootstrap-server", front.bootstrap, "--topic", topic, "--group", group, *options,
-        "--max-messages", str(len(LINES)), "--timeout-ms", "30000", releases=releases,
+        "--max-messages", str(len(LINES)), "--timeout-ms", "90000", releases=releases,
     )  # fmt: skip
     return sorted(printed.splitlines())
 
@@ -88,9 +88,9 @@ def test_group_rebalances(front: Front, fresh: Fresh, tmp_path: Path, protocol: 
         members = [start("VerifiableConsumer", tmp_path / name, *options) for name in ("first", "second")]
         for member in members:
             stack.callback(member.kill)
-        until(lambda: [_held(tmp_path / name) for name in ("first", "second")] == [2, 2], "an even assignment", 60)
+        until(lambda: [_held(tmp_path / name) for name in ("first", "second")] == [2, 2], "an even assignment")
         members[1].stop()
-        until(lambda: _held(tmp_path / "first") == PARTITIONS, "all partitions", 30)
+        until(lambda: _held(tmp_path / "first") == PARTITIONS, "all partitions")
         assert members[0].status is None
         members[0].stop()
 
@@ -113,7 +113,7 @@ def test_transactions(front: Front, topic: str, fresh: Fresh) -> None:
     _perform(front, topic, 1000, "--transactional-id", fresh("id"), "--transaction-duration-ms", "50")
     printed = tool(
         "consumer.ConsoleConsumer", "--bootstrap-server", front.bootstrap, "--topic", topic, "--from-beginning",
-        "--isolation-level", "read_committed", "--max-messages", "1000", "--timeout-ms", "30000",
+        "--isolation-level", "read_committed", "--max-messages", "1000", "--timeout-ms", "90000",
     )  # fmt: skip
     assert len(printed.splitlines()) == 1000
 
@@ -165,9 +165,9 @@ def test_share_group_tool(front: Front, topic: str, group: str, tmp_path: Path) 
         "consumer.ConsoleShareConsumer", tmp_path / "consumer", *server, "--topic", topic, "--group", group
     )
     try:
-        until(lambda: "Stable" in tool(SHARE_GROUPS, *server, "--list", "--state"), "the group", 30)
+        until(lambda: "Stable" in tool(SHARE_GROUPS, *server, "--list", "--state"), "the group")
         members = (*server, "--describe", "--group", group, "--members", "--verbose")
-        until(lambda: f"{topic}:0,1,2,3" in tool(SHARE_GROUPS, *members), "the member's partitions", 30)
+        until(lambda: f"{topic}:0,1,2,3" in tool(SHARE_GROUPS, *members), "the member's partitions")
     finally:
         consumer.stop()
     until(

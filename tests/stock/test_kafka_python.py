@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from localkafka.front import Front
 
-from tests.support.raw import Raw, until
+from tests.support.raw import LIMIT_S, Raw, until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
@@ -47,7 +47,7 @@ def subscribed(topic: str, **settings: Any) -> KafkaConsumer:
     return consumer
 
 
-def read(consumer: KafkaConsumer, count: int, limit_s: float = 30) -> list[str]:
+def read(consumer: KafkaConsumer, count: int, limit_s: float = LIMIT_S) -> list[str]:
     got: list[str] = []
     end = time.monotonic() + limit_s
     while len(got) < count:
@@ -91,11 +91,11 @@ def test_group_rebalances(front: Front, topic: str, fresh: Fresh) -> None:
     other = threading.Thread(target=_poll_until, args=(second, stopping), daemon=True)
     other.start()
     try:
-        until(lambda: first.poll(50) is not None and len(first.assignment()) == 2, "half of the partitions", 30)
+        until(lambda: first.poll(50) is not None and len(first.assignment()) == 2, "half of the partitions")
         stopping.set()
-        other.join(20)
+        other.join(LIMIT_S)
         assert not other.is_alive()
-        until(lambda: first.poll(50) is not None and len(first.assignment()) == PARTITIONS, "all partitions", 30)
+        until(lambda: first.poll(50) is not None and len(first.assignment()) == PARTITIONS, "all partitions")
     finally:
         stopping.set()
         first.close()
@@ -143,7 +143,7 @@ def test_admin(front: Front, topic: str, fresh: Fresh) -> None:
     consumer = subscribed(topic, bootstrap_servers=front.bootstrap, group_id=group)
     admin = KafkaAdminClient(bootstrap_servers=front.bootstrap)
     try:
-        until(lambda: consumer.poll(50) is not None and consumer.assignment(), "the assignment", 30)
+        until(lambda: consumer.poll(50) is not None and consumer.assignment(), "the assignment")
         cluster = admin.describe_cluster()
         assert {each["port"] for each in cluster["brokers"]} == {front.first_port + 1}
         assert group in str(admin.list_groups())

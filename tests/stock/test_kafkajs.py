@@ -10,7 +10,7 @@ from localkafka.front import Front
 
 from tests.support.programs import built, need, output_of
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 def test_kafkajs(front: Front, fresh: Callable[[str], str]) -> None:

@@ -14,7 +14,7 @@ from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from tests.support.brokers import Running
-from tests.support.raw import Raw, Topic, until, values_of
+from tests.support.raw import LIMIT_S, Raw, Topic, until, values_of
 from tests.support.worlds import ACCEPT, RENEW, World
 
 pytestmark = [pytest.mark.broker]
@@ -52,7 +52,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 def groups(front: Front, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "proxy", "groups", *arguments, "--admin", f"127.0.0.1:{front.admin_port}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
 def test_locks_are_shown_and_taken_back(w: World, front: Front) -> None:

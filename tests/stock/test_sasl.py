@@ -16,7 +16,7 @@ from tests.support.brokers import NEW, OLD, QUICK, USERS, Running
 from tests.support.raw import GROUP_RESOURCE, Raw, RawError, Topic, until
 from tests.support.worlds import ACCEPT, World, warm_up
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 ADMIN, ALICE, BOB = (("admin", "admin-secret"), ("alice", "alice-secret"), ("bob", "bob-secret"))
 TOPIC, GROUP, PREFIXED = 2, 3, 4
@@ -190,13 +190,13 @@ def test_proxy_restarted_under_clients(front: Front, topic: str, end: str) -> No
 
         before, after = ({f"{when} {number}" for number in range(50)} for when in ("before", "after"))
         _produce(producer, topic, before)
-        until(lambda: read() or before <= consumed & shared, "records before the restart", 60)
+        until(lambda: read() or before <= consumed & shared, "records before the restart")
         getattr(front, end)()
         _produce(producer, topic, after, flush=False)
         time.sleep(1)
         front.start()
         assert producer.flush(60) == 0
-        until(lambda: read() or before | after <= consumed & shared, "records after the restart", 60)
+        until(lambda: read() or before | after <= consumed & shared, "records after the restart")
 
 
 def _produce(producer: Producer, topic: str, values: set[str], flush: bool = True) -> None:
@@ -222,7 +222,7 @@ def test_proxy_without_an_identity(running: Running, kafka: Cluster, topic: str)
         with Raw(front.bootstrap, sasl=ADMIN) as raw:
             raw.configure_group(topic, {"share.auto.offset.reset": "earliest"})
         got: list[str] = []
-        until(lambda: got.extend(m.value().decode() for m in sharing.poll(0.5)) or got == ["one"], "the record", 30)
+        until(lambda: got.extend(m.value().decode() for m in sharing.poll(0.5)) or got == ["one"], "the record")
 
 
 def _allow_views(bootstrap: str, *operations: int) -> None:

@@ -14,7 +14,7 @@ from localkafka.front import Front
 from tests.support.raw import Raw
 from tests.support.view_group import Group, produce
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 SLOTS, RECORDS = 4, 5000
 Fresh = Callable[[str], str]

@@ -30,7 +30,7 @@ with warnings.catch_warnings():
 
 pytestmark = [
     pytest.mark.broker,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(480),
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
 ]
 

@@ -18,7 +18,7 @@ from proxy.views.cuts import Cut, EvenCut, StripeCut
 from proxy.wire import records, registry
 from tests.support.raw import Raw, Topic, until
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 KEYS = 50
 ROUNDS_MAX = 200

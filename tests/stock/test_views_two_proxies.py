@@ -17,7 +17,7 @@ from proxy.wire import records
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import Raw, Topic, until
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 BASES, SLOTS, CLIENTS = 3, 4, 3
 """Each of so many clients of either proxy asks for the views of so many bases."""

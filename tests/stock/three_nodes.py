@@ -16,13 +16,13 @@ from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from tests.support.dialled import DialledPorts
-from tests.support.raw import Raw, Topic, until
+from tests.support.raw import LIMIT_S, Raw, Topic, until
 from tests.support.worlds import World
 
 NODES = (1, 2, 3)
 PAUSE_S = 0.004
 """Between two records: the load goes on while a leader is down."""
-RECOVER_S = 90
+RECOVER_S = 180
 
 
 def spread(raw: Raw, name: str) -> Topic:
@@ -82,7 +82,7 @@ class Load:
             self._enough.set()
             self._finished.set()
             for thread in (*self._threads, self._producing):
-                thread.join(30)
+                thread.join(LIMIT_S)
 
     def finish_producing(self) -> None:
         self._enough.set()
@@ -148,7 +148,7 @@ def nothing_is_lost_when_a_leader_dies(
     with DialledPorts() as dialled:
         load = Load(front, topic.name, f"{name}-g", dialled)
         with load.running():
-            until(lambda: len(load.consumed) > 100 and len(load.shared) > 100, "the load to flow", 60)
+            until(lambda: len(load.consumed) > 100 and len(load.shared) > 100, "the load to flow")
             victim.kill()
             before = len(load.acknowledged)
             until(lambda: len(load.acknowledged) > before + 500, "records after the leader died", RECOVER_S)
@@ -173,12 +173,12 @@ def listeners_follow_the_brokers(kafka: Cluster, front: Front) -> None:
     node = kafka.node(3)
     port = front.first_port + node.node_id
     node.stop()
-    until(lambda: not _listens(port), "the listener to close", 30)
+    until(lambda: not _listens(port), "the listener to close")
     with Raw(front.bootstrap) as raw:
         assert sorted(raw.brokers()) == [1, 2]
         node.start()
         kafka.wait_ready()
-        until(lambda: raw.brokers().get(3, ("", 0))[1] == port, "the broker to be named again", 30)
+        until(lambda: raw.brokers().get(3, ("", 0))[1] == port, "the broker to be named again")
     assert _listens(port)
 
 

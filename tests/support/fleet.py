@@ -13,7 +13,7 @@ from localkafka.front import Front
 from tests.support.brokers import QUICK, Running
 from tests.support.raw import until
 from tests.support.relay import Relay
-from tests.support.worlds import Member, World
+from tests.support.worlds import BEFORE_LOCK_S, Member, World
 
 SECRET = "of this fleet alone"
 LEASE_S = 6.0
@@ -53,7 +53,7 @@ class Fleet:
             counts = [self.owned(name) for name in names]
             return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
 
-        until(even, f"{', '.join(names)} to share all state partitions", 20)
+        until(even, f"{', '.join(names)} to share all state partitions")
 
     def world(self, name: str, prefix: str) -> World:
         """Clients of one of the proxies."""
@@ -82,7 +82,7 @@ def elsewhere(world: World, member: Member, name: str) -> Member:
     return Member(world, member.group, f"{name}-{member.member_id}"[:36])
 
 
-def acquired_again(member: Member, topic: Any, limit_s: float = 20.0) -> list[tuple[int, int, int]]:
+def acquired_again(member: Member, topic: Any, limit_s: float = BEFORE_LOCK_S) -> list[tuple[int, int, int]]:
     """What a member gets that opens sessions anew for as long as it is told to."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:

@@ -22,7 +22,7 @@ from tests.support.programs import output_of
 TOOLS = "org.apache.kafka.tools"
 NEWEST = ("clients-4.4.0", "4.3.0")
 """The newest clients under the tools of the release before: of 4.4.0 there are only the clients."""
-RUN_S = 60
+RUN_S = 180
 
 
 def command(tool: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",)) -> list[str]:

@@ -14,7 +14,7 @@ from localkafka.turns import turn
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 BUILD_S = 300
 """Fetching modules and compiling them, for the first time, on a busy machine."""
-RUN_S = 100
+RUN_S = 240
 
 
 def need(tool: str) -> str:

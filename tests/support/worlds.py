@@ -19,6 +19,8 @@ from tests.support.raw import LIMIT_S, Raw, Topic, until
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+BEFORE_LOCK_S = 25.0
+"""What comes within this time came before Kafka's default lock of 30 s ended."""
 
 Ack = tuple[Topic, int, int, int, Sequence[int] | int]
 """Topic, partition, first offset, last offset, one type or several."""
@@ -296,12 +298,12 @@ class Member:
             self.world.transcript.append((f"{api} {self.world.plain(self.member_id)}", answer.plain))
         return answer
 
-    def take(self, *places: Topic | Place, limit_s: float = LIMIT_S, **options: Any) -> Answer:
+    def take(self, *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any) -> Answer:
         """Fetch until something is acquired; only that answer is written down."""
         return self.fetch_until(lambda answer: bool(_acquired(answer)), *places, limit_s=limit_s, **options)
 
     def fetch_until(
-        self, enough: Callable[[Answer], bool], *places: Topic | Place, limit_s: float = LIMIT_S, **options: Any
+        self, enough: Callable[[Answer], bool], *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any
     ) -> Answer:
         """Repeat the fetch until an answer is enough; only that one is written down."""
         end = time.monotonic() + limit_s
@@ -317,7 +319,9 @@ class Member:
             options.pop("epoch", None)  # only the first opens the session
             options.pop("acks", None)
 
-    def take_all(self, count: int, *places: Topic | Place, limit_s: float = LIMIT_S) -> dict[tuple[str, int], Any]:
+    def take_all(
+        self, count: int, *places: Topic | Place, limit_s: float = BEFORE_LOCK_S
+    ) -> dict[tuple[str, int], Any]:
         """Fetch until so many records are acquired; write down all of them together, by partition."""
         got: dict[tuple[str, int], Any] = {}
         end = time.monotonic() + limit_s
@@ -369,9 +373,9 @@ def warm_up(bootstrap: str, sasl: tuple[str, str] | None = None) -> None:
     world = World("native", bootstrap, f"warm-up-{time.monotonic_ns()}", sasl)
     try:
         topic = world.topic()
-        for attempt in range(20):
+        for attempt in range(12):
             try:
-                world.member(world.group(f"g{attempt}")).join([topic], limit_s=2)
+                world.member(world.group(f"g{attempt}")).join([topic], limit_s=2 + attempt)
             except TimeoutError:
                 continue
             return

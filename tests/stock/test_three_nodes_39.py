@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from proxy.apis import share_state
-from tests.stock import three_nodes
+from tests.stock import restarts, three_nodes
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw
 from tests.support.worlds import ACCEPT, World
@@ -48,16 +49,22 @@ def test_05_records_come_from_their_leaders(w: World, fresh: Fresh) -> None:
     three_nodes.records_come_from_their_leaders(w, fresh("topic"))
 
 
+def state_leader(kafka: Cluster, group: str) -> int:
+    """The node that leads the partition with the group's state."""
+    with Raw(kafka.bootstrap) as raw:
+        topic = raw.topic(share_state.TOPIC)
+    assert topic is not None
+    return topic.leaders[share_state.state_partition(group)]
+
+
+def test_125_a_node_goes_and_comes_back(w: World, kafka: Cluster, fresh: Fresh) -> None:
+    """Items 100 to 102 and 125 as on a native cluster (test_three_nodes_43.py)."""
+    restarts.groups_survive_a_node(w, kafka, fresh("topic"), lambda group, _topic: {state_leader(kafka, group)})
+
+
 def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) -> None:
     """No acknowledged record is lost, and no client dials a broker; the one that dies has the group's state as well."""
-
-    def keeps_state_of(group: str) -> int:
-        with Raw(kafka.bootstrap) as raw:
-            topic = raw.topic(share_state.TOPIC)
-        assert topic is not None
-        return topic.leaders[share_state.state_partition(group)]
-
-    three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"), keeps_state_of)
+    three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"), partial(state_leader, kafka))
 
 
 def test_listeners_follow_the_brokers(running: Running, kafka: Cluster) -> None:

@@ -8,7 +8,7 @@ import pytest
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from tests.stock import three_nodes
+from tests.stock import restarts, three_nodes
 from tests.support.brokers import Running
 from tests.support.worlds import World
 
@@ -47,3 +47,12 @@ def test_05_records_come_from_their_leaders(w: World, fresh: Fresh) -> None:
 def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) -> None:
     """No acknowledged record is lost, and no client dials a broker."""
     three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"))
+
+
+def test_125_a_node_goes_and_comes_back(kafka: Cluster, fresh: Fresh) -> None:
+    """Items 100 to 102 and 125 as a native cluster has them."""
+    w = World("native", kafka.bootstrap, fresh("w")[-12:])
+    try:
+        restarts.groups_survive_a_node(w, kafka, fresh("topic"), restarts.native_coordinators(w.raw))
+    finally:
+        w.close()

@@ -123,7 +123,7 @@ typedef struct { uint32_t start, size, part; } Note; /* one kept record, and who
 
 typedef struct {
     uint64_t tally; /* while they are counted: its records times 2^32, and their bytes */
-    int64_t last;   /* offset of the last one, -1: none */
+    int64_t last;   /* offset of the last one, -1: none; while they are counted, from the base offset on */
     uint64_t size;  /* of its records */
     uint32_t count;
     uint32_t crc;
@@ -274,12 +274,77 @@ INLINE const uint8_t *usual_record(Step *step, uint32_t i, const uint8_t *p, con
 }
 #endif
 
+#ifdef HAS_X86
+/* How long the numbers of a usual record are: mostly as those of the one before it. */
+typedef struct {
+    uint64_t stops, is;           /* the bits of its first eight bytes that end numbers, and what they are */
+    uint64_t size, delta, key;    /* the bits of these numbers */
+    uint32_t value_stops, value_is, value, value_bytes;
+    uint32_t size_bytes, key_at, misses; /* where its key is; how many misses there may be until none is made any more */
+} Shape;
+
+/* The bits that a mask names, close together (an intrinsic would not be inlined here). */
+INLINE uint64_t picked(uint64_t bits, uint64_t mask) {
+    uint64_t found;
+    __asm__("pextq %2, %1, %0" : "=r"(found) : "r"(bits), "r"(mask));
+    return found;
+}
+
+/* Takes the shape of a record that usual_record() has read. */
+static __attribute__((noinline)) void take_shape(Shape *shape, const uint8_t *p) {
+    uint32_t at[5], number = 0; /* where the numbers end: size, attributes (any byte), timestamp, offset delta, key size */
+    for (uint32_t i = 0; number < 5; i++)
+        if (p[i] < 0x80 || number == 1) at[number++] = i + 1;
+    shape->misses--;
+    shape->stops = 0;
+    shape->is = 1; /* none */
+    if (at[4] > 8) return;
+    const uint64_t all = ~(uint64_t)0 >> (64 - 8 * at[4]);
+    shape->stops = 0x8080808080808080u & all & ~((uint64_t)0x80 << 8 * at[0]);
+    shape->is = native64(p) & shape->stops;
+    shape->size = 0x7F7Fu & (((uint64_t)1 << 8 * at[0]) - 1);
+    shape->delta = 0x7F7F7F7F7F7F7F7Fu & (all >> 8) & ~(((uint64_t)1 << 8 * at[2]) - 1);
+    shape->key = (uint64_t)0x7F << 8 * at[3];
+    shape->size_bytes = at[0];
+    shape->key_at = at[4];
+    shape->value_bytes = p[at[4] + (p[at[3]] >> 1)] < 0x80 ? 1 : 2;
+    shape->value = shape->value_bytes == 1 ? 0x7F : 0x7F7F;
+    shape->value_stops = shape->value_bytes == 1 ? 0x80 : 0x8080;
+    shape->value_is = shape->value_bytes == 1 ? 0 : 0x80;
+}
+
+/* What usual_record() does, for one of that shape. NULL: it is of another, or something does not fit. */
+INLINE const uint8_t *shaped_record(const Shape *shape, Step *step, uint32_t i, const uint8_t *p, const uint8_t *body_end) {
+    const uint64_t front = native64(p);
+    if ((front & shape->stops) != shape->is) return NULL;
+    const uint32_t size = (uint32_t)picked(front, shape->size), delta = (uint32_t)picked(front, shape->delta);
+    const uint32_t key_size = (uint32_t)picked(front, shape->key);
+    const uint8_t *const record = p + shape->size_bytes, *const end = record + (size >> 1);
+    if (size >> 1 > (size_t)(body_end - record)) return NULL;
+    p += shape->key_at;
+    step->delta[i] = delta >> 1;
+    step->key[i] = p;
+    step->key_size[i] = key_size >> 1;
+    p += key_size >> 1;
+    const uint32_t back = p[0] | (uint32_t)p[1] << 8, value_size = (uint32_t)picked(back, shape->value);
+    const uint32_t odd = ((size | delta | key_size | value_size) & 1) | end[-1];
+    if ((back & shape->value_stops) != shape->value_is || odd) return NULL;
+    return end - p == (ptrdiff_t)(value_size >> 1) + (ptrdiff_t)shape->value_bytes + 1 ? end : NULL;
+}
+#else
+typedef struct { uint64_t is; uint32_t misses; } Shape;
+#define shaped_record(shape, step, i, p, body_end) NULL
+#define take_shape(shape, p) ((void)0)
+#endif
+
 /* Where `count` records from p on lie, what keys and offsets they have. Behind them; NULL: something does not fit. */
-INLINE const uint8_t *walk(const Job *job, Step *step, const uint8_t *p, uint32_t count) {
+INLINE const uint8_t *walk(const Job *job, Step *step, Shape *shape, const uint8_t *p, uint32_t count) {
     const uint8_t *const body = job->body, *const body_end = body + job->body_size;
     const int64_t delta_max = job->delta_max;
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *end = body_end - p >= USUAL_ROOM ? usual_record(step, i, p, body_end) : NULL;
+        const uint8_t *end = NULL;
+        if (LIKELY(body_end - p >= USUAL_ROOM) && !(shape && (end = shaped_record(shape, step, i, p, body_end)))
+            && (end = usual_record(step, i, p, body_end)) && shape && shape->misses) take_shape(shape, p);
         if (!LIKELY(end) && !(end = any_record(step, i, p, body_end, delta_max))) return NULL;
         step->start[i] = (uint32_t)(p - body);
         PREFETCH(end, 4 * (end - p)); /* a later one begins about here */
@@ -385,34 +450,33 @@ INLINE void place(const Job *job, int rule, Step *step, uint32_t count) {
 /* Notes what is kept, and adds it to its part. */
 INLINE void note(Job *job, const Step *step, uint32_t count, int rising) {
     const uint32_t none = job->parts, *const part_of = job->part_of, from_delta = job->from_delta;
-    const int64_t base_offset = job->base_offset;
     Part *const parts = job->part;
     Note *to = job->notes + job->kept;
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t start = step->start[i], size = step->start[i + 1] - start;
-        const int64_t offset = base_offset + step->delta[i];
+        const uint32_t start = step->start[i], size = step->start[i + 1] - start, delta = step->delta[i];
         uint32_t mine = part_of[step->slot[i]];
-        mine = step->delta[i] >= from_delta ? mine : none;
+        mine = delta >= from_delta ? mine : none;
         to->start = start;
         to->size = size;
         to->part = mine;
-        to += mine != none;
+        to += (mine - none) >> 31; /* compilers make a branch of `mine != none` */
         Part *part = parts + mine;
         part->tally += ((uint64_t)1 << 32) + size;
-        part->last = rising || offset > part->last ? offset : part->last;
+        part->last = rising || delta > part->last ? delta : part->last;
     }
     job->kept = (uint32_t)(to - job->notes);
 }
 
 /* All records; 0: something does not fit. */
-INLINE int walk_all(Job *job, int rule, int by_eights) {
+INLINE int walk_all(Job *job, int rule, int by_eights, int by_shape) {
     const uint8_t *p = job->body, *body_end = p + job->body_size;
     uint32_t before = 0;
     int rising = 1;
     Step step;
+    Shape shape = {.is = 1, .misses = 16 + job->count / 16};
     for (uint32_t left = job->count, now; left; left -= now) {
         now = left < STEP ? left : STEP;
-        if (!(p = walk(job, &step, p, now)) || !are_within(job, &step, now, before, &rising)) return 0;
+        if (!(p = walk(job, &step, by_shape ? &shape : NULL, p, now)) || !are_within(job, &step, now, before, &rising)) return 0;
         before = step.delta[now - 1];
         if (rule != STRIPES && by_eights) hash_by_eights(job, &step, now);
         if (rule != STRIPES && !by_eights) hash_one_by_one(job, &step, 0, now);
@@ -422,19 +486,21 @@ INLINE int walk_all(Job *job, int rule, int by_eights) {
     return p == body_end;
 }
 
-INLINE int walk_by_rule(Job *job, int by_eights) { /* a loop of its own for each */
+INLINE int walk_by_rule(Job *job, int by_eights, int by_shape) { /* a loop of its own for each */
     switch (job->cut->rule) {
-    case EVEN: return walk_all(job, EVEN, by_eights);
-    case STRIPES: return walk_all(job, STRIPES, by_eights);
-    default: return walk_all(job, RANGES, by_eights);
+    case EVEN: return walk_all(job, EVEN, by_eights, by_shape);
+    case STRIPES: return walk_all(job, STRIPES, by_eights, by_shape);
+    default: return walk_all(job, RANGES, by_eights, by_shape);
     }
 }
 
-static int walk_plain(Job *job) { return walk_by_rule(job, 0); }
+static int walk_plain(Job *job) { return walk_by_rule(job, 0, 0); }
 #ifdef HAS_X86
-WIDE static int walk_wide(Job *job) { return walk_by_rule(job, 1); }
+WIDE static int walk_wide(Job *job) { return walk_by_rule(job, 1, 0); }
+FOLDING static int walk_new(Job *job) { return walk_by_rule(job, 1, 1); }
 #else
 #define walk_wide walk_plain
+#define walk_new walk_plain
 #endif
 
 /* NULL, or what is wrong with the header of a batch; fills in what it says. */
@@ -464,27 +530,35 @@ static const char *read_header(Job *job) {
 
 /* NULL, or what is wrong with the records. `notes` must have room for `count` records. */
 static const char *scan(Job *job) {
-    if (!(is_wide ? walk_wide(job) : walk_plain(job))) return "a record that does not fit into its batch";
+    if (!(has_pieces() ? walk_new(job) : is_wide ? walk_wide(job) : walk_plain(job))) return "a record that does not fit into its batch";
     for (uint32_t i = 0; i <= job->parts; i++) {
-        job->part[i].size = (uint32_t)job->part[i].tally;
-        job->part[i].count = (uint32_t)(job->part[i].tally >> 32);
+        Part *part = &job->part[i];
+        part->size = (uint32_t)part->tally;
+        part->count = (uint32_t)(part->tally >> 32);
+        if (part->count) part->last += job->base_offset;
     }
     return NULL;
 }
 
 /* ---- parts ---- */
 
-enum { SUM_STEP = 2 * PIECE_MAX, SUM_AHEAD = 64 << 10 }; /* less, and it stumbles at every start; more, and it leaves the cache */
-enum { COPY_SPARE = 128, COPY_MAX = 512 };
+/* Steps of checksums: less, and they stumble at every start; more, and what they read has left the cache. */
+enum { SUM_STEP = PIECE_MAX, SUM_EACH = 64 << 10, SUM_AHEAD = 64 << 10 };
+enum { STRETCH = 64, COPY_SPARE = 128, COPY_MAX = 512 };
+#if defined(__GNUC__)
+typedef uint8_t Block __attribute__((vector_size(32), aligned(1), may_alias));
+#else
+typedef struct { uint8_t bytes[32]; } Block;
+#endif
 
 /* Copies one record; up to COPY_SPARE bytes behind it are written too where `spare` says there is room on both sides. */
 INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
     if (LIKELY(spare && size <= COPY_SPARE)) {
-        for (int i = 0; i < COPY_SPARE; i += 32) memcpy(to + i, from + i, 32);
+        for (int i = 0; i < COPY_SPARE; i += 32) *(Block *)(to + i) = *(const Block *)(from + i);
     } else if (LIKELY(spare && size <= COPY_MAX)) {
         size_t done = 0;
         do {
-            memcpy(to + done, from + done, 32);
+            *(Block *)(to + done) = *(const Block *)(from + done);
             done += 32;
         } while (done < size);
     } else {
@@ -492,12 +566,11 @@ INLINE void copy(uint8_t *to, const uint8_t *from, size_t size, int spare) {
     }
 }
 
-/* Copies the next record of a part; its checksum waits. */
-INLINE void append(const Job *job, Part *part, const Note *note) {
-    const uint8_t *from = job->body + note->start, *body_end = job->body + job->body_size;
-    const ptrdiff_t room = (ptrdiff_t)note->size + COPY_SPARE;
-    copy(part->cursor, from, note->size, part->end - part->cursor >= room && body_end - from >= room);
-    part->cursor += note->size;
+/* Copies one record to the end of its part; its checksum waits. */
+INLINE void append(Part *part, const uint8_t *from, size_t size, int spare) {
+    uint8_t *to = part->cursor;
+    part->cursor = to + size;
+    copy(to, from, size, spare && part->end - part->cursor >= COPY_SPARE);
 }
 
 /* Takes the checksum of a part as far as it is written: while it is in the cache. */
@@ -514,19 +587,32 @@ static void read_up(Job *job, const uint8_t *end) {
     job->read += now;
 }
 
+/* The first of the kept records behind which there are not COPY_SPARE bytes. */
+static uint32_t notes_near_end(const Job *job) {
+    uint32_t i = job->kept;
+    while (i && job->body_size - job->notes[i - 1].start - job->notes[i - 1].size < COPY_SPARE) i--;
+    return i;
+}
+
 /* Short records: long stretches of input and output are summed up, each for itself. */
 INLINE void fill_by_stretches(Job *job) {
-    const uint8_t *read = job->is_open ? job->batch + job->read : job->body + job->body_size;
-    for (uint32_t i = 0; i < job->kept; i++) {
-        const Note *note = &job->notes[i];
-        const uint8_t *end = job->body + note->start + note->size;
-        if (end > read) {
-            read_up(job, end);
+    const uint8_t *const body = job->body, *read = job->is_open ? job->batch + job->read : body + job->body_size;
+    const uint32_t near_end = notes_near_end(job);
+    uint32_t since = 0; /* where it stood when parts were last summed up */
+    Part *const parts = job->part;
+    for (uint32_t i = 0, to; i < job->kept; i = to) {
+        const int spare = i < near_end;
+        to = i + STRETCH < (spare ? near_end : job->kept) ? i + STRETCH : spare ? near_end : job->kept;
+        const Note *note = job->notes + i, *const end = job->notes + to;
+        if (body + end[-1].start + end[-1].size > read) {
+            read_up(job, body + end[-1].start + end[-1].size);
             read = job->batch + job->read;
         }
-        Part *part = &job->part[note->part];
-        append(job, part, note);
-        if (part->cursor - part->summed >= SUM_STEP) sum_up(part);
+        for (; note < end; note++) append(parts + note->part, body + note->start, note->size, spare);
+        if (end[-1].start - since < SUM_EACH) continue;
+        since = end[-1].start;
+        for (uint32_t j = 0; j < job->parts; j++)
+            if (parts[j].out && parts[j].cursor - parts[j].summed >= SUM_STEP) sum_up(parts + j);
     }
 }
 
@@ -539,6 +625,7 @@ WIDE static void fill_wide(Job *job) { fill_by_stretches(job); }
 /* Long records: each is summed up once, for the input and for its part. */
 FOLDING static void fill_by_pieces(Job *job) {
     const uint8_t *read = job->is_open ? job->batch + job->read : NULL;
+    const uint32_t near_end = notes_near_end(job);
     uint32_t whole = ~job->crc;
     for (uint32_t i = 0; i < job->kept; i++) {
         const Note *note = &job->notes[i];
@@ -552,7 +639,7 @@ FOLDING static void fill_by_pieces(Job *job) {
             whole = (uint32_t)joined(whole, piece, now);
             crc = (uint32_t)joined(crc, piece, now);
         }
-        append(job, part, note);
+        append(part, job->body + note->start, note->size, i < near_end);
         part->crc = ~crc;
         part->summed = part->cursor;
         read = read ? from : NULL;

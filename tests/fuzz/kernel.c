@@ -158,8 +158,9 @@ int main(int count, char **words) {
     time_t start = time(NULL);
     uint64_t turn = 0, good = 0;
     for (; turn % 1024 || difftime(time(NULL), start) < seconds; turn++) {
-        if (turn % 80000 == 0) look_around();
-        if (turn % 80000 == 40000) { is_wide = 0; crc_of = crc_by_table; } /* as where the processor has nothing */
+        if (turn % 80000 == 0) look_around(); /* then as where the processor has less, and nothing */
+        if (turn % 80000 == 40000 && crc_of != crc_by_table) crc_of = crc_by_instruction;
+        if (turn % 80000 == 60000) { is_wide = 0; crc_of = crc_by_table; }
         pieces_from = dice(2) ? 1 : 512;
         good += (uint64_t)one(turn, room);
     }

@@ -115,6 +115,41 @@ def test_counts_around_the_steps_of_the_kernel(cut: Cut, count: int) -> None:
     assert same(sample(count, count, gaps=count % 2 == 1), cut, range(cut.slots), 0) is not None
 
 
+def shapes() -> list[Record]:
+    """Records whose numbers take one byte or more, alike for a while and then otherwise."""
+    found, offset = [], 0
+    for timestamp in (0, 100, 20_000, 1 << 40):
+        for key_size, value_size in ((1, 20), (16, 60), (16, 30), (63, 63), (64, 64), (3, 126), (16, 9000)):
+            for turn in range(3):
+                found.append(Record(b"k" * key_size, b"v" * value_size, (), timestamp + turn, offset))
+                offset += 1
+        offset += 100 if timestamp < 20_000 else 10_000
+    return found
+
+
+@needs_c
+def test_records_that_are_alike_for_a_while() -> None:
+    """The kernel expects of a record the shape of the one before it."""
+    found = shapes()
+    for cut in CUTS:
+        assert same(records.build_batch(0, found), cut, range(cut.slots), 0) is not None
+        assert same(records.build_batch(0, found), cut, [0], 50) is not None
+
+
+@needs_c
+@pytest.mark.parametrize("value_size", [20, 40, 70])
+def test_any_byte_of_records_that_are_alike(value_size: int) -> None:
+    """One byte is another, and the checksum right: both kernels see the same in it, wherever it is."""
+    found = [Record(b"key-%d" % n, b"v" * value_size, (), 70 * n, 60 + n) for n in range(7)]
+    found += [Record(b"rest", b"v" * 200)._replace(offset=100)]
+    batch = records.build_batch(0, found, last_offset=120)
+    for position in range(records.HEADER.size, len(batch) - 210):
+        for value in (0, 1, 2, 0x7E, 0x80, 0x81, 0xFF):
+            changed = bytearray(batch)
+            changed[position] = value
+            same(records.seal(bytes(changed)), EvenCut(3), range(3), 0)
+
+
 @needs_c
 def test_every_size_of_key() -> None:
     """Equal neighbours are hashed together, whatever they leave over."""

@@ -903,8 +903,19 @@ static PyObject *murmur2_of(PyObject *module, PyObject *data) {
     return PyLong_FromUnsignedLong(hash);
 }
 
+PyDoc_STRVAR(pretend_doc, "pretend(most): use no more of the processor than 0: nothing, 1: its simple instructions, 2: all");
+
+static PyObject *pretend(PyObject *module, PyObject *most) {
+    (void)module;
+    long wanted = PyLong_AsLong(most);
+    if (PyErr_Occurred()) return NULL;
+    look_around((int)wanted);
+    return Py_NewRef(Py_None);
+}
+
 static int prepare(PyObject *module) {
-    look_around();
+    make_tables();
+    look_around(ALL);
     return PyModule_AddIntConstant(module, "VERSION", VERSION) < 0
         || PyModule_AddStringConstant(module, "CHECKSUM", crc_of == crc_by_table ? "table" : "hardware") < 0 ? -1 : 0;
 }
@@ -913,6 +924,7 @@ static PyMethodDef functions[] = {
     {"split", (PyCFunction)(void (*)(void))split, METH_FASTCALL, split_doc},
     {"crc32c", crc32c_of, METH_O, crc32c_doc},
     {"crc32c_combine", (PyCFunction)(void (*)(void))combine, METH_FASTCALL, combine_doc},
+    {"pretend", pretend, METH_O, pretend_doc},
     {"murmur2", murmur2_of, METH_O, murmur2_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -230,16 +230,22 @@ FOLDING static uint32_t moved_by_pieces(uint32_t crc, size_t size) {
 static uint32_t (*crc_of)(uint32_t, const uint8_t *, size_t) = crc_by_table;
 static int is_wide; /* whether the processor takes eight numbers at a time */
 
-static void look_around(void) {
-    make_tables();
+enum { PLAIN = 0, INSTRUCTIONS = 1, ALL = 2 };
+
+/* Chooses what the processor can do, or less, as an older one would: see `most`. */
+static void look_around(int most) {
+    (void)most;
+    crc_of = crc_by_table;
+    is_wide = 0;
 #if defined(HAS_X86)
     __builtin_cpu_init();
-    is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-    if (__builtin_cpu_supports("sse4.2")) crc_of = crc_by_instruction;
-    if (is_wide && crc_of == crc_by_instruction && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("vpclmulqdq"))
-        crc_of = crc_by_pieces;
-#elif defined(HAS_ARM_CRC)
+    if (most < INSTRUCTIONS || !__builtin_cpu_supports("sse4.2")) return;
     crc_of = crc_by_instruction;
+    is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    if (most < ALL || !is_wide || !__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("vpclmulqdq")) return;
+    crc_of = crc_by_pieces;
+#elif defined(HAS_ARM_CRC)
+    if (most >= INSTRUCTIONS) crc_of = crc_by_instruction;
 #endif
 }
 

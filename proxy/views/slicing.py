@@ -64,8 +64,8 @@ _as_slice: Callable[[twin.Part], Slice] = partial(tuple.__new__, Slice)
 _EXPANSION = 4
 """Bytes of JSON in a byte of it compressed."""
 _CALL_NS = 3_000
-_BYTE_NS = (0.2, 4.5, 1.1, 1.1, 1.4, 1.0, 1.0, 1.0)
-"""By codec, of opened records; two memory passes of the kernel included."""
+_BYTE_NS = (0.1, 4.5, 1.1, 1.1, 1.4, 1.0, 1.0, 1.0)
+"""By codec, of opened records; what the kernel does with them included."""
 _RECORD_NS = {"c": 20, "python": 10_000}
 _LEGACY_BYTE_NS = 100
 """Old messages are read in Python."""

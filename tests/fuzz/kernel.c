@@ -143,7 +143,7 @@ static int one(uint64_t turn, uint8_t *room) {
 
 int main(int count, char **words) {
     if (count < 4) return fprintf(stderr, "usage: kernel SECONDS SEED BATCH-FILE...\n"), 2;
-    look_around();
+    make_tables();
     static uint8_t room[SIZE_MAX_ * 2];
     for (int i = 3; i < count && batches < BATCHES_MAX; i++) {
         FILE *file = fopen(words[i], "rb");
@@ -158,9 +158,7 @@ int main(int count, char **words) {
     time_t start = time(NULL);
     uint64_t turn = 0, good = 0;
     for (; turn % 1024 || difftime(time(NULL), start) < seconds; turn++) {
-        if (turn % 80000 == 0) look_around(); /* then as where the processor has less, and nothing */
-        if (turn % 80000 == 40000 && crc_of != crc_by_table) crc_of = crc_by_instruction;
-        if (turn % 80000 == 60000) { is_wide = 0; crc_of = crc_by_table; }
+        if (turn % 10000 == 0) look_around(turn % 80000 == 60000 ? PLAIN : turn % 80000 == 70000 ? INSTRUCTIONS : ALL);
         pieces_from = dice(2) ? 1 : 512;
         good += (uint64_t)one(turn, room);
     }

@@ -218,6 +218,26 @@ def test_long_records(size: int) -> None:
 
 
 @needs_c
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_every_processor_gives_the_same(most: int) -> None:
+    """One without the instructions used here, one with the older ones, and the one that runs this."""
+    sources = [sample(seed, 9 * seed, gaps=seed % 2 == 1) for seed in range(1, 12)]
+    sources += [records.build_batch(0, shapes())]
+    sources += [records.build_batch(0, [Record(b"%016d" % n, bytes(n * 7), (), 0, n) for n in range(150, 400)])]
+    slicing._slicing.pretend(most)
+    try:
+        for source in sources:
+            for size in (1, 9, 300, len(source)):
+                assert slicing._slicing.crc32c(source[:size]) == records.checksum(bytes(21) + source[:size])
+            assert slicing._slicing.crc32c_combine(7, 5, 9000) == over_zeros(7, 72_000) ^ 5
+            for cut in CUTS:
+                assert same(source, cut, range(cut.slots), 0) is not None
+                assert same(source, cut, [0], 20) is not None
+    finally:
+        slicing._slicing.pretend(2)
+
+
+@needs_c
 @pytest.mark.parametrize("size", [20, 1024])
 def test_a_wrong_checksum_is_found_wherever_the_bit_is(size: int) -> None:
     """Also where nothing of the batch is kept, or all of it, and the records themselves are right."""

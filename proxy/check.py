@@ -85,6 +85,7 @@ def run(config: Config) -> bool:
     """Ask, judge, print; whether it would work. ConfigError when TLS files are not what they should be."""
     settings = own_settings(config, contexts.towards_brokers(config.upstream.tls))
     contexts.towards_clients(config.client_tls)
+    contexts.between_proxies(config.cluster.peer.tls)
     found = trio.run(inspect, config, settings)
     verdict = judge(config, found)
     show(config, found, verdict, Console())

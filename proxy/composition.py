@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from proxy import auditing, observe, viewing
+from proxy import auditing, contexts, observe, viewing
 from proxy.apis import handlers, table
 from proxy.apis import services as apis_services
 from proxy.apis.deleted_topics import DeletedTopics
@@ -406,4 +406,5 @@ def _links(config: Config, services: Services, reactor: Reactor, owner: Membersh
     if config.peer_address is None:
         return None
     address, secret = advertised(config), config.cluster.peer.key()
-    return fleet.Links(reactor, services, handlers.of_owner(), owner, notes, address=address, secret=secret)
+    tls = contexts.between_proxies(config.cluster.peer.tls)
+    return fleet.Links(reactor, services, handlers.of_owner(), owner, notes, address=address, secret=secret, tls=tls)

@@ -206,6 +206,26 @@ class Audit(Section):
         return self.file is not None or self.topic is not None
 
 
+class PeerTls(Section):
+    """TLS between the proxies of a fleet; on when all three files are given. Both sides show and verify certificates.
+
+    The certificate is used when dialling and when dialled: one with an extended key usage must name both.
+    """
+
+    cert_file: str | None = None
+    """This proxy's certificate chain (PEM), for the host that others dial, or for `server_name`."""
+    key_file: str | None = None
+    ca_file: str | None = None
+    """Who may sign the certificates of the fleet (PEM); nobody else may."""
+    server_name: str | None = None
+    """The name that the certificates of all proxies carry; unset: the host that is dialled."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything of it is set; then all three files are needed."""
+        return any((self.cert_file, self.key_file, self.ca_file, self.server_name))
+
+
 class PeerLinks(Section):
     """How the proxies of a fleet reach each other, and how they know each other."""
 
@@ -219,6 +239,8 @@ class PeerLinks(Section):
     """A file that holds the secret and nothing else (line ends behind it are taken off)."""
     insecure: bool = False
     """Allow a fleet without a secret: whoever reaches the address may answer for share groups."""
+    tls: PeerTls = PeerTls()
+    """The same at every proxy of the fleet: all with it, or all without."""
 
     def key(self) -> bytes | None:
         """The secret; None where there is none."""

@@ -15,7 +15,7 @@ from proxy.sources import Key
 from proxy.values import Limits
 
 if TYPE_CHECKING:
-    from proxy.config import ClientTls, Config, PeerLinks, Upstream, UpstreamSasl, UpstreamTls
+    from proxy.config import ClientTls, Config, PeerLinks, PeerTls, Upstream, UpstreamSasl, UpstreamTls
 
 SECRET_BYTES_MIN = 16
 """Shorter secrets of a fleet could be guessed by who listens."""
@@ -95,6 +95,7 @@ def _fleet(config: Config) -> Found:
     peer, here = config.cluster.peer, ("cluster", "peer")
     if config.cluster.mode != "fleet":
         given = [name for name in ("listen", "advertise", "secret", "secret_file") if getattr(peer, name) is not None]
+        given += ["tls"] if peer.tls.is_wanted else []
         if given:
             yield (*here, given[0]), "set, but cluster.mode is single; say fleet, or take it out"
         return
@@ -104,6 +105,7 @@ def _fleet(config: Config) -> Found:
         yield (*here, "advertise"), f"needed, since nobody can dial {peer.listen.host}; give this proxy's own HOST:PORT"
     if config.share_groups.state != "topic":
         yield ("share_groups", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
+    yield from _peer_tls(peer.tls)
     yield from _readable((*here, "secret_file"), peer.secret_file)
     if peer.secret is not None and peer.secret_file is not None:
         yield (*here, "secret"), "secret_file is set too; keep one of them"
@@ -111,6 +113,14 @@ def _fleet(config: Config) -> Found:
         yield from _secret(peer)
     elif not peer.insecure:
         yield (*here, "secret"), "needed in a fleet, or secret_file; only insecure: true allows proxies without one"
+
+
+def _peer_tls(tls: PeerTls) -> Found:
+    here, files = ("cluster", "peer", "tls"), ("cert_file", "key_file", "ca_file")
+    for name in files:
+        if tls.is_wanted and getattr(tls, name) is None:
+            yield (*here, name), f"needed; TLS between proxies takes all of {', '.join(files)}"
+        yield from _readable((*here, name), getattr(tls, name))
 
 
 def _secret(peer: PeerLinks) -> Found:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ssl
 
-from proxy.config import ClientTls, UpstreamTls
+from proxy.config import ClientTls, PeerTls, UpstreamTls
 from proxy.errors import ConfigError
+from proxy.runtime.fleet import LinkTls
 
 
 def towards_clients(tls: ClientTls) -> ssl.SSLContext | None:
@@ -35,6 +36,19 @@ def towards_brokers(tls: UpstreamTls) -> ssl.SSLContext | None:
     if tls.cert_file is not None:
         _load_pair(context, "upstream.tls", tls.cert_file, tls.key_file)
     return context
+
+
+def between_proxies(tls: PeerTls) -> LinkTls | None:
+    """Both sides of the links of a fleet; None = plain text."""
+    if tls.cert_file is None or tls.ca_file is None:
+        return None
+    dials, dialled = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for context in (dials, dialled):
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_pair(context, "cluster.peer.tls", tls.cert_file, tls.key_file)
+        _load_authorities(context, "cluster.peer.tls.ca_file", tls.ca_file)
+    return LinkTls(dials, dialled, tls.server_name)
 
 
 def _load_pair(context: ssl.SSLContext, section: str, cert_file: str, key_file: str | None) -> None:

@@ -9,7 +9,8 @@ a secret a signature. The side that was dialled speaks first:
 A proof is an HMAC-SHA256 under the shared secret over the side's role, both nonces and both addresses: nobody can
 answer with what the other side sent, now or earlier. Keys of the two directions come from the secret and both nonces;
 a signature covers the number of the message in its direction, so that none can be left out, repeated or moved to
-another link. What is said is not secret: where the network between proxies can be listened to, it must be tunnelled.
+another link. What is said is not secret by this: where the network between proxies can be listened to, links are to be
+encrypted as well (`fleet.LinkTls`).
 Without a secret (which must be allowed by name) both sides say so, and nothing is proven. Pure; nonces come from above.
 """
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -26,9 +27,9 @@ from proxy.cluster.peering import NONCE_BYTES, PeerProtocol
 from proxy.cluster.routes import Handler
 from proxy.runtime import dialling
 from proxy.runtime.listeners import Listener, bind
-from proxy.runtime.peer_link import PeerLink, User
+from proxy.runtime.peer_link import HANDSHAKE_S, PeerLink, User
 from proxy.runtime.reactor import Reactor
-from proxy.runtime.transports import PlainTransport
+from proxy.runtime.transports import PlainTransport, TlsTransport, Transport
 from proxy.values import Address
 
 DIAL_S = 2.0
@@ -52,6 +53,15 @@ class Table(Protocol):
     """Where the other members are reached."""
 
 
+class LinkTls(NamedTuple):
+    """How links are encrypted; both sides verify each other."""
+
+    dials: ssl.SSLContext
+    dialled: ssl.SSLContext
+    server_name: str | None = None
+    """The name in the certificates of all proxies; None: the host that is dialled."""
+
+
 class Links:
     """See share_fleet.Fleet."""
 
@@ -65,6 +75,7 @@ class Links:
         *,
         address: str,
         secret: bytes | None,
+        tls: LinkTls | None = None,
     ) -> None:
         """`address` is what this proxy calls itself; `handlers` serve what others ask of it as the owner."""
         self._reactor = reactor
@@ -74,6 +85,7 @@ class Links:
         self._notes = notes
         self._address = address
         self._secret = secret
+        self._tls = tls
         self._edges: dict[str, tuple[PeerLink, PeerEdge]] = {}
         """Where it is reached -> the link dialled to it."""
         self._dialling: dict[str, trio.CancelScope] = {}
@@ -209,7 +221,7 @@ class Links:
                 self._gather_groups()
             over.set()
 
-        link = self._link(sock, dials=True, established=established, ended=ended)
+        link = self._link(sock, dials=_parsed(address).host, established=established, ended=ended)
         try:
             await over.wait()
         finally:
@@ -228,7 +240,7 @@ class Links:
             owner.tell_groups()
             return owner
 
-        link = self._link(sock, dials=False, established=established, ended=lambda link: self._forget(link))
+        link = self._link(sock, dials=None, established=established, ended=lambda link: self._forget(link))
         self._accepted.setdefault(link, None)
 
     def _forget(self, link: PeerLink) -> None:
@@ -238,18 +250,31 @@ class Links:
         self,
         sock: socket.socket,
         *,
-        dials: bool,
+        dials: str | None,
         established: Callable[[PeerLink], User],
         ended: Callable[[PeerLink], None],
     ) -> PeerLink:
+        """`dials`: the host that was dialled; None for a link that another proxy dialled."""
         return PeerLink(
             self._reactor,
-            PlainTransport(self._reactor, sock),
-            PeerProtocol(self._address, self._secret, os.urandom(NONCE_BYTES), dials=dials),
+            self._transport(sock, dials),
+            PeerProtocol(self._address, self._secret, os.urandom(NONCE_BYTES), dials=dials is not None),
             self._notes,
             lambda: self._table.generation,
             established,
             ended,
+        )
+
+    def _transport(self, sock: socket.socket, dials: str | None) -> Transport:
+        if self._tls is None:
+            return PlainTransport(self._reactor, sock)
+        return TlsTransport(
+            self._reactor,
+            sock,
+            self._tls.dialled if dials is None else self._tls.dials,
+            server_side=dials is None,
+            server_hostname=None if dials is None else self._tls.server_name or dials,
+            handshake_timeout_s=HANDSHAKE_S,
         )
 
     def _trouble(self, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Two proxies of one fleet, in front of one broker that has no share groups."""
+"""Two proxies of one fleet that speak TLS to each other, in front of one broker that has no share groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from localkafka.cluster import Cluster
 
 from tests.support.brokers import OLD, Running
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, certificates
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +17,8 @@ def fleet_kafka(running: Running) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def two(running: Running, fleet_kafka: Cluster) -> Iterator[Fleet]:
-    fleet = Fleet(running, fleet_kafka)
+def two(running: Running, fleet_kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    fleet = Fleet(running, fleet_kafka, certificates(tmp_path_factory.mktemp("certificates")))
     fleet.start("a", relayed=True)
     fleet.start("b", relayed=True)
     yield fleet

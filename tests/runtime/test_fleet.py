@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
+import trustme
 
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.runtime.fleet import Links
+from proxy.runtime.fleet import Links, LinkTls
 from proxy.runtime.reactor import Reactor
 from proxy.values import Address
 from proxy.wire import registry
@@ -33,7 +36,7 @@ class Table:
 class One:
     """A proxy, as far as links go."""
 
-    def __init__(self, reactor: Reactor, name: str, secret: bytes | None) -> None:
+    def __init__(self, reactor: Reactor, name: str, secret: bytes | None, tls: LinkTls | None) -> None:
         self.world = FarWorld()
         self.services: Services = self.world.services
         self.services.timers = reactor
@@ -47,6 +50,7 @@ class One:
             lambda event, **context: self.notes.append((event, context)),
             address=name,
             secret=secret,
+            tls=tls,
         )
         self.address = f"127.0.0.1:{self.links.listen(Address('127.0.0.1', 0))}"
         self.served = 0
@@ -76,12 +80,17 @@ async def until(condition: Callable[[], Any]) -> Any:
     return value
 
 
-def play(test: Callable[[Reactor, trio.Nursery, One, One], Awaitable[None]], *secrets: bytes | None) -> None:
+def play(
+    test: Callable[[Reactor, trio.Nursery, One, One], Awaitable[None]],
+    *secrets: bytes | None,
+    tls: tuple[LinkTls | None, LinkTls | None] = (None, None),
+) -> None:
     reactor = Reactor()
 
     async def main() -> None:
         names = itertools.count(1)
-        a, b = (One(reactor, f"{next(names)}:1", secret) for secret in secrets or (SECRET, SECRET))
+        parts = zip(secrets or (SECRET, SECRET), tls, strict=True)
+        a, b = (One(reactor, f"{next(names)}:1", secret, each) for secret, each in parts)
         async with trio.open_nursery() as nursery:
             for each in (a, b):
                 nursery.start_soon(each.links.run)
@@ -167,3 +176,60 @@ def test_proxy_that_is_not_there_is_tried_again() -> None:
         await until(lambda: a.links.owner(0))
 
     play(test, None, None)
+
+
+FLEET_CA, OTHER_CA = trustme.CA(), trustme.CA()
+
+
+def link_tls(ca: trustme.CA = FLEET_CA, name: str = "127.0.0.1", server_name: str | None = None) -> LinkTls:
+    """A proxy's own certificate, and trust in the authority of the fleet."""
+    sides = []
+    for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
+        context = ssl.SSLContext(protocol)
+        context.verify_mode = ssl.CERT_REQUIRED
+        ca.issue_cert(name).configure_cert(context)
+        FLEET_CA.configure_trust(context)
+        sides.append(context)
+    return LinkTls(*sides, server_name)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "proxy.fleet"], ids=["host", "name"])
+def test_encrypted_links_do_what_plain_ones_do(name: str) -> None:
+    """Requests and answers of more than one TLS record, both ways at once; certificates for the host or for a name."""
+    server_name = None if name == "127.0.0.1" else name
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        b.sees(a)
+        for one in (a, b):
+            peer = await until(lambda one=one: one.links.owner(3))
+            answers = [peer.serve(call_of(one, "g" * 30_000)) for _ in range(20)]
+            await until(lambda answers=answers: all(answer.done for answer in answers))
+            assert {answer.result() for answer in answers} == {b"answer of client"}
+        assert {type(link._transport).__name__ for link in a.links._accepted} == {"TlsTransport"}
+
+    play(test, tls=(link_tls(name=name, server_name=server_name), link_tls(name=name, server_name=server_name)))
+
+
+STRANGERS = {
+    "certificate of another authority": link_tls(OTHER_CA),
+    "certificate of another host": link_tls(name="other.example"),
+    "no TLS": None,
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_who_shows_no_certificate_of_the_fleet_is_not_dialled_into_it(stranger: str) -> None:
+    """Even with the secret: no link to it, and where its certificate is no good at all, none from it."""
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        await until(lambda: "peer-refused" in a.events())
+        assert (a.links.linked, a.links.owner(0), b.links.far_clients) == ([], None, 0)
+        if stranger != "certificate of another host":  # it dials under no name
+            b.sees(a)
+            refused = len([event for event in a.events() if event == "peer-refused"])
+            await until(lambda: a.events().count("peer-refused") > refused + 1)
+            assert b.links.linked == []
+
+    play(test, tls=(link_tls(), STRANGERS[stranger]))

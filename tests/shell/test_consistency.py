@@ -28,6 +28,15 @@ def test_what_works_has_no_mistakes() -> None:
     assert found(cluster={"mode": "fleet", "peer": {"listen": "h:1", "insecure": True}}) == {}
 
 
+def test_tls_between_proxies_takes_all_of_its_files() -> None:
+    """A name alone, or a certificate without an authority, encrypts nothing: each missing file is named."""
+    peer = {"listen": "h:1", "insecure": True}
+    files = [f"cluster.peer.tls.{name}" for name in ("ca_file", "cert_file", "key_file")]
+    for tls, missing in (({"server_name": "h"}, files), ({"cert_file": __file__, "key_file": __file__}, files[:1])):
+        mistakes = found(cluster={"mode": "fleet", "peer": {**peer, "tls": tls}})
+        assert sorted(mistakes) == missing
+
+
 def test_secret_of_a_fleet_is_read_without_its_line_end(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_bytes(b"sixteen bytes ok\r\n")
@@ -62,6 +71,20 @@ def test_secret_of_a_fleet_is_read_without_its_line_end(tmp_path: Path) -> None:
             "share_groups.state",
         ),
         ({"cluster": {"peer": {"secret": "x" * 16}}}, "cluster.peer.secret"),
+        ({"cluster": {"peer": {"tls": {"cert_file": __file__}}}}, "cluster.peer.tls"),
+        (
+            {
+                "cluster": {
+                    "mode": "fleet",
+                    "peer": {
+                        "listen": "h:1",
+                        "insecure": True,
+                        "tls": {"cert_file": __file__, "key_file": __file__, "ca_file": "/nowhere"},
+                    },
+                }
+            },
+            "cluster.peer.tls.ca_file",
+        ),
         ({"listen": "0.0.0.0:1"}, "advertise"),
         ({"listen": "[::]:1"}, "advertise"),
         ({"listen": "h:65535"}, "listen"),

@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from proxy import contexts
-from proxy.config import ClientTls, UpstreamTls
+from proxy.config import ClientTls, PeerTls, UpstreamTls
 from proxy.errors import ConfigError
 
 
@@ -76,3 +76,16 @@ def test_a_key_with_a_passphrase_is_refused_instead_of_asking_the_terminal(
     )
     with pytest.raises(ConfigError, match="has a passphrase"):
         contexts.towards_clients(ClientTls(cert_file=files["cert"], key_file=str(locked)))
+
+
+def test_proxies_of_a_fleet_verify_each_other_by_the_named_authority_alone(files: dict[str, str]) -> None:
+    """The side that dials asks for the host or the name that is set, the other one for any certificate of the fleet."""
+    assert contexts.between_proxies(PeerTls()) is None
+    pair = {"cert_file": files["cert"], "key_file": files["key"]}
+    tls = contexts.between_proxies(PeerTls(**pair, ca_file=files["ca"], server_name="proxy.example"))
+    assert (tls.dials.check_hostname, tls.dialled.check_hostname, tls.server_name) == (True, False, "proxy.example")
+    for side in (tls.dials, tls.dialled):
+        assert side.verify_mode == ssl.CERT_REQUIRED
+        assert len(side.get_ca_certs()) == 1
+    with pytest.raises(ConfigError, match=r"cluster\.peer\.tls\.ca_file: .*text\.pem holds no certificates"):
+        contexts.between_proxies(PeerTls(**pair, ca_file=files["text"]))

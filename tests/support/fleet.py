@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import trustme
 from localkafka.addresses import HOST, free_ports
 from localkafka.cluster import Cluster
 from localkafka.front import Front
@@ -20,11 +23,24 @@ LEASE_S = 6.0
 PARTITIONS = 50
 
 
+def certificates(folder: Path) -> dict[str, str]:
+    """Settings of cluster.peer.tls, with files of an authority made for this."""
+    authority = trustme.CA()
+    issued = authority.issue_cert(HOST)
+    files = {name: folder / f"{name}.pem" for name in ("ca_file", "cert_file", "key_file")}
+    authority.cert_pem.write_to_path(str(files["ca_file"]))
+    issued.private_key_pem.write_to_path(str(files["key_file"]))
+    for blob in issued.cert_chain_pems:
+        blob.write_to_path(str(files["cert_file"]), append=True)
+    return {name: str(file) for name, file in files.items()}
+
+
 class Fleet:
     """Proxies by name, and the worlds of clients that go through them."""
 
-    def __init__(self, running: Running, kafka: Cluster) -> None:
-        self._running, self._kafka = running, kafka
+    def __init__(self, running: Running, kafka: Cluster, tls: Mapping[str, str] | None = None) -> None:
+        """`tls`: settings of cluster.peer.tls; None = plain text between the proxies."""
+        self._running, self._kafka, self._tls = running, kafka, dict(tls or {})
         self.fronts: dict[str, Front] = {}
         self.relays: list[Relay] = []
         self.worlds: list[World] = []
@@ -32,7 +48,7 @@ class Fleet:
     def start(self, name: str, *, relayed: bool = False) -> Front:
         """A proxy more; `relayed`: other proxies reach it through a relay."""
         port = free_ports(1)[0]
-        peer = {"listen": f"{HOST}:{port}", "secret": SECRET}
+        peer: dict[str, Any] = {"listen": f"{HOST}:{port}", "secret": SECRET, "tls": self._tls}
         if relayed:
             relay = Relay(f"{HOST}:{port}").__enter__()
             self.relays.append(relay)

@@ -38,13 +38,13 @@ async def handle(call: Call, services: Services) -> bytes:
     held = [name for name in names if services.coordinator.group(name) is not None]
     rest = [name for name in names if name not in held]
     questions = {name: ask_delete_group(call.connection, name) for name in held}
-    deletions = {name: _delete(services, name, await question) for name, question in questions.items()}
+    outcomes = {name: _delete(services, name, await question) for name, question in questions.items()}
     deadline = services.timers.now() + ANSWER_MAX_S
     codes = {
-        name: deletion.result()
-        if await settled_by(services.timers, deadline, deletion)
+        name: outcome.result()
+        if await settled_by(services.timers, deadline, outcome)
         else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        for name, deletion in deletions.items()
+        for name, outcome in outcomes.items()
     }
     response = registry.message("DeleteGroupsResponse")
     answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
@@ -66,11 +66,11 @@ def _delete(services: Services, group_id: str, right: memoryview) -> Promise[Err
     deletions = services.changes.deletions
     if group_id in deletions:
         return deletions[group_id]
-    return services.changes.delete_group(group_id, on_its_own(_deletion(services, group)))
+    return services.changes.delete_group(group_id, on_its_own(deletion(services, group)))
 
 
-async def _deletion(services: Services, group: ShareGroup) -> ErrorCode:
-    """All of it, however long that takes."""
+async def deletion(services: Services, group: ShareGroup) -> ErrorCode:
+    """Delete a group and the state of its share partitions, however long that takes."""
     group_id, is_starting = group.group_id, True
     while is_starting:
         code = ErrorCode.GROUP_ID_NOT_FOUND if group.dead else group.deletion_error()

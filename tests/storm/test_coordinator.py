@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.apis import k42_delete_groups
 from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_writes import ShareWrites
 from proxy.share.coordinator import ShareCoordinator
@@ -104,9 +105,20 @@ def _settings_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ShareChanges, "store_settings", early)
 
 
+def _forgotten_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group is gone from memory before its deletion is stored."""
+    forget = k42_delete_groups._forget
+
+    async def early(services, group_id, keys):
+        services.coordinator.remove_group(group_id)
+        return await forget(services, group_id, keys)
+
+    monkeypatch.setattr(k42_delete_groups, "_forget", early)
+
+
 FAULTS = [
     _told_too_early, _snapshot_of_the_future, _deaf_to_time, _too_generous, _told_by_the_past, _never_replaced,
-    _settings_too_early,
+    _settings_too_early, _forgotten_too_early,
 ]  # fmt: skip
 
 

@@ -198,6 +198,8 @@ class Storm:
         self.partitions = [Partition(ShareKey(group, TOPIC, n)) for group in self.groups for n in range(partitions)]
         self.story: list[str] = []
         self.told_epochs: Counter[str] = Counter()
+        self.deleting: set[str] = set()
+        """Groups that somebody has asked to delete, and was not told yet."""
         self.calm = False
         self.actions = [
             *[self.produce] * 4, *[self.fetch] * 10, *[self.acknowledge] * 10, *[self.confirm] * 12, self.refuse,
@@ -360,7 +362,10 @@ class Storm:
         """Join, go on or leave; an epoch is told only once it is stored."""
         group_id, member_id = self._some_group(), self._some_member()
         group = self.coordinator.group(group_id)
-        assert group is not None
+        if group is None:
+            self.changes.hold_group(group_id)
+        if group is None or group.deleting:
+            return
         member = group.members.get(member_id)
         epoch = JOIN_EPOCH if member is None else (member.epoch, LEAVE_EPOCH)[self.chooser.number(0, 3) == 0]
         beat = Heartbeat(member_id=member_id, member_epoch=epoch, topics=("t",) if epoch == JOIN_EPOCH else None)
@@ -464,13 +469,16 @@ class Storm:
         share_state.load(
             coordinator, [(share_state.encode_key(key), value) for key, value in self.journal.stored.items()]
         )
-        self.writes = ShareWrites(self.journal, coordinator, lambda *_, **__: None, lambda: self.now, lambda _key: None)
+        self.writes = self.make_writes()
         self.changes = ShareChanges(coordinator, self.writes)
         self.starting: set[ShareKey] = set()
         for group_id in self.groups:
+            if coordinator.group(group_id) is None and group_id in self.deleting:
+                self.told_epochs[group_id] = 0
             group = coordinator.add_group(group_id)
             assert group.epoch >= self.told_epochs[group_id], "group epoch"
             self._adopt_settings(group_id, coordinator.stored_settings(group_id))
+        self.deleting.clear()
         for partition in self.partitions:
             for offset, held in partition.held.items():
                 if held.pending:
@@ -479,6 +487,10 @@ class Storm:
             partition.under_way, partition.unstored = 0, False
             value = self.journal.stored.get(StateKey("partition", *partition.key))
             self._adopt(partition, None if value is None else ShareSnapshot.decode(value))
+
+    def make_writes(self) -> ShareWrites:
+        nothing = lambda *_, **__: None  # noqa: E731 - of three shapes
+        return ShareWrites(self.journal, self.coordinator, nothing, lambda: self.now, nothing)
 
     def _adopt(self, partition: Partition, stored: ShareSnapshot | None) -> None:
         """The state as it was, or as somebody asked for it and never heard whether that was done."""
@@ -538,7 +550,7 @@ class Storm:
     def _write_all(self, changes: list[Change]) -> None:
         """Given back without a word of the member: whoever held it knows of nothing."""
         for key, transition in changes:
-            partition = self._of(key)
+            partition = self.of(key)
             offsets = [o for first, last, _, _ in transition.changes for o in range(first, last + 1)]
             for offset in offsets:
                 partition.held[offset].pending = True
@@ -589,7 +601,7 @@ class Storm:
             outcome.on_settled(settle)
 
         for change in changes:
-            write(self._of(change[0]), change)
+            write(self.of(change[0]), change)
 
     def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
         """Whether any record was freed."""
@@ -604,7 +616,7 @@ class Storm:
         groups = [member.deadline for group in self.coordinator.groups.values() for member in group.members.values()]
         return min([*locks, *groups], default=inf)
 
-    def _of(self, key: ShareKey) -> Partition:
+    def of(self, key: ShareKey) -> Partition:
         return next(partition for partition in self.partitions if partition.key == key)
 
     def _some_partition(self) -> Partition:

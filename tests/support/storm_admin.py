@@ -1,11 +1,20 @@
-"""Weather with administrators: offsets altered and deleted, settings changed, at any moment, as the handlers do it.
+"""Weather with administrators: offsets altered and deleted, settings changed, groups deleted, as the handlers do it.
 
 They do not even wait until nobody holds anything: members may be gone while their share sessions go on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
+
 from proxy.apis.group_configs import stored_value
+from proxy.apis.k42_delete_groups import deletion
+from proxy.apis.ports import StateKey
+from proxy.apis.promise import Promise, on_its_own
+from proxy.apis.share_writes import Outcome, ShareWrites
+from proxy.errors import ErrorCode
+from proxy.share.coordinator import ShareKey
 from proxy.share.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE
 from tests.share.world import Chooser
 from tests.support import storm
@@ -23,14 +32,18 @@ class AdminStorm(Storm):
 
     def __init__(self, chooser: Chooser, *, groups: int = 3, partitions: int = 2, members: int = 3, limit: int = 4):
         super().__init__(chooser, groups=groups, partitions=partitions, members=members, limit=limit)
-        self.actions += [self.alter_offsets, self.delete_offsets, *[self.begin] * 2, *[self.change_settings] * 2]
+        self.actions += [
+            self.alter_offsets, self.delete_offsets, self.delete_group, *[self.begin] * 3, *[self.change_settings] * 2,
+        ]  # fmt: skip
+
+    def make_writes(self) -> ShareWrites:
+        return Watched(self)
 
     def alter_offsets(self) -> None:
         """AlterShareGroupOffsets of one share partition, unless somebody is at its beginning."""
         partition = self._some_partition()
-        if partition.key not in self.starting:
-            group = self.coordinator.group(partition.key.group_id)
-            assert group is not None
+        group = self.coordinator.group(partition.key.group_id)
+        if group is not None and not group.deleting and partition.key not in self.starting:
             group.offsets_altered()
             offset = self.chooser.number(0, partition.end)
             self.story[-1] += f" {partition.key.group_id}/{partition.key.partition} to {offset}"
@@ -39,14 +52,45 @@ class AdminStorm(Storm):
     def delete_offsets(self) -> None:
         """DeleteShareGroupOffsets, or an offset of -1."""
         partition = self._some_partition()
-        if partition.key not in self.starting and self.coordinator.share(partition.key) is not None:
+        group = self.coordinator.group(partition.key.group_id)
+        held = group is not None and not group.deleting and self.coordinator.share(partition.key) is not None
+        if held and partition.key not in self.starting:
             self.story[-1] += f" {partition.key.group_id}/{partition.key.partition}"
-            self.when_replaced(partition, None, 0, self.writes.remove([partition.key]))
+            self.writes.remove([partition.key])
+
+    def delete_group(self) -> None:
+        """DeleteGroups, where nobody is at the beginning of a share partition; who asks again hears the same."""
+        group_id = self._some_group()
+        group, coordinator = self.coordinator.group(group_id), self.coordinator
+        if group is None or group_id in self.deleting or any(key.group_id == group_id for key in self.starting):
+            return
+        self.story[-1] += f" {group_id} with {len(group.members)} members"
+        services = SimpleNamespace(
+            coordinator=coordinator,
+            writes=self.writes,
+            reads=SimpleNamespace(starting=self.starting),
+            timers=SimpleNamespace(now=lambda: self.now),
+            notes=lambda *_, **__: None,
+        )
+        self.deleting.add(group_id)
+        outcome = on_its_own(deletion(services, group))
+
+        def settle() -> None:
+            if coordinator is self.coordinator and not self._gone:
+                self.deleting.discard(group_id)
+                if outcome.result() == ErrorCode.NONE:
+                    assert coordinator.keys_of(group_id) == (), "state of a deleted group"
+                    assert not [key for key in self.journal.stored if is_state_of(group_id, key)], "stored"
+                    self.told_epochs[group_id] = 0
+
+        outcome.on_settled(settle)
 
     def begin(self) -> None:
         """The first ShareFetch of a share partition without state: earliest, or latest."""
         partition = self._some_partition()
-        if partition.key not in self.starting and self.coordinator.share(partition.key) is None:
+        group = self.coordinator.group(partition.key.group_id)
+        deleting = group is not None and group.deleting
+        if not deleting and partition.key not in self.starting and self.coordinator.share(partition.key) is None:
             self.begin_at(partition, (0, partition.end)[self.chooser.number(0, 1)])
 
     def change_settings(self) -> None:
@@ -71,6 +115,25 @@ class AdminStorm(Storm):
                     told.change(after)
 
         stored.on_settled(settle)
+
+
+class Watched(ShareWrites):
+    """Tells the storm what is deleted."""
+
+    def __init__(self, storm: AdminStorm) -> None:
+        nothing = lambda *_, **__: None  # noqa: E731 - of three shapes
+        super().__init__(storm.journal, storm.coordinator, nothing, lambda: storm.now, nothing)
+        self._storm = storm
+
+    def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
+        outcome = super().remove(keys)
+        for key in keys:
+            self._storm.when_replaced(self._storm.of(key), None, 0, outcome)
+        return outcome
+
+
+def is_state_of(group_id: str, key: StateKey) -> bool:
+    return key.group_id == group_id and key.kind != "settings"
 
 
 def run(chooser: Chooser, steps: int, **sizes: int) -> Storm:

@@ -7,7 +7,8 @@
  * are allocated, each with its exact size; `fill` reads everything once, checks the checksum, copies what is kept, and
  * makes the headers. Only then is it known whether the batch is right, and nothing is given out before. Which record is
  * kept is a coin toss that no branch predictor wins, so both loops do without a branch on it. The second pass trusts the
- * notes of the first and never reads a length again: bytes that change in between give a wrong checksum, no wrong access.
+ * notes of the first and never reads a length again: bytes that change in between give other records or a wrong checksum,
+ * no wrong access.
  *
  * Limited API of CPython 3.11. With SLICING_CORE defined it is plain C, for a driver under sanitizers.
  */

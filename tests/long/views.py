@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,7 +14,7 @@ from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from tests.support.brokers import NEW, OLD, Running
-from tests.support.programs import built
+from tests.support.programs import built, need
 from tests.support.raw import Raw, Topic, until
 from tests.support.view_group import Group, committed, produce
 
@@ -43,8 +42,17 @@ CLASSIC = [
     ("aiokafka", ""),
     ("aiokafka", "sticky"),
     ("kafkajs", ""),
+    ("console", ""),
+    ("console", "cooperative-sticky"),
+    ("franz-go", ""),
+    ("franz-go", "range"),
 ]
-CASES = [(OLD, *case) for case in CLASSIC] + [(NEW, *case) for case in [*CLASSIC, ("confluent-consumer", "")]]
+KIP_848 = [("confluent-consumer", ""), ("console", "consumer"), ("franz-go", "consumer")]
+KIP_848_OLD = [("console", "consumer")]
+"""3.9.1 has it as early access, with ConsumerGroupHeartbeat v0 and nothing to be switched on but
+`group.coordinator.rebalance.protocols`. Kafka's own consumers speak that; librdkafka 2.16 and franz-go 1.22 want v1
+and read nothing there (librdkafka) or fall back to the classic protocol, without a proxy just the same."""
+CASES = [(OLD, *case) for case in CLASSIC + KIP_848_OLD] + [(NEW, *case) for case in CLASSIC + KIP_848]
 Fresh = Callable[[str], str]
 
 
@@ -64,14 +72,16 @@ def raw(front: Front) -> Iterator[Raw]:
         yield opened
 
 
-def program(client: str) -> str:
-    """The script of a client that is not Python's."""
+def program(client: str, release: str) -> str:
+    """What `Group` is to be given for a client."""
+    if client == "console":
+        return f"console-{release}"
+    if client == "franz-go":
+        return str(built("franzgo", [need("go"), "build", "-o", "franzgo", "."], "franzgo") / "franzgo")
     if client != "kafkajs":
         return client
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("there is no Node here")
-    install = [npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
+    need("node")
+    install = [need("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
     return str(built("kafkajs", install, "node_modules") / "member.js")
 
 
@@ -85,7 +95,7 @@ def test_members_die_and_come_and_nothing_is_lost(
     topic = raw.create_topic(fresh("base"))
     view = f"__view.r{SLOTS}.{topic.name}"
     values = produce(raw, topic, 0, RECORDS // 5)
-    with closing(Group(program(client), front.bootstrap, fresh("group"), view, assignor)) as group:
+    with closing(Group(program(client, release), front.bootstrap, fresh("group"), view, assignor)) as group:
         group.join(4)
         group.wait_assigned(SLOTS, READ_S)
         for number in range(1, ROUNDS + 1):

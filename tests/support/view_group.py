@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.hashing import hash_of_record
+from tests.support import view_console
 from tests.support.raw import Raw, Topic
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -23,19 +25,36 @@ READ_S = 120.0
 LEAVE_S = 30.0
 TOLD_BYTES = 3000
 """Of a member's standard error, in a failure."""
+OVERLAP_S = 5.0
+"""Two members may seem to read one partition at the same time for so long: what they tell is read with delay, and one
+that a starved machine kept from its heartbeats learns late that it is not a member any more."""
+
+
+def command_of(client: str, *arguments: str) -> list[str]:
+    """The command line of a member.
+
+    `client`: of `view_member`; "console-" and a release, for Kafka's console consumer; or the path of a program that
+    takes the same arguments, be it a script for Node or an executable that wants "member" before them.
+    """
+    if client.startswith("console-"):
+        return view_console.command_of(client.removeprefix("console-"), *arguments)
+    if client.endswith(".js"):
+        return ["node", client, *arguments]
+    if Path(client).is_absolute():
+        return [client, "member", *arguments]
+    return [sys.executable, "-m", "tests.support.view_member", client, *arguments]
 
 
 class Member:
     """One process."""
 
     def __init__(self, client: str, bootstrap: str, group: str, topic: str, assignor: str = "") -> None:
-        """`client`: of `view_member`, or the path of a script for Node that takes the next three arguments."""
+        """`client`: see `command_of`."""
         self.lines: list[list[Any]] = []
+        self.times: list[float] = []
+        """When each line came."""
         self.name = f"{Path(client).stem} of {group}"
-        program = (
-            ["node", client] if client.endswith(".js") else [sys.executable, "-m", "tests.support.view_member", client]
-        )
-        arguments = [*program, bootstrap, group, topic, *([assignor] if assignor else [])]
+        arguments = command_of(client, bootstrap, group, topic, *([assignor] if assignor else []))
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_close`
         self._process = subprocess.Popen(
             arguments, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True
@@ -47,8 +66,11 @@ class Member:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
+        console = view_console.Console()
         for line in self._process.stdout:
-            self.lines.append(json.loads(line))
+            for told in [json.loads(line)] if line.startswith('["') else console.told(line):
+                self.times.append(time.monotonic())
+                self.lines.append(told)
 
     @property
     def assigned(self) -> list[int]:
@@ -63,6 +85,19 @@ class Member:
     @property
     def errors(self) -> list[str]:
         return [line[1] for line in list(self.lines) if line[0] == "error"]
+
+    def readings(self) -> list[tuple[int, float, float]]:
+        """(partition, when the first record came, when the last came) of each time that it had a partition."""
+        found: list[tuple[int, float, float]] = []
+        reading: dict[int, tuple[float, float]] = {}
+        for line, at in zip(list(self.lines), list(self.times), strict=False):
+            if line[0] == "record":
+                reading[line[1]] = (reading.get(line[1], (at, at))[0], at)
+                continue
+            kept = set(reading) - set(line[1]) if line[0] == "revoked" else set(reading)
+            kept &= set(line[1]) if line[0] == "assigned" else kept
+            found += [(partition, *reading.pop(partition)) for partition in set(reading) - kept]
+        return found + [(partition, *times) for partition, times in reading.items()]
 
     @property
     def ended(self) -> int | None:
@@ -94,7 +129,7 @@ class Member:
             self._process.kill()
             status = self._process.wait()
         self._close()
-        assert status == 0, f"did not leave its group: {self}"
+        assert status in (0, view_console.STOPPED), f"did not leave its group: {self}"
 
     def _heard(self) -> str:
         if not self._complaints.closed:
@@ -181,7 +216,9 @@ class Group:
             time.sleep(0.1)
 
     def check(self, slots: int) -> None:
-        """Each record in its slot; each key in order at each member, as long as that keeps its partitions."""
+        """Each record in its slot, which one member has at a time; each key in order at each member, as long as that
+        keeps its partitions."""
+        self._check_owners()
         for member in (*self.members, *self.gone):
             assert member in self.gone or member.ended is None, f"ended by itself: {member}"
             last: dict[tuple[int, str], int] = {}
@@ -196,6 +233,18 @@ class Group:
                     if (partition, key) in last:
                         assert offset > last[partition, key], f"{key} went back: {line}\n{member}"
                     last[partition, key] = offset
+
+    def _check_owners(self) -> None:
+        by_partition: dict[int, list[tuple[float, float, Member]]] = defaultdict(list)
+        for member in (*self.members, *self.gone):
+            for partition, first, last in member.readings():
+                by_partition[partition].append((first, last, member))
+        for partition, readings in by_partition.items():
+            readings.sort(key=lambda each: each[:2])
+            for (_, last, one), (first, until, other) in itertools.pairwise(readings):
+                beside = min(last, until) - first
+                both = f"{beside:.1f} s of partition {partition} at two members\n{one}\n{other}"
+                assert one is other or beside < OVERLAP_S, both
 
 
 def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> list[str]:

@@ -1,4 +1,5 @@
-// franz-go with nothing set but the bootstrap servers: franzgo BOOTSTRAP PREFIX [share | soak GROUP TOPIC SEED]
+// franz-go with nothing set but the bootstrap servers: franzgo BOOTSTRAP PREFIX [share | soak GROUP TOPIC SEED],
+// or one member of a group: franzgo member BOOTSTRAP GROUP TOPIC [ASSIGNOR].
 //
 // Without "share": produce, consume in a group of two, transactions, admin. With it: a share consumer that keeps one
 // record by renewing its lock, while another record's lock runs out. Prints what happened as one line of JSON.
@@ -49,6 +50,10 @@ func (r *run) client(opts ...kgo.Opt) *kgo.Client {
 }
 
 func main() {
+	if os.Args[1] == "member" {
+		member(os.Args[2], os.Args[3], os.Args[4], strings.Join(os.Args[5:], ""))
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	r := &run{ctx, os.Args[1], os.Args[2], os.Args[2] + "-topic", map[string]any{}}

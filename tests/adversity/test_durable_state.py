@@ -7,6 +7,7 @@ One broker behind a relay that cuts, stalls and loses answers; one proxy that is
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -170,6 +171,24 @@ def test_start_offset_is_chosen_once(w: World, front: Front) -> None:
     b = again(w, a, "B")
     b.world.raw.produce(t, 3)
     assert steps(b.take(t), t) == [(5, 7, 1)]
+
+
+def test_ten_thousand_share_partitions_are_read_in_time(w: World, front: Front) -> None:
+    """After a crash of the proxy with 200 partitions in each of 50 groups: within ten seconds of its reading state."""
+    t = w.topic(partitions=200)
+    parts = [{"partition_index": index, "start_offset": index} for index in t.leaders]
+    for number in range(50):
+        answer = w.raw.ask(
+            "AlterShareGroupOffsets", 0, on=w.raw.kept(w.raw.node(NODE)), group_id=f"{t.name}-{number}",
+            topics=[{"topic_name": t.name, "partitions": parts}],
+        )  # fmt: skip
+        assert {part.error_code for each in answer.responses for part in each.partitions} == {0}
+    crash(front)
+    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    told = re.findall(r"share-state-loaded .*seconds=(\S+) share_partitions=(\d+)", front.output())
+    seconds, partitions = told[-1]
+    assert int(partitions) >= 10_000
+    assert float(seconds) < 10
 
 
 @pytest.mark.parametrize("trouble", ["answer lost", "cut", "stalled"])

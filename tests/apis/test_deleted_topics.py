@@ -163,3 +163,22 @@ def test_fault_of_ours_does_not_end_the_looks(world, monkeypatch):
     del world.cluster.topics["gone"]
     looks(world, 3)
     assert held(world) == ({"kept"}, {"kept"})
+
+
+def test_deletion_nobody_knows_the_outcome_of_does_not_end_the_looking():
+    """It holds when it is stored; until then the other topics are looked after all the same."""
+    world = started(World(journal=SlowJournal()))
+    world.known = list(world.cluster.topics.values())
+    del world.cluster.topics["gone"]
+    looks(world, 1)
+    world.journal.slow = True
+    looks(world, 1)
+    asked = world.cluster.count(3)
+    looks(world, 2)
+    assert world.cluster.count(3) > asked
+    assert held(world)[1] == {"gone", "kept"}
+    world.journal.slow = False
+    while world.journal.appends:
+        world.journal.confirm()
+    looks(world, 2)
+    assert held(world) == ({"kept"}, {"kept"})

@@ -26,7 +26,7 @@ from localkafka.children import Child
 from localkafka.jars import class_path
 from localkafka.java import QUICK_START, find_java
 
-START_S = 120.0
+START_S = 240.0
 """How long a cluster may take to be ready; 3 s on an idle machine."""
 
 _DEFAULTS = {

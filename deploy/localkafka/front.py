@@ -16,7 +16,7 @@ import yaml
 from localkafka.addresses import HOST, free_ports
 from localkafka.children import Child
 
-READY_S = 60.0
+READY_S = 120.0
 """How long the proxy may take to say it is ready."""
 NODE_IDS = 10
 """Ports kept for brokers with the node ids 0..9."""

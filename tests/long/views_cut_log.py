@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -39,6 +40,8 @@ QUICKLY_MISSED = {
     "replica.lag.time.max.ms": "3000",
 }
 LIMIT_S = 90.0
+IDLE_S = 2.0
+"""So long there is nothing to read before the cut: every client has had answers without records."""
 Got = list[tuple[int, int, str]]
 """(partition, offset, value)"""
 Fresh = Callable[[str], str]
@@ -211,6 +214,7 @@ def test_readers_of_a_view_see_what_readers_of_its_base_see(
         until(lambda: list(partition_of(raw, base.name).isr_nodes) == [1], "the other replica to be missed", LIMIT_S)
         append(raw, base, "old", KEPT, CUT)
         until(lambda: all(len(reader.got) >= CUT for reader in every), "all to be read", LIMIT_S)
+        time.sleep(IDLE_S)
         assert front.child is not None
         if stopped:
             front.child.signal(signal.SIGSTOP)

@@ -13,7 +13,7 @@ import pytest
 from tests.oracle.tools import CONFIGS, GROUPS, SHARE_GROUPS, printed
 from tests.support.worlds import ACCEPT, RELEASE, Member, World
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(1200)]
 
 PREFIX = "tools"
 GROUP, OTHER, TOPIC = f"{PREFIX}-g", f"{PREFIX}-other", f"{PREFIX}-t"

@@ -75,24 +75,6 @@ def settled(value: T) -> Promise[T]:
     return promise
 
 
-async def first_of(*promises: Promise[Any]) -> None:
-    """Wait until any of the promises is settled; the others go on."""
-    if any(promise.done for promise in promises):
-        return
-    woken: Promise[None] = Promise()
-
-    def wake() -> None:
-        woken.set(None)
-
-    try:
-        for promise in promises:
-            promise.on_settled(wake)
-        await woken
-    finally:
-        for promise in promises:
-            promise.forget(wake)
-
-
 class Task(Generic[T]):
     """Drives one handler; `on_done(task)` is called once, with `task.error` or `task.value` set.
 

@@ -156,6 +156,10 @@ class ShareWrites:
 
     def _take(self, lane: _Lane) -> list[_Order]:
         """The orders for the next append: a share partition's second change waits for the one after."""
+        if len(lane.waiting) == 1:
+            taken, lane.waiting = lane.waiting, []
+            self._changes_waiting -= len(taken[0].changes)
+            return taken
         taken, kept = list[_Order](), list[_Order]()
         keys: set[ShareKey] = set()
         for order in lane.waiting:

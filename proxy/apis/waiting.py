@@ -5,17 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.apis.ports import Timers
-from proxy.apis.promise import Promise, first_of
+from proxy.apis.promise import Promise
 
 
 async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) -> None:
     """Wait until any of the promises is settled or the deadline has passed; the promises go on."""
-    passed: Promise[None] = Promise()
-    timer = timers.call_at(deadline, lambda: passed.set(None))
+    for promise in promises:
+        if promise.done:
+            return
+    over: Promise[None] = Promise()
+
+    def wake() -> None:
+        over.set(None)
+
+    timer = timers.call_at(deadline, wake)
     try:
-        await first_of(passed, *promises)
+        for promise in promises:
+            promise.on_settled(wake)
+        await over
     finally:
         timer.cancel()
+        for promise in promises:
+            promise.forget(wake)
 
 
 async def settled_within(timers: Timers, seconds: float, promise: Promise[Any]) -> bool:

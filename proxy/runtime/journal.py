@@ -330,7 +330,6 @@ class TopicJournal:
             if self._producers.get(partition) is not producer:
                 continue
             entry = told.get(partition)
-            self._eager.add(partition)
             if entry is not None:
                 code = _code(entry.error_code)
                 if code in MOVED:
@@ -342,7 +341,17 @@ class TopicJournal:
                 self.leaders.pop(partition, None)
                 outcomes = producer.unanswered(now) if was_sent else producer.unsent(now)
             self._tell(partition, outcomes)
-        self.look_soon()
+        self._go_on(sent, now)
+
+    def _go_on(self, answered: Iterable[int], now: float) -> None:
+        """Look again if there is more to send, to these partitions or to others that waited for their leader."""
+        for partition in answered:
+            producer = self._producers.get(partition)
+            if producer is not None and producer.wants(now) is not None:
+                self._eager.add(partition)
+        if self._eager:
+            self.look_soon()
+        self._set_alarm(answered, now)
 
     def _tell(self, partition: int, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis.promise import Promise, Task, all_of, first_of, on_its_own, settled
+from proxy.apis.promise import Promise, Task, all_of, on_its_own, settled
 
 
 class Ended:
@@ -100,36 +100,6 @@ def test_a_handler_that_brings_its_own_end_about_is_ended_at_its_next_await() ->
     assert cleaned == [True]
     promise.set(1)
     assert ended.tasks == []
-
-
-def test_first_of_wakes_at_the_first_settled_and_leaves_nothing_behind_on_the_others() -> None:
-    first: Promise[int] = Promise()
-    second: Promise[int] = Promise()
-
-    async def handler() -> tuple[bool, bool]:
-        await first_of(first, second)
-        return first.done, second.done
-
-    ended = Ended()
-    Task(handler(), ended).start()
-    second.set(2)
-    assert ended.tasks[0].value == (False, True)
-    assert first._callbacks == []
-
-
-def test_first_of_raises_nothing_when_the_settled_one_failed() -> None:
-    failing: Promise[int] = Promise()
-
-    async def handler() -> str:
-        await first_of(failing)
-        with pytest.raises(ValueError, match="lost"):
-            failing.result()
-        return "handled"
-
-    ended = Ended()
-    Task(handler(), ended).start()
-    failing.fail(ValueError("lost"))
-    assert ended.tasks[0].value == "handled"
 
 
 def test_all_of_gives_everything_in_order_once_the_last_has_ended():

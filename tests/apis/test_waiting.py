@@ -34,7 +34,23 @@ def test_ends_with_the_first_promise(timers):
     quick.set(1)
     assert task.finished
     assert not slow.done
+    assert slow._callbacks == []
     assert timers.planned == 0
+
+
+def test_one_that_is_settled_already_is_not_waited_for(timers):
+    settled = Promise()
+    settled.set(1)
+    assert started(first_until(timers, 1003.0, Promise(), settled)).finished
+    assert timers.planned == 0
+
+
+def test_one_that_fails_ends_the_wait_and_raises_nothing(timers):
+    failing = Promise()
+    task = started(first_until(timers, 1003.0, failing))
+    failing.fail(ValueError("lost"))
+    assert task.finished
+    assert task.error is None
 
 
 def test_cancelled_wait_takes_its_timer_along(timers):

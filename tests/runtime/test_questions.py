@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.apis.ports import Call
-from proxy.apis.promise import Promise, first_of
+from proxy.apis.promise import Promise
 from proxy.errors import UpstreamLost
 from proxy.runtime import questions
 from tests.runtime.local_requests import ASK_VERSION, Handler, asked, local_world, started
@@ -107,7 +107,7 @@ def test_a_question_that_loses_its_connection_fails() -> None:
         other: Promise[None] = Promise()
         promise.on_settled(lambda: other.set(None))
         try:
-            await first_of(promise, other)
+            await other
             promise.result()
         except UpstreamLost as error:
             errors.append(error)

@@ -10,12 +10,35 @@ from localkafka.front import Front
 
 from tests.support.programs import built, need
 from tests.support.raw import Raw
+from tests.support.view_console import Console
 from tests.support.view_group import Group, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
 
 SLOTS, RECORDS = 2, 1000
 Fresh = Callable[[str], str]
+
+
+def test_the_console_is_understood_though_two_threads_print() -> None:
+    """Records are told whole, whatever is logged between their pieces, and each rebalance in its place."""
+    logged = "INFO org.apache.kafka.clients.consumer.internals.ConsumerMembershipManager - [Consumer clientId=c] "
+    printed = (
+        f"Words\n{logged}Reconciling assignment with local epoch 0\n\tMember:   m\n\tAssigned partitions:  [v-1-0]\n"
+        "\tAdded partitions (assigned - owned):     [v-1-0, v-1-3]\n\tRevoked partitions (owned - assigned):   []\n\n"
+        f"Partition:3\tOffset:1\tkey-1\t1\nPartition:3{logged}Stable.\n\tOffset:2\tkey-2\t2\n"
+        f"Partition:3\tOffset:5\tkey-5\t5{logged}Revoking previously assigned partitions [v-1-3]\n\n"
+        f"Partition:0\tOffset:6\tkey-6\t{logged}Reconciling\n\tMember:    m\n\n6\n"
+    )
+    console = Console()
+    assert [told for line in printed.splitlines(keepends=True) for told in console.told(line)] == [
+        ["assigned", [0, 3]],
+        ["record", 3, 1, "key-1", "1"],
+        ["record", 3, 2, "key-2", "2"],
+        ["revoked", [3]],
+        ["assigned", [0]],
+        ["record", 3, 5, "key-5", "5"],
+        ["record", 0, 6, "key-6", "6"],
+    ]
 
 
 def franz_go() -> str:

@@ -30,24 +30,40 @@ CLASSIC = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "500"}
 STOPPED = 128 + signal.SIGTERM
 """What a JVM's exit status is that was asked to end and did so in good order."""
 
-_RECORD = re.compile(r"Partition:(\d+)\tOffset:(\d+)\t(.*?)\t(.*)")
+_RECORD = re.compile(r"Partition:(\d+)\tOffset:(\d+)\t(.*?)\t(.+)")
+_LOGGED = re.compile(r"(?:INFO|WARN|ERROR) org\.apache\.kafka\.|\t(?:Member|Assigned|Current|Added|Revoked)\b")
 _GAINED = re.compile(r".*(?:Adding newly assigned partitions|Added partitions \(assigned - owned\)): (.*)")
 _GAVE_UP = re.compile(r".*(?:Revoke|Revoking|Lost) previously assigned partitions (.*)")
 _PARTITION = re.compile(r"-(\d+)(?=[,\]\s]|$)")
 
 
 class Console:
-    """What one console consumer printed, line by line."""
+    """What one console consumer printed, line by line.
+
+    A record is printed in pieces, and another thread may log between two of them: whole lines, with their ends.
+    """
 
     def __init__(self) -> None:
         self._held: set[int] = set()
+        self._begun = ""
+        """The pieces of a record before what was logged."""
 
     def told(self, line: str) -> list[list[Any]]:
         """The lines that `view_member` would have written."""
-        if found := _RECORD.match(line):
-            partition, offset, key, value = found.groups()
-            return [["record", int(partition), int(offset), key, value]]
-        line = line.rstrip()
+        line = line.removesuffix("\n")
+        logged = _LOGGED.search(line)
+        if logged is not None:
+            self._begun += line[: logged.start()]
+            return self._rebalance(line[logged.start() :])
+        found = _RECORD.search(self._begun + line)
+        if found is None:
+            self._begun += line
+            return []
+        self._begun = ""
+        partition, offset, key, value = found.groups()
+        return [["record", int(partition), int(offset), key, value]]
+
+    def _rebalance(self, line: str) -> list[list[Any]]:
         found = _GAINED.match(line) or _GAVE_UP.match(line)
         changed = {int(number) for number in _PARTITION.findall(found.group(1))} if found else set()
         if not changed:
@@ -81,18 +97,14 @@ def _line(release: str, bootstrap: str, topic: str, settings: dict[str, str], *w
     for key, value in settings.items():
         line += ["--consumer-property" if old else "--command-property", f"{key}={value}"]
     line = command("consumer.ConsoleConsumer", *line, releases=(release,))
-    at = line.index("-cp")
-    logging = [f"{LOGGER}.logFile=System.err", f"{LOGGER}.showThreadName=false"]
+    at = line.index("-cp")  # logged where records are printed, so that the order shows
+    logging = [f"{LOGGER}.logFile=System.out", f"{LOGGER}.showThreadName=false"]
     logging += [f"{LOGGER}.log.{name}=info" for name in LOGGED]
     return [*line[:at], *logging, *line[at:]]
 
 
 def until_input_ends(line: list[str]) -> list[str]:
-    """The same command, which is asked to end when its input ends; both its outputs are one.
-
-    So the order of records and rebalances shows: either is written as a whole line, which the tool's own output stream
-    does not promise to two threads.
-    """
+    """The same command, which is asked to end when its input ends."""
     return [sys.executable, "-I", "-S", "-c", _WATCHED, *line]
 
 
@@ -107,6 +119,5 @@ if os.fork() == 0:
     if os.getppid() == parent:
         os.kill(parent, signal.SIGTERM)
     os._exit(0)
-os.dup2(1, 2)
 os.execv(sys.argv[1], sys.argv[1:])
 """

@@ -17,6 +17,7 @@ from proxy.apis.ports import Notes
 from proxy.apis.view_creation import Sight, ViewCreation
 from proxy.errors import ErrorCode, ProxyError
 from proxy.runtime.own_port import OwnPort, drive
+from proxy.views.catalog import Binding
 
 AT_ONCE = 200
 """Views in one question."""
@@ -32,6 +33,8 @@ class ViewWatch:
         self._own = own
         self._interval_s = interval_s
         self._notes = notes
+        self._missed: dict[str, Binding] = {}
+        """Views that were not there at the last look, and what they were tied to."""
 
     async def run(self) -> None:
         """Look every so often until cancelled."""
@@ -46,6 +49,7 @@ class ViewWatch:
         catalog = self._creation.catalog
         topics = sorted({*catalog.bound, *(view.name.topic for view in catalog)})
         self.blind, before = "", self.blind
+        self._missed = {topic: tied for topic, tied in self._missed.items() if topic in topics}
         for start in range(0, len(topics), AT_ONCE):
             await self._look_at(topics[start : start + AT_ONCE])
         if self.blind and self.blind != before:
@@ -65,7 +69,16 @@ class ViewWatch:
         if sight.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.blind = f"the proxy's own identity may not DESCRIBE {topic} or its base"
         elif sight.view is not None and sight.view.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            catalog = self._creation.catalog  # somebody deleted it
-            catalog.forget(topic)
-            if catalog.binding(topic) is not None:
-                self._creation.store.store(view_facts.binding_key(topic), None)
+            self._missing(topic)
+        else:
+            self._missed.pop(topic, None)
+
+    def _missing(self, topic: str) -> None:
+        """Somebody deleted it, or makes it anew: what it is tied to is only taken back when it stays away."""
+        catalog = self._creation.catalog
+        catalog.forget(topic)
+        tied = catalog.binding(topic)
+        if tied is not None and self._missed.get(topic) == tied:
+            self._creation.store.store(view_facts.binding_key(topic), None)
+        elif tied is not None:
+            self._missed[topic] = tied

@@ -78,10 +78,14 @@ async def test_a_base_made_anew_begins_a_new_view(autojump_clock: Any) -> None:
 
 
 async def test_a_view_somebody_deleted_is_forgotten_and_not_made(autojump_clock: Any) -> None:
-    """With what was stored of it."""
+    """With what was stored of it, once it has stayed away: another proxy may just be making it anew."""
     world = World()
+    tied = world.catalog.binding(V)
     del world.cluster.topics[V]
     await watch(world, 31)
+    assert world.catalog.named(V) is None
+    assert world.catalog.binding(V) == tied
+    await watch(world, 61)
     assert V not in world.cluster.topics
     assert world.catalog.binding(V) is None
     assert world.stored[view_facts.binding_key(V)] is None

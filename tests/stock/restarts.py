@@ -5,6 +5,7 @@ and 125 of the conformance list).
 from __future__ import annotations
 
 import base64
+import itertools
 import time
 from collections.abc import Callable
 
@@ -23,6 +24,9 @@ MOVING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.REQUEST_TIMED_OUT,
 )
+PREFERRED = 0
+"""ElectLeaders gives partitions back to their first replica."""
+GROUPS_TRIED = 200
 SHARE_KEY = 2
 """FindCoordinator asks for the share coordinator."""
 
@@ -43,6 +47,21 @@ def native_coordinators(raw: Raw) -> KeptAt:
     return kept_at
 
 
+def _group_at(node: int, kafka: Cluster, name: str, topic: Topic, kept_at: KeptAt) -> str:
+    """The id of a group whose state is at this node; where the node was away before, it leads again what it should."""
+    found: list[str] = []
+
+    def look() -> bool:
+        with Raw(kafka.bootstrap) as raw:
+            raw.ask("ElectLeaders", 2, election_type=PREFERRED, topic_partitions=None, timeout_ms=10_000)
+        groups = (f"{name}-g{number}" for number in range(GROUPS_TRIED))
+        found.extend(itertools.islice((group for group in groups if kept_at(group, topic) == {node}), 1))
+        return bool(found)
+
+    until(look, f"a group whose state is at node {node}")
+    return found[0]
+
+
 def groups_survive_a_node(w: World, kafka: Cluster, name: str, kept_at: KeptAt) -> None:
     """The node that leads one topic, and that the group's state is at, leaves and comes back.
 
@@ -52,7 +71,7 @@ def groups_survive_a_node(w: World, kafka: Cluster, name: str, kept_at: KeptAt) 
     """
     t = w.raw.create_topic(name, assignments={0: [LEAVES]})
     u = w.raw.create_topic(f"{name}-u", assignments={0: [STAYS, LEAVES, 1]})
-    group = next(g for n in range(200) if kept_at(g := f"{name}-g{n}", u) == {LEAVES})
+    group = _group_at(LEAVES, kafka, name, u, kept_at)
     w.raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
     for topic in (t, u):
         w.raw.produce(topic, 10)

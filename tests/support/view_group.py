@@ -25,7 +25,7 @@ READ_S = 120.0
 LEAVE_S = 30.0
 TOLD_BYTES = 3000
 """Of a member's standard error, in a failure."""
-OVERLAP_S = 5.0
+OVERLAP_S = 20.0
 """Two members may seem to read one partition at the same time for so long: what they tell is read with delay, and one
 that a starved machine kept from its heartbeats learns late that it is not a member any more."""
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from proxy.apis.promise import Task
 from proxy.apis.services import Services
-from proxy.apis.share_writes import ANSWER_MAX_S
-from proxy.apis.waiting import settled_within
+from proxy.apis.share_writes import told_in_time
 from proxy.errors import ErrorCode, ProxyError
 from proxy.wire import registry
 
@@ -88,9 +87,7 @@ class DeletedTopics:
         dropped = 0
         for group_id in groups:
             keys = [key for key in services.coordinator.keys_of(group_id) if key.topic_id in topics]
-            written = services.writes.remove(keys)
-            late = dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            outcome = written.result() if await settled_within(services.timers, ANSWER_MAX_S, written) else late
+            outcome = await told_in_time(services.timers, services.writes.remove(keys), keys)
             dropped += sum(code == ErrorCode.NONE for code in outcome.values())
             self._suspected |= {key.topic_id for key, code in outcome.items() if code != ErrorCode.NONE}
         if dropped:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
+from proxy.apis.exchange import reply
 from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics
 from proxy.apis.ports import Call
 from proxy.apis.rights import Right
@@ -135,9 +136,7 @@ async def handle(call: Call, services: Services) -> frames.Answer | None:
         return None
     if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
         message = registry.message("FetchResponse")
-        return frames.answer(
-            KEY, call.version, call.correlation_id, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        )
+        return reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     fetching = ViewFetching(call, services, views, wanted.targets, wanted.plains)
     await fetching.run()
     _count_figures(views, fetching, wanted)

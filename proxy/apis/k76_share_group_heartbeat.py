@@ -18,6 +18,7 @@ from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
 from proxy.apis.ports import Call, JournalRefused
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
+from proxy.apis.share_changes import BEING_DELETED
 from proxy.apis.share_holding import GroupRefused, hold_group
 from proxy.apis.share_writes import ANSWER_MAX_S, client_code
 from proxy.apis.waiting import settled_within
@@ -77,7 +78,7 @@ async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply
             return HeartbeatReply(error=created.code, message=created.message)
         group = created
     if group.deleting:
-        return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="The group is being deleted.")
+        return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=BEING_DELETED)
     return await _told_when_stored(services, group, _beat(services, group, beat))
 
 

@@ -19,6 +19,7 @@ from proxy.apis.ports import Call
 from proxy.apis.promise import Promise
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
+from proxy.apis.share_changes import BEING_DELETED
 from proxy.apis.share_holding import GroupRefused, hold_group
 from proxy.apis.share_offsets import begin_at, know_topics, not_starting, topic_of
 from proxy.apis.share_writes import ANSWER_MAX_S, Outcome
@@ -36,7 +37,6 @@ UNINITIALIZED = -1
 
 NOT_EMPTY = "The group is not empty."
 """What tools print of error 68."""
-BEING_DELETED = "The group is being deleted."
 GONE = (ErrorCode.GROUP_ID_NOT_FOUND, "The group was deleted meanwhile.")
 
 Codes = dict[tuple[str, int], ErrorCode]

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from proxy.apis.exchange import reply
-from proxy.apis.k91_alter_share_group_offsets import BEING_DELETED, NOT_EMPTY
+from proxy.apis.k91_alter_share_group_offsets import NOT_EMPTY
 from proxy.apis.ports import Call
 from proxy.apis.rights import Right, ask_delete_group, tell_delete_group
 from proxy.apis.services import Services
+from proxy.apis.share_changes import BEING_DELETED
 from proxy.apis.share_offsets import know_topics, not_starting, shares_of, topic_of
-from proxy.apis.share_writes import ANSWER_MAX_S
-from proxy.apis.waiting import settled_within
+from proxy.apis.share_writes import told_in_time
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
@@ -70,9 +70,7 @@ async def _delete(call: Call, services: Services, group_id: str, topics: dict[st
         if isinstance(topic, Topic)
     }
     gone = [key for each in keys.values() for key in each]
-    written = services.writes.remove(gone)
-    late = dict.fromkeys(gone, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    outcome = written.result() if await settled_within(services.timers, ANSWER_MAX_S, written) else late
+    outcome = await told_in_time(services.timers, services.writes.remove(gone), gone)
     if gone:
         services.notes("share-group-offsets-deleted", group=group_id, partitions=len(gone))
     responses = []

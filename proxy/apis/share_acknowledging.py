@@ -8,8 +8,7 @@ from proxy.apis.leadership import judge
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_requests import AckBatches, follow_leader
-from proxy.apis.share_writes import ANSWER_MAX_S
-from proxy.apis.waiting import settled_within
+from proxy.apis.share_writes import told_in_time
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import Change, ShareKey
 from proxy.share.partition import Refusal, check_shape
@@ -35,9 +34,7 @@ async def acknowledge(
         outcome[place] = code
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
     if changes:
-        written = services.writes.write(changes)
-        late = dict.fromkeys((key for key, _ in changes), ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        told = written.result() if await settled_within(services.timers, ANSWER_MAX_S, written) else late
+        told = await told_in_time(services.timers, services.writes.write(changes), (key for key, _ in changes))
         for key, code in told.items():
             outcome[TopicIdPartition(key.topic_id, key.partition)] = code
     return outcome

@@ -22,6 +22,9 @@ from proxy.share.group import ShareGroup
 
 FIRST_EPOCH = 1
 
+BEING_DELETED = "The group is being deleted."
+"""Said with 15 while that is being stored."""
+
 
 @dataclass(slots=True)
 class ShareChanges:

@@ -10,14 +10,15 @@ still there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from proxy.apis.audit import Audit
-from proxy.apis.ports import Journal, JournalRefused, Notes, StateKey
+from proxy.apis.ports import Journal, JournalRefused, Notes, StateKey, Timers
 from proxy.apis.promise import Promise, settled
 from proxy.apis.share_state import state_partition
+from proxy.apis.waiting import settled_within
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import Change, Share, ShareCoordinator, ShareKey
 from proxy.share.partition import SharePartition, Transition
@@ -156,10 +157,6 @@ class ShareWrites:
 
     def _take(self, lane: _Lane) -> list[_Order]:
         """The orders for the next append: a share partition's second change waits for the one after."""
-        if len(lane.waiting) == 1:
-            taken, lane.waiting = lane.waiting, []
-            self._changes_waiting -= len(taken[0].changes)
-            return taken
         taken, kept = list[_Order](), list[_Order]()
         keys: set[ShareKey] = set()
         for order in lane.waiting:
@@ -246,6 +243,13 @@ class ShareWrites:
             if audit is not None:
                 audit.reverted(key, transition, settings.lock_duration_s)
         share.note_oldest(now)
+
+
+async def told_in_time(timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey]) -> Outcome:
+    """What became of a write of these share partitions; 15 for all of them where that is not known in time."""
+    if await settled_within(timers, ANSWER_MAX_S, written):
+        return written.result()
+    return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def _joined(parts: Sequence[Promise[Outcome]]) -> Promise[Outcome]:

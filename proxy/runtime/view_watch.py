@@ -47,9 +47,10 @@ class ViewWatch:
     async def look(self) -> None:
         """Look once at every view there is."""
         catalog = self._creation.catalog
-        topics = sorted({*catalog.bound, *(view.name.topic for view in catalog)})
+        known = {*catalog.bound, *(view.name.topic for view in catalog)}
+        topics = sorted(known)
         self.blind, before = "", self.blind
-        self._missed = {topic: tied for topic, tied in self._missed.items() if topic in topics}
+        self._missed = {topic: tied for topic, tied in self._missed.items() if topic in known}
         for start in range(0, len(topics), AT_ONCE):
             await self._look_at(topics[start : start + AT_ONCE])
         if self.blind and self.blind != before:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.apis import share_acknowledging
+from proxy.apis import share_writes
 from proxy.errors import ErrorCode, UpstreamLost
 from tests.support.ports import Member, SlowJournal, World, entries
 
@@ -201,7 +201,7 @@ def test_storm(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     storm = Storm(seed)
     storm.answers_late = bool(seed % 2)
     if not storm.answers_late:
-        monkeypatch.setattr(share_acknowledging, "ANSWER_MAX_S", 1e9)
+        monkeypatch.setattr(share_writes, "ANSWER_MAX_S", 1e9)
     for _ in range(STEPS):
         try:
             storm.step()

@@ -78,16 +78,16 @@ def settled(value: T) -> Promise[T]:
 class Task(Generic[T]):
     """Drives one handler; `on_done(task)` is called once, with `task.error` or `task.value` set.
 
-    A cancelled task never calls `on_done`.
+    A cancelled task never calls `on_done`. One that is over holds neither its coroutine nor `on_done`: nothing that they
+    hold (answers, frames of megabytes) waits in a circle of references for the garbage collector.
     """
 
-    __slots__ = ("_awaited", "_coroutine", "_on_done", "_resume", "_running", "error", "finished", "value")
+    __slots__ = ("_awaited", "_coroutine", "_on_done", "_running", "error", "finished", "value")
 
     def __init__(self, coroutine: Coroutine[Promise[Any], None, T], on_done: Callable[[Task[T]], None]) -> None:
-        self._coroutine = coroutine
-        self._on_done = on_done
+        self._coroutine: Coroutine[Promise[Any], None, T] | None = coroutine
+        self._on_done: Callable[[Task[T]], None] | None = on_done
         self._awaited: Promise[Any] | None = None
-        self._resume = self._step
         self._running = False
         self.finished = False
         self.value: T | None = None
@@ -106,18 +106,26 @@ class Task(Generic[T]):
         if self.finished:
             return
         self.finished = True
+        self._on_done = None
         if self._awaited is not None:
-            self._awaited.forget(self._resume)
+            self._awaited.forget(self._step)
+            self._awaited = None
         if not self._running:
-            self._coroutine.close()
+            self._close()
+
+    def _close(self) -> None:
+        coroutine, self._coroutine = self._coroutine, None
+        if coroutine is not None:
+            coroutine.close()
 
     def _step(self) -> None:
-        if self.finished:
+        coroutine = self._coroutine
+        if coroutine is None:
             return
         self._awaited = None
         self._running = True
         try:
-            promise = self._coroutine.send(None)
+            promise = coroutine.send(None)
         except StopIteration as stop:
             self._running = False
             self._finish(stop.value, None)
@@ -127,16 +135,18 @@ class Task(Generic[T]):
         else:
             self._running = False
             if self.finished:
-                self._coroutine.close()
+                self._close()
                 return
             self._awaited = promise
-            promise.on_settled(self._resume)
+            promise.on_settled(self._step)
 
     def _finish(self, value: T | None, error: BaseException | None) -> None:
-        if self.finished:
-            return
+        self._coroutine = None
+        on_done, self._on_done = self._on_done, None
+        if on_done is None:
+            return  # cancelled
         self.finished, self.value, self.error = True, value, error
-        self._on_done(self)
+        on_done(self)
 
 
 def on_its_own(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:

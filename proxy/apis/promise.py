@@ -78,8 +78,8 @@ def settled(value: T) -> Promise[T]:
 class Task(Generic[T]):
     """Drives one handler; `on_done(task)` is called once, with `task.error` or `task.value` set.
 
-    A cancelled task never calls `on_done`. One that is over holds neither its coroutine nor `on_done`: nothing that they
-    hold (answers, frames of megabytes) waits in a circle of references for the garbage collector.
+    A cancelled task never calls `on_done`. One that is over lets go of its coroutine and of `on_done`: nothing that
+    they hold (answers, frames of megabytes) waits in a circle of references for the garbage collector.
     """
 
     __slots__ = ("_awaited", "_coroutine", "_on_done", "_running", "error", "finished", "value")

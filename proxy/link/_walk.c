@@ -11,8 +11,10 @@
 #include "walk.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
+#include <sys/mman.h>
 
 #define KEYS 128
 #define VERSIONS 32
@@ -856,7 +858,78 @@ static PyType_Spec answers_spec = {"proxy.link._walk.AnswerWalk", sizeof(Walk), 
 
 static struct walk_functions functions = {NULL, NULL, receive, recall};
 
-static PyObject *unwritten(PyObject *module, PyObject *number)
+/* Rooms: where frames of megabytes are read into. Given back, a large one is kept and given again: its pages are there
+ * already, and what the caches still have of it is of use. */
+
+#define ROOM_BYTES ((4 << 20) + (64 << 10)) /* framing.PRESIZED_MAX */
+#define ROOMS_KEPT 4
+#define HUGE_PAGE (2 << 20)
+
+typedef struct {
+    PyObject_HEAD
+    void *bytes;
+} Room;
+
+static PyTypeObject *room_type;
+static void *rooms[ROOMS_KEPT]; /* nobody's */
+static int rooms_kept;
+
+static void *take_room(void)
+{
+    if (rooms_kept)
+        return rooms[--rooms_kept];
+    void *bytes;
+    if (posix_memalign(&bytes, HUGE_PAGE, ROOM_BYTES))
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(bytes, ROOM_BYTES / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a hint: without it all is the same */
+#endif
+    return bytes;
+}
+
+static void room_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    void *bytes = ((Room *)self)->bytes;
+    if (bytes && rooms_kept < ROOMS_KEPT)
+        rooms[rooms_kept++] = bytes;
+    else
+        free(bytes);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static int room_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    return PyBuffer_FillInfo(view, self, ((Room *)self)->bytes, ROOM_BYTES, 0, flags);
+}
+
+static PyType_Slot room_slots[] = {
+    {Py_tp_dealloc, room_dealloc},
+    {Py_bf_getbuffer, room_getbuffer},
+    {0, NULL},
+};
+
+static PyType_Spec room_spec = {
+    "proxy.link._walk.Room", sizeof(Room), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, room_slots,
+};
+
+static PyObject *new_room(Py_ssize_t size)
+{
+    if (size > ROOM_BYTES || size < ROOM_BYTES / 2)
+        return PyByteArray_FromStringAndSize(NULL, size);
+    Room *room = PyObject_New(Room, room_type);
+    if (!room)
+        return NULL;
+    room->bytes = take_room();
+    if (!room->bytes) {
+        Py_DECREF(room);
+        return PyErr_NoMemory();
+    }
+    return (PyObject *)room;
+}
+
+static PyObject *give_room(PyObject *module, PyObject *number)
 {
     (void)module;
     Py_ssize_t size = PyNumber_AsSsize_t(number, PyExc_OverflowError);
@@ -864,11 +937,16 @@ static PyObject *unwritten(PyObject *module, PyObject *number)
         return NULL;
     if (size < 0)
         return PyErr_Format(PyExc_ValueError, "a size of %zd", size);
-    return PyByteArray_FromStringAndSize(NULL, size);
+    PyObject *room = new_room(size);
+    PyObject *whole = room ? PyMemoryView_FromObject(room) : NULL;
+    Py_XDECREF(room);
+    PyObject *view = whole ? PySequence_GetSlice(whole, 0, size) : NULL;
+    Py_XDECREF(whole);
+    return view;
 }
 
 static PyMethodDef module_methods[] = {
-    {"unwritten", unwritten, METH_O, "unwritten(size). See walk.unwritten."},
+    {"room", give_room, METH_O, "room(size). See walk.room."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -905,8 +983,9 @@ PyMODINIT_FUNC PyInit__walk(void)
     table_type = add_type(module, &table_spec, "Table");
     functions.requests = add_type(module, &requests_spec, "RequestWalk");
     functions.answers = add_type(module, &answers_spec, "AnswerWalk");
+    room_type = add_type(module, &room_spec, "Room");
     PyObject *capsule = PyCapsule_New(&functions, WALK_CAPSULE, NULL);
-    if (!pending_type || !table_type || !functions.requests || !functions.answers || !capsule ||
+    if (!pending_type || !table_type || !functions.requests || !functions.answers || !room_type || !capsule ||
         PyModule_AddObjectRef(module, "functions", capsule) < 0)
         return NULL;
     Py_DECREF(capsule);

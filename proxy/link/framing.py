@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from proxy.errors import RemoteProtocolError
-from proxy.link.walking import unwritten
+from proxy.link.walking import room
 
 REQUEST_HEAD = struct.Struct(">i4si")
 """Size, API key and version as four bytes, correlation id: the part of a request header every version has."""
@@ -59,42 +59,49 @@ def hint(first: bytes) -> str:
 
 PRESIZED_MAX = (4 << 20) + (64 << 10)
 """Most bytes of a frame for which there is room before they come, where its sender is believed: as much as is read
-ahead for share groups (`ShareOptions.read_ahead_bytes`), and what stands around it."""
+ahead for share groups (`ShareOptions.read_ahead_bytes`), and what stands around it. `ROOM_BYTES` of _walk.c."""
 
 
 class Gathering:
     """One frame, size included, that is collected whole; grows with what came, not with what was announced.
 
-    With `presized` there is room for `PRESIZED_MAX` of it at once: `room` gives what is free of it, to be read into.
+    With `presized` there is room for all of it at once, unless it is longer than `PRESIZED_MAX`: `room` gives what is
+    free of it, to be read into.
     """
 
-    __slots__ = ("_bytes", "_come", "_whole", "subject")
+    __slots__ = ("_bytes", "_come", "_room", "_whole", "subject")
 
     def __init__(self, frame_size: int, subject: object, *, presized: bool = False) -> None:
         """`frame_size` without the 4 size bytes; `subject`: what the frame is for, kept for the caller."""
         self._whole = frame_size + SIZE.size
-        self._bytes = unwritten(min(self._whole, PRESIZED_MAX)) if presized else bytearray()
+        self._room = room(self._whole) if presized and self._whole <= PRESIZED_MAX else None
+        self._bytes = bytearray()
         self._come = 0
         self.subject = subject
 
     def add(self, buffer: memoryview, start: int, end: int) -> int:
         """Take what belongs to the frame from buffer[start:end]; return where the rest begins."""
-        upto = min(end, start + self._whole - self._come)
-        fits = min(upto - start, len(self._bytes) - self._come)
-        if fits:
-            memoryview(self._bytes)[self._come : self._come + fits] = buffer[start : start + fits]
-        self._bytes += buffer[start + fits : upto]
+        upto = min(end, start + self.left)
+        if self._room is None:
+            self._bytes += buffer[start:upto]
+        else:
+            self._room[self._come : self._come + upto - start] = buffer[start:upto]
         self._come += upto - start
         return upto
 
     @property
     def room(self) -> memoryview | None:
         """Where the next bytes of the frame may be read into, see `filled`; None when there is no room in advance."""
-        return memoryview(self._bytes)[self._come :] if self._come < len(self._bytes) else None
+        return None if self._room is None or self.is_whole else self._room[self._come :]
 
     def filled(self, count: int) -> None:
         """So many bytes were read into `room`."""
         self._come += count
+
+    @property
+    def left(self) -> int:
+        """How many bytes have not come."""
+        return self._whole - self._come
 
     @property
     def is_whole(self) -> bool:
@@ -103,5 +110,5 @@ class Gathering:
 
     @property
     def frame(self) -> memoryview:
-        """The frame with its size; writable, and nobody else's."""
-        return memoryview(self._bytes)[: self._come]
+        """What has come of the frame, with its size; writable, and nobody else's."""
+        return memoryview(self._bytes) if self._room is None else self._room[: self._come]

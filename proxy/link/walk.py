@@ -36,9 +36,9 @@ Look = Callable[[memoryview, int, int, int], Expected | None]
 place."""
 
 
-def unwritten(size: int) -> bytearray:
-    """Room for so many bytes whose content does not matter; in C, none is written."""
-    return bytearray(size)
+def room(size: int) -> memoryview:
+    """Room for so many bytes, of any content; in C, large rooms that nobody holds any more are given again."""
+    return memoryview(bytearray(size))
 
 
 class Pending(deque[tuple[int, Expected]]):

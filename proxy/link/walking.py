@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table, unwritten
+    from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table, room
 
     IN_C = True
 else:
     try:
-        from proxy.link._walk import AnswerWalk, Pending, RequestWalk, Table, unwritten
+        from proxy.link._walk import AnswerWalk, Pending, RequestWalk, Table, room
 
         IN_C = True
     except ImportError:
-        from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table, unwritten
+        from proxy.link.walk import AnswerWalk, Pending, RequestWalk, Table, room
 
         IN_C = False
 
-__all__ = ["IN_C", "AnswerWalk", "Pending", "RequestWalk", "Table", "unwritten"]
+__all__ = ["IN_C", "AnswerWalk", "Pending", "RequestWalk", "Table", "room"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -50,6 +51,9 @@ class Transport(Protocol):
 
     def want(self, mask: int) -> None:
         """Wait for READ, WRITE, PEER_LEFT; 0 for nothing at all (not even a reset is reported then)."""
+
+    def wait_for(self, count: int) -> None:
+        """Report READ once so many bytes have come, or the end, where the kernel can; 1: as soon as there is any."""
 
     def part(self) -> None:
         """Tell the peer that nothing more comes; what it still sends is only to be dropped.
@@ -105,6 +109,11 @@ class PlainTransport:
         else:
             self._reactor.unregister(self._fd)
         self._mask = mask
+
+    def wait_for(self, count: int) -> None:
+        """See Transport. Linux keeps what it promises for it below what its buffers hold, and reports less in need."""
+        if sys.platform == "linux":
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def part(self) -> None:
         """See Transport."""
@@ -225,6 +234,9 @@ class TlsTransport:
             raise BlockingIOError
         taken, self._ahead = self._ahead, 0
         return taken
+
+    def wait_for(self, count: int) -> None:
+        """See Transport: what has come is known only when it is decrypted."""
 
     def part(self) -> None:
         """See Transport. Says good-bye if the kernel takes it at once."""

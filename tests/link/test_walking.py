@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from proxy.link import walk, walking
+from proxy.link.framing import PRESIZED_MAX
+
+LARGE = 4 << 20
+"""Bytes of a room that is kept."""
 
 RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
 
@@ -40,12 +44,28 @@ def test_the_data_plane_works_without_c() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_unwritten_room_has_its_size_and_can_be_written() -> None:
+def test_a_room_has_its_size_and_can_be_written() -> None:
     for module in (walk, walking):
-        room = module.unwritten(1 << 20)
-        assert type(room) is bytearray
-        assert len(room) == 1 << 20
-        room[:] = b"x" * (1 << 20)
-        assert module.unwritten(0) == b""
+        for size in (1, 1 << 20, LARGE, PRESIZED_MAX, PRESIZED_MAX + 1):
+            room = module.room(size)
+            assert room.nbytes == size
+            room[:] = b"x" * size
+        assert module.room(0) == b""
         with pytest.raises(ValueError):
-            module.unwritten(-1)
+            module.room(-1)
+
+
+def test_a_large_room_is_given_again_only_when_nobody_holds_any_of_it() -> None:
+    first = walking.room(LARGE)
+    first[:] = b"1" * LARGE
+    kept = first[1000:2000]
+    del first
+    others = [walking.room(LARGE) for _ in range(8)]
+    for room in others:
+        room[:] = b"2" * LARGE
+    assert bytes(kept) == b"1" * 1000
+    del kept
+    again = walking.room(LARGE)
+    assert again[0] == (ord("1") if walking.IN_C else 0)
+    del others, again, room
+    assert {walking.room(LARGE)[LARGE - 1] for _ in range(100)} <= {0, ord("1"), ord("2")}

@@ -1,4 +1,4 @@
-"""A data plane on the real loop without Trio: clients over loopback, brokers over socket pairs, the real clock.
+"""A data plane on the real loop without Trio: clients and brokers over loopback, the real clock.
 
 The loop is its own host here: nothing happens but in `turn_until`, so a test says when time passes. Every wait is
 bounded.
@@ -20,6 +20,8 @@ from proxy.runtime.reactor import Reactor
 from proxy.values import UNKNOWN_NODE, Address, Limits
 
 LIMIT_S = 10.0
+WAY_BYTES = 64 << 10
+"""What the kernel keeps, about, at either end of the way to a broker that does not read."""
 UPSTREAM = Address("broker.test", 9092)
 
 PRODUCE, FETCH, METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, HEARTBEAT, LOCAL, LIST = (
@@ -154,7 +156,7 @@ class World:
             if self.refuse_dials is not None:
                 done(self.refuse_dials)
                 return
-            ours, theirs = socket.socketpair()
+            ours, theirs = tcp_pair()
             self.brokers.append(self.peer(theirs))
             done(Dialled(ours, targets[0]))
 
@@ -214,6 +216,18 @@ class World:
         for peer in self.peers:
             peer.close()
         self.reactor.shut()
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection, as between hosts: a socket pair knows no windows. Little waits on the way."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ours = socket.create_connection(listening.getsockname())
+        theirs, _ = listening.accept()
+    for end in (ours, theirs):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WAY_BYTES)
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WAY_BYTES)
+    return ours, theirs
 
 
 @contextmanager

@@ -41,6 +41,38 @@ def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten(size
         client.expect(answer(2, b"B" * size) + answer(3))
 
 
+@pytest.mark.parametrize("size", [300_000, 1_500_000, 4_194_304, 6_000_000])
+@pytest.mark.parametrize("piece", [77_777, 262_144, 1_000_001])
+def test_an_answer_that_dribbles_in_is_gathered_whole(size: int, piece: int) -> None:
+    """The kernel reports less than a large part of it only at the end; what follows it is reported again at once."""
+    with world() as w:
+        client, broker = w.pair()
+        client.send(request(METADATA, 9, 2))
+        broker.receive(12)
+        whole = answer(2, b"b" * size)
+        for start in range(0, len(whole), piece):
+            broker.send(whole[start : start + piece])
+            w.turn()
+        client.expect(answer(2, b"B" * size))
+        client.send(request(FETCH, 11, 3))
+        broker.receive(12)
+        broker.send(answer(3))
+        client.expect(answer(3))
+
+
+@pytest.mark.parametrize("come", [100, 300_000, 1_500_000])
+def test_a_broker_that_leaves_in_the_middle_of_a_gathered_answer_takes_its_client_along(come: int) -> None:
+    with world() as w:
+        client, broker = w.pair()
+        client.send(request(METADATA, 9, 2))
+        broker.receive(12)
+        broker.send(answer(2, b"b" * 3_000_000)[:come])
+        for _ in range(3):
+            w.turn()
+        broker.close()
+        client.expect_end()
+
+
 def test_an_answer_too_large_to_be_gathered_ends_the_connection_with_a_reason() -> None:
     with world(limits=Limits(collected_bytes=1000)) as w:
         client, broker = w.pair()

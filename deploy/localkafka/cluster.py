@@ -69,6 +69,8 @@ class Node:
     """Of the clients' listener."""
     internal_port: int
     controller_port: int
+    relayed_port: int
+    """Of the listener behind a relay, where there is one."""
     command: list[str] = field(default_factory=list)
     child: Child | None = None
 
@@ -106,8 +108,9 @@ class Cluster:
     """A Kafka cluster of `nodes` nodes with the ids first_id, first_id + 1, ...
 
     `release` is a name in jars.toml, `properties` are added to every node's, `features` are given to the storage
-    format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements). The folder is removed by
-    `stop` unless something failed.
+    format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements). Where a relay listens on
+    `relay_port` and passes on to `relayed_port` of the only node, clients that come through it are told of its address
+    alone. The folder is removed by `stop` unless something failed.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Cluster:
         features: Sequence[str] = (),
         sasl: Sasl | None = None,
         java_options: Sequence[str] = (*QUICK_START, "-Xms128m", "-Xmx512m"),
+        relay_port: int | None = None,
     ) -> None:
         self.release = release
         self.folder = folder
@@ -128,11 +132,9 @@ class Cluster:
         self._properties = dict(properties or {})
         self._features = features
         self._java_options = java_options
-        ports = free_ports(3 * nodes)
-        self.nodes = [
-            Node(first_id + i, folder / f"node-{first_id + i}", ports[i], ports[nodes + i], ports[2 * nodes + i])
-            for i in range(nodes)
-        ]
+        self._relay_port = relay_port
+        ports = free_ports(4 * nodes)
+        self.nodes = [Node(first_id + i, folder / f"node-{first_id + i}", *ports[i::nodes]) for i in range(nodes)]
 
     @property
     def bootstrap(self) -> str:
@@ -235,7 +237,9 @@ class Cluster:
 
     def _identity(self, node: Node) -> dict[str, str]:
         listeners = {"CLIENT": node.port, "INTERNAL": node.internal_port}
-        addresses = ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())
+        advertised = dict(listeners)
+        if self._relay_port is not None:
+            listeners["RELAYED"], advertised["RELAYED"] = node.relayed_port, self._relay_port
         return {
             "process.roles": "broker,controller",
             "node.id": str(node.node_id),
@@ -244,16 +248,15 @@ class Cluster:
             ),
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "INTERNAL",
-            "listeners": f"{addresses},CONTROLLER://{HOST}:{node.controller_port}",
-            "advertised.listeners": addresses,
+            "listeners": _addresses(listeners | {"CONTROLLER": node.controller_port}),
+            "advertised.listeners": _addresses(advertised),
             "log.dirs": str(node.folder / "data"),
         }
 
     def _security(self) -> dict[str, str]:
         protocol = "SASL_PLAINTEXT" if self.sasl else "PLAINTEXT"
-        values = {
-            "listener.security.protocol.map": f"CLIENT:{protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        }
+        protocols = {"CLIENT": protocol, "RELAYED": protocol, "INTERNAL": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+        values = {"listener.security.protocol.map": ",".join(map(":".join, protocols.items()))}
         if not self.sasl:
             return values
         users = " ".join(f'user_{name}="{password}"' for name, password in self.sasl.users.items())
@@ -278,6 +281,10 @@ def live_brokers(port: int) -> int:
     except OSError:
         return 0
     return int(struct.unpack(">iii", head)[2]) if len(head) == 12 else 0
+
+
+def _addresses(listeners: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())
 
 
 def _settings(node: Node) -> Path:

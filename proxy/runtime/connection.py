@@ -419,6 +419,7 @@ class Connection:
     def sweep(self, now: float) -> None:
         """Look for what no event tells: silence, a client that takes nothing, an upstream about to be closed idle."""
         self.up.quiet_s += 1
+        self.down.sweep()
         limits = self.plane.limits
         if self._answers_locally and self._stalls(limits.stalled_client_s):
             self.end("client-stalled", reason=f"took no byte for {limits.stalled_client_s:g} s")

@@ -157,6 +157,10 @@ class Downward(Upstream):
         if gathering.is_whole:
             self._walk(0, 0, 0)
 
+    def sweep(self) -> None:
+        """Once a second what has come of a gathered answer is read, however much the kernel was told to wait for."""
+        self._await(0)
+
     def _await(self, left: int) -> None:
         """Sleep until much of what is left of a gathered answer is there; the last of it is read as it comes."""
         count = READ_AT_ONCE if left >= READ_AT_ONCE else left if left >= len(self._buffer) else 1

@@ -862,6 +862,7 @@ static struct walk_functions functions = {NULL, NULL, receive, recall};
  * already, and what the caches still have of it is of use. */
 
 #define ROOM_BYTES ((4 << 20) + (64 << 10)) /* framing.PRESIZED_MAX */
+#define ROOM_MIN (3 << 20) /* smaller frames do not hold so much memory */
 #define ROOMS_KEPT 4
 #define HUGE_PAGE (2 << 20)
 
@@ -916,7 +917,7 @@ static PyType_Spec room_spec = {
 
 static PyObject *new_room(Py_ssize_t size)
 {
-    if (size > ROOM_BYTES || size < ROOM_BYTES / 2)
+    if (size > ROOM_BYTES || size < ROOM_MIN)
         return PyByteArray_FromStringAndSize(NULL, size);
     Room *room = PyObject_New(Room, room_type);
     if (!room)

@@ -111,7 +111,7 @@ class PlainTransport:
         self._mask = mask
 
     def wait_for(self, count: int) -> None:
-        """See Transport. Linux keeps what it promises for it below what its buffers hold, and reports less in need."""
+        """See Transport. Linux keeps the count below what its buffers hold, and reports less where memory is short."""
         if sys.platform == "linux":
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 

@@ -107,8 +107,9 @@ async def _may_read(call: Call, services: Services, group_id: str, names: Iterab
 
 def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
     topics = _shapes(services, group.subscribed_topics() | set(beat.topics or ()))
-    settings = services.coordinator.settings(group.group_id)
-    reply = group.heartbeat(beat, topics, settings, services.coordinator.limits, services.timers.now())
+    coordinator = services.coordinator
+    settings, now = coordinator.settings(group.group_id), services.timers.now()
+    reply = group.heartbeat(beat, topics, settings, coordinator.limits, now, coordinator.holds)
     services.clock.not_later_than(group.next_deadline())
     return reply
 

@@ -129,8 +129,17 @@ class ShareFetching:
     # Looking
 
     def survey(self) -> Survey:
-        """Where the partitions stand; what cannot be fetched here is in `results` from now on."""
-        return survey(self._connection, self._services, self._keys, self.results)
+        """Where the partitions stand; what cannot be fetched here is in `results` from now on.
+
+        Membership plays no part in a fetch but for one thing: what a member is about to give up, it gets no more of.
+        """
+        keys, services = self._keys, self._services
+        group = services.coordinator.group(self._group_id)
+        if group is not None:
+            withdrawn = group.withdrawn_from(self._session.key.member_id, services.timers.now())
+            if withdrawn:
+                keys = [key for key in keys if (key.topic_id, key.partition) not in withdrawn]
+        return survey(self._connection, services, keys, self.results)
 
     def _bytes_ready(self, found: Survey) -> int:
         """Bytes in the cache that may be acquired; -1 when nothing is."""

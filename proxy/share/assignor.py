@@ -19,7 +19,8 @@ from itertools import pairwise
 Assignment = Mapping[bytes, tuple[int, ...]]
 """Topic id -> partitions in ascending order."""
 
-_Place = tuple[bytes, int]
+Place = tuple[bytes, int]
+"""Topic id and partition."""
 
 
 def assign(
@@ -32,13 +33,13 @@ def assign(
     `members`: member id -> subscribed topic ids; `partitions`: topic id -> number of partitions (topics absent here are
     assigned to nobody); `current`: what each member has now. Every member is a key of the result.
     """
-    assigned: dict[str, set[_Place]] = {member: set() for member in members}
+    assigned: dict[str, set[Place]] = {member: set() for member in members}
     for subscribers, topics in _balanced_apart(members):
         held = {member: _still_valid(topics, partitions, current.get(member, {})) for member in subscribers}
         _balance(subscribers, _places(topics, partitions), held)
         for member, places in held.items():
             assigned[member] |= places
-    return {member: _by_topic(places) for member, places in assigned.items()}
+    return {member: by_topic(places) for member, places in assigned.items()}
 
 
 def _balanced_apart(members: Mapping[str, frozenset[bytes]]) -> Iterator[tuple[list[str], list[bytes]]]:
@@ -57,7 +58,7 @@ def _balanced_apart(members: Mapping[str, frozenset[bytes]]) -> Iterator[tuple[l
 
 def _still_valid(
     topics: Iterable[bytes], partitions: Mapping[bytes, int], current: Mapping[bytes, Collection[int]]
-) -> set[_Place]:
+) -> set[Place]:
     return {
         (topic_id, partition)
         for topic_id in topics
@@ -66,7 +67,7 @@ def _still_valid(
     }
 
 
-def _places(topics: Iterable[bytes], partitions: Mapping[bytes, int]) -> list[_Place]:
+def _places(topics: Iterable[bytes], partitions: Mapping[bytes, int]) -> list[Place]:
     return [(topic_id, partition) for topic_id in topics for partition in range(partitions.get(topic_id, 0))]
 
 
@@ -82,7 +83,7 @@ def sharing_degree(members: int, partitions: int) -> int:
     return -(-members // partitions) if partitions else 0
 
 
-def _balance(members: list[str], places: list[_Place], held: dict[str, set[_Place]]) -> None:
+def _balance(members: list[str], places: list[Place], held: dict[str, set[Place]]) -> None:
     """Change `held`, which has no other places, until every place has exactly the wanted number of these members."""
     if not places:
         return
@@ -98,15 +99,15 @@ def _balance(members: list[str], places: list[_Place], held: dict[str, set[_Plac
     _fill(members, places, degree, quota, held, holders)
 
 
-def _holders(members: list[str], places: list[_Place], held: dict[str, set[_Place]]) -> dict[_Place, set[str]]:
-    holders: dict[_Place, set[str]] = {place: set() for place in places}
+def _holders(members: list[str], places: list[Place], held: dict[str, set[Place]]) -> dict[Place, set[str]]:
+    holders: dict[Place, set[str]] = {place: set() for place in places}
     for member in members:
         for place in held[member]:
             holders[place].add(member)
     return holders
 
 
-def _trim_member(member: str, quota: int, held: dict[str, set[_Place]], holders: dict[_Place, set[str]]) -> None:
+def _trim_member(member: str, quota: int, held: dict[str, set[Place]], holders: dict[Place, set[str]]) -> None:
     """Take what is above the quota, first what most others hold too: the fewest partitions move."""
     excess = len(held[member]) - quota
     if excess <= 0:
@@ -118,11 +119,11 @@ def _trim_member(member: str, quota: int, held: dict[str, set[_Place]], holders:
 
 def _fill(
     members: list[str],
-    places: list[_Place],
+    places: list[Place],
     degree: int,
     quota: Mapping[str, int],
-    held: dict[str, set[_Place]],
-    holders: dict[_Place, set[str]],
+    held: dict[str, set[Place]],
+    holders: dict[Place, set[str]],
 ) -> None:
     """Give each place that has too few members some of those below their quota, in turn."""
     room = {member: quota[member] - len(held[member]) for member in members}
@@ -153,7 +154,7 @@ def _next_without(waiting: list[str], turn: int, holders: set[str]) -> int | Non
 
 
 def _exchange(
-    unfilled: str, place: _Place, members: list[str], held: dict[str, set[_Place]], holders: dict[_Place, set[str]]
+    unfilled: str, place: Place, members: list[str], held: dict[str, set[Place]], holders: dict[Place, set[str]]
 ) -> None:
     """Give `place` to a full member, and one of that member's places to the unfilled one, who holds `place` already.
 
@@ -174,7 +175,8 @@ def _exchange(
     raise AssertionError("an exchange always exists; see the theory of operation")
 
 
-def _by_topic(places: set[_Place]) -> dict[bytes, tuple[int, ...]]:
+def by_topic(places: Iterable[Place]) -> dict[bytes, tuple[int, ...]]:
+    """The assignment that consists of these partitions."""
     found: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(places):
         found.setdefault(topic_id, []).append(partition)

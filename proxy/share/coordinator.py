@@ -192,6 +192,11 @@ class ShareCoordinator:
         """How many share partitions rest."""
         return len(self._resting)
 
+    def holds(self, group_id: str, member_id: str, topic_id: bytes, partition: int) -> bool:
+        """Whether a member holds records of a share partition; one that rests is held by nobody."""
+        share = self._shares.get(ShareKey(group_id, topic_id, partition))
+        return share is not None and share.partition.is_held_by(member_id)
+
     def rest(self, key: ShareKey, value: bytes) -> None:
         """Hold a share partition as what was stored of it (an encoded `ShareSnapshot`)."""
         self._resting.put(*key, value)

@@ -2,10 +2,15 @@
 
 Theory of operation. The group epoch grows with each change that asks for a new assignment: a join, a leave, an expired
 session, another subscription, another shape of a subscribed topic. A heartbeat that finds the assignment older than the
-group computes a new one, at most every `assignment_interval_s`; until then a member that just joined has the epoch of
-the old assignment and no partitions. There is no handshake: with its next heartbeat a member goes straight to the
-target epoch and its whole new assignment. A heartbeat with the member's previous epoch is taken too, since the answer
-that announced the new one may have been lost.
+group computes a new one, at most every `assignment_interval_s`. There is no handshake: with its next heartbeat a member
+goes straight to the target epoch and its whole new assignment. A heartbeat with the member's previous epoch is taken
+too, since the answer that announced the new one may have been lost.
+
+Two things are better than in Kafka 4.3, on purpose. A member that joins, or subscribes anew, is assigned at once unless
+the group is large (`AT_ONCE_MAX`): there it has no partitions until its next heartbeat, 5 s later. And a partition is
+*withdrawn* in two steps: the member gets no more records of it, but keeps it until it has settled those it holds (or
+their lock is over). The Java client drops fetched records of a partition it was just told to give up, without a word:
+they would stay locked, and soon block the whole share partition, until the lock's time is over.
 
 Heartbeats are judged in this order (share-group steps of KafkaApis and GroupCoordinatorService): `member_id_mistake`,
 then the caller's check of rights, then `request_mistake`, then, if the group is not known, `unknown_group`, then
@@ -15,12 +20,12 @@ then the caller's check of rights, then `request_mistake`, then, if the group is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from proxy.errors import ErrorCode
-from proxy.share.assignor import Assignment, assign
+from proxy.share.assignor import Assignment, Place, assign, by_topic
 from proxy.share.settings import BrokerShareLimits, GroupSettings
 
 JOIN_EPOCH = 0
@@ -30,6 +35,9 @@ MEMBER_ID_LENGTH_MAX = 36
 ASSIGNOR_NAME = "simple"
 GROUP_TYPE = "share"
 
+AT_ONCE_MAX = 300
+"""Members and partitions, together, up to which whoever joins is assigned at once: about a millisecond of work."""
+
 EMPTY = "Empty"
 STABLE = "Stable"
 DEAD = "Dead"
@@ -37,6 +45,9 @@ DEAD = "Dead"
 _NOTHING: Assignment = {}
 _NOBODY: dict[str, Assignment] = {}
 """The target of all groups that nothing was assigned in; never changed. There may be many of them."""
+
+Holds = Callable[[str, str, bytes, int], bool]
+"""Whether (group id, member id) holds records of (topic id, partition)."""
 
 
 class TopicInfo(NamedTuple):
@@ -110,6 +121,8 @@ class Member:
     previous_epoch: int = 0
     assigned: Assignment = field(default_factory=dict)
     """What it was last told to have."""
+    withdrawn: dict[Place, float] = field(default_factory=dict)
+    """Partitions that the target gives to others now, each with the time until which this member gets none of them."""
     deadline: float = math.inf
     """Without a heartbeat until then its session expires."""
 
@@ -155,6 +168,11 @@ def _nobody(group_id: str, deadline: float) -> None:
     """Nobody wants to know: the caller asks `next_deadline`."""
 
 
+def _nothing(group_id: str, member_id: str, topic_id: bytes, partition: int) -> bool:  # noqa: ARG001
+    """Nobody holds anything."""
+    return False
+
+
 class ShareGroup:
     """Members, epochs and assignment of one group. Epochs start at 1, so the first join answers epoch 2."""
 
@@ -194,6 +212,7 @@ class ShareGroup:
         settings: GroupSettings,
         limits: BrokerShareLimits,
         now: float,
+        holds: Holds = _nothing,
     ) -> HeartbeatReply:
         """Join, go on or leave. `topics`: what is known of the subscribed topics; one that is absent does not exist."""
         if beat.member_epoch == LEAVE_EPOCH:
@@ -203,11 +222,12 @@ class ShareGroup:
             return refusal
         member = self.members.get(beat.member_id) or Member(beat.member_id)
         self.members[beat.member_id] = member
-        changed = self._subscribe(member, beat) | self._reshape(topics)
+        waits = self._subscribe(member, beat)
+        changed = self._reshape(topics) or waits
         if changed:
             self.epoch += 1
-        self._maybe_assign(topics, settings, now)
-        told = self._reconcile(member, topics, changed)
+        self._maybe_assign(topics, settings, now, waits)
+        told = self._reconcile(member, topics, changed, settings, now, holds)
         member.deadline = now + settings.session_timeout_s
         if member.deadline < self._earliest_deadline:
             self._earliest_deadline = member.deadline
@@ -218,6 +238,13 @@ class ShareGroup:
             heartbeat_interval_s=settings.heartbeat_interval_s,
             assignment=member.assigned if whole or told else None,
         )
+
+    def withdrawn_from(self, member_id: str, now: float) -> Collection[Place]:
+        """Partitions of which this member is to get no more records: they are others' now."""
+        member = self.members.get(member_id)
+        if member is None or not member.withdrawn:
+            return ()
+        return {place for place, until in member.withdrawn.items() if now < until}
 
     def subscribed_topics(self) -> set[str]:
         """Names of the topics any member subscribes to."""
@@ -324,8 +351,12 @@ class ShareGroup:
         self._shape = shape
         return True
 
-    def _maybe_assign(self, topics: Mapping[str, TopicInfo], settings: GroupSettings, now: float) -> None:
-        if self.assignment_epoch >= self.epoch or now < self._assigned_at + settings.assignment_interval_s:
+    def _maybe_assign(
+        self, topics: Mapping[str, TopicInfo], settings: GroupSettings, now: float, somebody_waits: bool
+    ) -> None:
+        if self.assignment_epoch >= self.epoch:
+            return
+        if now < self._assigned_at + settings.assignment_interval_s and not (somebody_waits and self._is_small()):
             return
         subscribed = {member_id: _topic_ids(member, topics) for member_id, member in self.members.items()}
         counts = {info.topic_id: info.partitions for _, info in self._shape}
@@ -333,16 +364,53 @@ class ShareGroup:
         self.assignment_epoch = self.epoch
         self._assigned_at = now
 
-    def _reconcile(self, member: Member, topics: Mapping[str, TopicInfo], changed: bool) -> bool:
+    def _is_small(self) -> bool:
+        return len(self.members) + sum(info.partitions for _, info in self._shape) <= AT_ONCE_MAX
+
+    def _reconcile(
+        self,
+        member: Member,
+        topics: Mapping[str, TopicInfo],
+        changed: bool,
+        settings: GroupSettings,
+        now: float,
+        holds: Holds,
+    ) -> bool:
         """Bring a member to the target; True when its partitions differ from what it was told before."""
-        if member.epoch == self.assignment_epoch and not changed:
+        if member.epoch == self.assignment_epoch and not (changed or member.withdrawn):
             return False
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
         wanted = _topic_ids(member, topics)
-        target = self._targets.get(member.member_id, _NOTHING)
-        before, member.assigned = member.assigned, {tid: parts for tid, parts in target.items() if tid in wanted}
+        target = {tid: parts for tid, parts in self._targets.get(member.member_id, _NOTHING).items() if tid in wanted}
+        kept = self._withdraw(member, wanted, target, settings, now, holds)
+        before = member.assigned
+        member.assigned = by_topic({*_places(target), *kept}) if kept else target
         return member.assigned != before
+
+    def _withdraw(
+        self,
+        member: Member,
+        wanted: frozenset[bytes],
+        target: Assignment,
+        settings: GroupSettings,
+        now: float,
+        holds: Holds,
+    ) -> list[Place]:
+        """Note what the member is to give up; what of it must wait."""
+        given = set(_places(target))
+        lost = [place for place in _places(member.assigned) if place not in given and place[0] in wanted]
+        if not lost and not member.withdrawn:
+            return []
+        until = now + settings.lock_duration_s
+        withdrawn = {place: end for place, end in member.withdrawn.items() if place not in given and now < end}
+        withdrawn.update({place: member.withdrawn.get(place, until) for place in lost})
+        member.withdrawn = withdrawn
+        return [place for place in lost if now < withdrawn[place] and holds(self.group_id, member.member_id, *place)]
+
+
+def _places(assignment: Assignment) -> Iterator[Place]:
+    return ((topic_id, partition) for topic_id, partitions in assignment.items() for partition in partitions)
 
 
 def _topic_ids(member: Member, topics: Mapping[str, TopicInfo]) -> frozenset[bytes]:

@@ -288,6 +288,10 @@ class SharePartition(Window):
         """Whether any offset is held by a member, or on its way into the store."""
         return any(run.state == ACQUIRED for run in self.runs)
 
+    def is_held_by(self, member_id: str) -> bool:
+        """Whether this member holds any offset; those on their way into the store count."""
+        return any(run.owner == member_id for run in self.runs if run.state == ACQUIRED)
+
     def locks(self) -> list[Lock]:
         """Every lock, by offset."""
         return [

@@ -382,3 +382,58 @@ def test_four_members_and_four_thousand_records(world):
     world.timers.advance(60)
     assert world.timers.planned == 0
     assert world.services.reads.cache.bytes == 0
+
+
+def assigned(reply):
+    """Partitions of the one topic, or None where nothing changed."""
+    if reply.assignment is None:
+        return None
+    return [number for topic in reply.assignment.topic_partitions for number in topic.partitions]
+
+
+def by_partition(answer):
+    return {place[1]: entry for place, entry in entries(answer).items() if entry.acquired_records}
+
+
+def test_a_member_gets_no_more_of_a_partition_it_is_to_give_up_and_settles_it_first(world):
+    """Nothing that was fetched is in a client's buffer when it hears that a partition is no longer its own."""
+    topic = world.cluster.create("t", leaders=(1, 1))
+    for partition in (0, 1):
+        world.cluster.produce(topic, 10, partition)
+    first, second = (world.member(member_id=name) for name in "ab")
+    joined = first.heartbeat(0, ["t"])
+    assert assigned(joined) == [0, 1]
+    got = by_partition(first.fetch((topic, 0), (topic, 1)))
+    assert set(got) == {0, 1}
+    for partition in (0, 1):
+        world.cluster.produce(topic, 10, partition)
+    (lost,) = assigned(second.heartbeat(0, ["t"]))
+    told = first.heartbeat(joined.member_epoch)
+    assert (told.member_epoch, assigned(told)) == (joined.member_epoch + 1, None)
+    acks = {
+        (topic.topic_id, partition): [(run.first_offset, run.last_offset, [1]) for run in entry.acquired_records]
+        for partition, entry in got.items()
+    }
+    more = by_partition(first.fetch(acks=acks))
+    assert set(more) == {1 - lost}
+    assert assigned(first.heartbeat(told.member_epoch)) == [1 - lost]
+    assert set(by_partition(second.fetch((topic, lost)))) == {lost}
+
+
+def test_a_fetch_under_way_brings_nothing_of_a_partition_that_was_given_up(world):
+    """It waited at the end of the log when the member heard of it; the records go to the other."""
+    topic = world.cluster.create("t", leaders=(1, 1))
+    first, second = (world.member(member_id=name) for name in "ab")
+    joined = first.heartbeat(0, ["t"])
+    first.fetch((topic, 0), (topic, 1), wait_ms=0)
+    late = first.send_fetch(wait_ms=5000)
+    (lost,) = assigned(second.heartbeat(0, ["t"]))
+    assert assigned(first.heartbeat(joined.member_epoch)) == [1 - lost]
+    theirs = second.send_fetch((topic, lost), wait_ms=5000)
+    world.cluster.produce(topic, 10, lost)
+    assert set(by_partition(theirs.message)) == {lost}
+    assert not late.done
+    world.cluster.produce(topic, 10, 1 - lost)
+    assert set(by_partition(late.message)) == {1 - lost}
+    world.timers.advance(60)
+    world.assert_idle()

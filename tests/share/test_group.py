@@ -30,9 +30,16 @@ class Play:
         self.settings = effective({name.replace("_", "."): value for name, value in stored.items()}, limits)
         self.now = 100.0
 
+        self.held: set[tuple[str, bytes, int]] = set()
+        """(member, topic id, partition) of which the member holds records."""
+
     def beat(self, member: str, epoch: int, topics=None, **more):
         beat = Heartbeat(member_id=member, member_epoch=epoch, topics=topics, **more)
-        return self.group.heartbeat(beat, self.topics, self.settings, self.limits, self.now)
+        return self.group.heartbeat(beat, self.topics, self.settings, self.limits, self.now, self.holds)
+
+    def holds(self, group_id: str, *of):
+        assert group_id == "group"
+        return of in self.held
 
     def join(self, member: str, *topics: str, **more):
         return self.beat(member, 0, topics or ("orders",), **more)
@@ -65,9 +72,22 @@ def test_naming_topics_gets_the_assignment_even_if_nothing_changed():
     assert (reply.member_epoch, reply.assignment) == (epoch, {A: (0, 1, 2)})
 
 
-def test_two_members_share_the_partitions_after_the_interval():
-    """Item 54: the second member waits for the assignment interval, then both have 3 partitions between them."""
+def test_whoever_joins_is_assigned_at_once():
+    """Item 54: within the interval too, for its next heartbeat is 5 s away; both have 3 partitions between them."""
     play = Play()
+    first = play.join("a")
+    second = play.join("b")
+    assert second.member_epoch == first.member_epoch + 1
+    theirs = play.beat("a", first.member_epoch)
+    assert theirs.member_epoch == second.member_epoch
+    assert sorted((*second.assignment[A], *theirs.assignment[A])) == [0, 1, 2]
+    assert abs(len(second.assignment[A]) - len(theirs.assignment[A])) == 1
+
+
+def test_a_large_group_is_assigned_anew_once_an_interval():
+    """Item 54 where assigning is work: who joins within the interval has no partitions until its next heartbeat."""
+    play = Play()
+    play.topics["orders"] = TopicInfo(A, module.AT_ONCE_MAX - 1)
     first = play.join("a")
     second = play.join("b")
     assert (second.member_epoch, second.assignment) == (first.member_epoch, {})
@@ -76,8 +96,86 @@ def test_two_members_share_the_partitions_after_the_interval():
     mine = play.beat("b", 2)
     theirs = play.beat("a", 2)
     assert mine.member_epoch == theirs.member_epoch == 3
-    assert sorted((*mine.assignment[A], *theirs.assignment[A])) == [0, 1, 2]
+    assert sorted((*mine.assignment[A], *theirs.assignment[A])) == list(range(module.AT_ONCE_MAX - 1))
     assert abs(len(mine.assignment[A]) - len(theirs.assignment[A])) == 1
+
+
+def test_a_partition_is_kept_until_its_records_are_settled_and_gives_no_more():
+    """A member that holds records of what it loses is told so only once it holds none: else clients drop them."""
+    play = Play()
+    play.join("a")
+    play.held = {("a", A, number) for number in range(3)}
+    gained = play.join("b").assignment[A]
+    assert play.group.withdrawn_from("a", play.now) == ()
+    waiting = play.beat("a", 2)
+    assert (waiting.member_epoch, waiting.assignment) == (3, None)
+    assert set(play.group.withdrawn_from("a", play.now)) == {(A, number) for number in gained}
+    assert play.group.describe().members[0].assignment == {A: (0, 1, 2)}
+    play.held.clear()
+    play.now += 5
+    given_up = play.beat("a", 3)
+    assert sorted((*given_up.assignment[A], *gained)) == [0, 1, 2]
+    assert play.beat("a", 3).assignment is None
+
+
+def test_what_was_given_up_gives_nothing_to_a_fetch_that_is_late():
+    """A fetch may be under way while the member hears of it; after a lock's time the partition is like any other."""
+    play = Play()
+    play.join("a")
+    gained = play.join("b").assignment[A]
+    assert gained[0] not in play.beat("a", 2).assignment[A]
+    play.now += play.settings.lock_duration_s - 1
+    play.beat("a", 3)
+    assert set(play.group.withdrawn_from("a", play.now)) == {(A, number) for number in gained}
+    play.now += 1
+    assert not play.group.withdrawn_from("a", play.now)
+    play.beat("a", 3)
+    assert not play.group.members["a"].withdrawn
+
+
+def test_a_member_that_never_settles_loses_the_partition_after_the_time_of_a_lock():
+    """Renewing for ever does not keep a partition."""
+    play = Play()
+    play.join("a")
+    play.held = {("a", A, number) for number in range(3)}
+    gained = play.join("b").assignment[A]
+    waited = 0.0
+    while (told := play.beat("a", play.group.members["a"].epoch).assignment) is None:
+        play.now += 5
+        play.beat("b", 3)
+        waited += 5
+        assert waited <= play.settings.lock_duration_s
+    assert waited == play.settings.lock_duration_s
+    assert sorted((*told[A], *gained)) == [0, 1, 2]
+    assert play.beat("a", 3).assignment is None
+
+
+def test_a_partition_that_comes_back_is_not_withdrawn_any_more():
+    """The other member left before the first had settled: nothing changes for it, and it is given records again."""
+    play = Play()
+    play.join("a")
+    play.held = {("a", A, number) for number in range(3)}
+    play.join("b")
+    play.beat("a", 2)
+    assert play.group.withdrawn_from("a", play.now)
+    play.beat("b", -1)
+    play.now += 1
+    back = play.beat("a", 3)
+    assert (back.member_epoch, back.assignment) == (4, None)
+    assert play.group.withdrawn_from("a", play.now) == ()
+
+
+def test_a_topic_that_a_member_no_longer_wants_is_given_up_at_once():
+    """It said so itself; and of a deleted topic there is nothing to settle."""
+    play = Play()
+    play.join("m", "orders", "payments")
+    play.held = {("m", A, 0), ("m", B, 0)}
+    assert play.beat("m", 2, ("payments",)).assignment == {B: (0,)}
+    del play.topics["payments"]
+    play.now += 1
+    assert play.beat("m", 3).assignment == {}
+    assert play.group.withdrawn_from("m", play.now) == ()
+    assert play.group.withdrawn_from("nobody", play.now) == ()
 
 
 def test_without_interval_the_second_member_is_assigned_at_once():
@@ -116,14 +214,16 @@ def test_a_leaving_member_hands_its_partitions_over_and_may_come_back():
 
 
 def test_another_subscription_changes_the_assignment_at_once():
-    """Item 57: only the new list, even where the interval does not allow a new assignment yet."""
+    """Item 57: only the new list, also where the interval does not allow a new assignment yet."""
     play = Play()
     epoch = play.join("m").member_epoch
-    early = play.beat("m", epoch, ("payments",))
-    assert early.assignment == {}
+    assert play.beat("m", epoch, ("payments",)).assignment == {B: (0,)}
+    play.topics["orders"] = TopicInfo(A, module.AT_ONCE_MAX)
+    early = play.beat("m", epoch + 1, ("orders",))
+    assert (early.member_epoch, early.assignment) == (epoch + 1, {})
     play.now += 1
     late = play.beat("m", early.member_epoch)
-    assert late.assignment == {B: (0,)}
+    assert late.assignment == {A: tuple(range(module.AT_ONCE_MAX))}
 
 
 def test_the_size_limit_holds_for_new_members_only():

@@ -36,7 +36,6 @@ class OwnAnswer:
         body = frame[4 + offset :]
         if body.obj is connection.plane.reactor.buffer.obj:
             body = memoryview(bytes(body))  # read over in the next turn; a gathered frame is nobody else's
-        connection.own_answered()
         connection.call_soon(lambda: self.promise.set(body))
 
 

@@ -196,8 +196,8 @@ class Connection:
         """Requests of the client that wait for an answer."""
         return self._client_pending + self.is_muted
 
-    def own_answered(self) -> None:
-        """An answer to a request of ours came."""
+    def own_answer_begins(self) -> None:
+        """An answer to a request of ours has left the queue of pending ones, whether or not all of it is here."""
         if self._questions is not None:
             self._questions.unanswered -= 1
 

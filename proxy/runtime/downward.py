@@ -241,6 +241,8 @@ class Downward(Upstream):
         if due.size > limit:
             raise RemoteProtocolError(f"an answer of {due.size} bytes is larger than limits.collected_bytes ({limit})")
         self.pending.popleft()
+        if isinstance(due.expected, answers.OwnAnswer):
+            self._connection.own_answer_begins()
         if behind > end:
             self.gathering = Gathering(due.size, due.expected, presized=True)
             if self.gathering.room is not None:

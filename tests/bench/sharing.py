@@ -5,7 +5,8 @@
 Three worlds are filled alike: a 4.3 broker, which serves share groups itself; the same behind a minimal relay in C,
 which only copies bytes; and the proxy in front of a 3.9 broker, which has no share groups. Rounds are interleaved; the
 rate counts from the first report on (a new group delivers nothing for its first heartbeat interval), and what is
-judged are ratios of medians inside the run, and the CPU that whoever serves or relays spends on a record.
+judged are ratios of medians inside the run, and the CPU that whoever serves or relays spends on a record. Consumers are
+shown with what the one that got least got of an equal share: a rate says nothing about who did the work.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -73,6 +75,18 @@ class World:
     """Of the process that serves them."""
     rates: dict[int, list[float]] = field(default_factory=dict)
     cpu_us: dict[int, list[float]] = field(default_factory=dict)
+    least: dict[int, list[float]] = field(default_factory=dict)
+    """What the consumer with the fewest records got, as a multiple of an equal share."""
+
+
+class Run(NamedTuple):
+    """One run of Kafka's tool."""
+
+    rate: float
+    """Records per second from the first report on."""
+    records: int
+    least: float
+    """See `World.least`."""
 
 
 def fill(bootstrap: str, records: int, size: int) -> None:
@@ -117,8 +131,8 @@ def new_group(bootstrap: str) -> str:
     return group
 
 
-def consume(bootstrap: str, records: int, consumers: int) -> tuple[float, int]:
-    """Records per second from the first report on, and how many records there were in all."""
+def consume(bootstrap: str, records: int, consumers: int) -> Run:
+    """Let so many consumers of a new group share all records."""
     java = [find_java(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", class_path("4.3.0")]
     arguments = [
         *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--num-records", str(records)),
@@ -129,18 +143,20 @@ def consume(bootstrap: str, records: int, consumers: int) -> tuple[float, int]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
     if done.returncode:
         raise SystemExit(f"error: ShareConsumerPerformance failed: {(done.stderr or done.stdout)[-500:]}")
-    return steady_rate(done.stdout)
+    return read_rows(done.stdout, consumers)
 
 
-def steady_rate(shown: str) -> tuple[float, int]:
+def read_rows(shown: str, consumers: int) -> Run:
     """What the tool's detailed rows say; consumers that join later have consumed all they have since then."""
     first: dict[str, tuple[float, int]] = {}
+    last: dict[str, int] = {}
     end, total = 0.0, 0
     for found in ROW.finditer(shown):
         hour, minute, second, milli = map(int, found.group(5, 6, 7, 8))
         at, count = hour * 3600 + minute * 60 + second + milli / 1000, int(found[9])
         if found[10]:
             first.setdefault(found[11], (at, count))
+            last[found[11]] = count
         else:
             end, total = at, count
     if not first:
@@ -149,7 +165,8 @@ def steady_rate(shown: str) -> tuple[float, int]:
     steady = total - sum(count for at, count in first.values() if at < begin + 0.1)
     if end <= begin or steady < total / 4:
         raise SystemExit("error: too few records for a steady state; name more with --records")
-    return steady / (end - begin), total
+    least = min(last.get(str(number), 0) for number in range(1, consumers + 1))
+    return Run(steady / (end - begin), total, least * consumers / total)
 
 
 def measure(worlds: list[World], rounds: int, consumers: list[int], records: int, say: Callable[[str], None]) -> None:
@@ -158,19 +175,23 @@ def measure(worlds: list[World], rounds: int, consumers: list[int], records: int
         for count in consumers:
             for world in random.sample(worlds, len(worlds)):
                 before = cpu_seconds(world.pid)
-                rate, total = consume(world.bootstrap, records, count)
-                cpu_us = (cpu_seconds(world.pid) - before) / total * 1e6
-                say(f"{world.name}, {count} consumers: {rate:,.0f} records/s, {cpu_us:.2f} us of CPU a record")
+                run = consume(world.bootstrap, records, count)
+                cpu_us = (cpu_seconds(world.pid) - before) / run.records * 1e6
+                say(
+                    f"{world.name}, {count} consumers: {run.rate:,.0f} records/s, {cpu_us:.2f} us of CPU a record, "
+                    f"least {run.least:.2f} of an equal share"
+                )
                 if turn:
-                    world.rates.setdefault(count, []).append(rate)
+                    world.rates.setdefault(count, []).append(run.rate)
                     world.cpu_us.setdefault(count, []).append(cpu_us)
+                    world.least.setdefault(count, []).append(run.least)
 
 
 def report(native: World, relay: World, ours: World, size: int) -> bool:
     """Print the tables; whether all that must be reached at this size is."""
     judged = size == JUDGED_BYTES
     rates = Table(title=f"ShareConsumerPerformance, records of {size} bytes, medians: records/s")
-    for column in ("consumers", "native", "native behind the relay", "proxy", "proxy x native", "must"):
+    for column in ("consumers", "native", "behind the relay", "proxy", "x native", "must", "least: native", "proxy"):
         rates.add_column(column, justify="right")
     cpu = Table(title="CPU, us a record")
     for column in ("consumers", "native broker", "relay", "proxy", "must", "proxy x relay"):
@@ -181,7 +202,8 @@ def report(native: World, relay: World, ours: World, size: int) -> bool:
         spent = [statistics.median(world.cpu_us[count]) for world in (native, relay, ours)]
         reached = reached and (not judged or (mine / theirs >= MUST and spent[-1] <= CPU_MUST_US))
         shown = [f"{value:,.0f}" for value in (theirs, relayed, mine)]
-        rates.add_row(str(count), *shown, f"{mine / theirs:.2f}", str(MUST) if judged else "-")
+        least = [f"{statistics.median(world.least[count]):.2f}" for world in (native, ours)]
+        rates.add_row(str(count), *shown, f"{mine / theirs:.2f}", str(MUST) if judged else "-", *least)
         costs = [f"{value:.2f}" for value in spent]
         cpu.add_row(str(count), *costs, str(CPU_MUST_US) if judged else "-", f"{spent[-1] / spent[1]:.1f}")
     console = Console(width=120)

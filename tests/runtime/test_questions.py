@@ -99,6 +99,53 @@ def test_an_abandoned_question_does_not_hold_up_the_next_local_request() -> None
         client.expect(answer(1) + answer(2) + answer(3))
 
 
+HALF_AT = 300_000
+"""Of an answer this large the rest is gathered in a room of its own."""
+
+
+def half_answered(w: Any, handler_answer: bytes = b"at once") -> tuple[Any, Any, bytes]:
+    """A client whose first request was answered while a question stays open, half of whose answer has come."""
+    client, broker = w.pair()
+    client.send(request(LOCAL, 1, 1))
+    client.expect(answer(1, handler_answer))
+    broker.expect(asked(1, b"slow"))
+    whole = answer(1, bytes(2 * HALF_AT))
+    broker.send(whole[:HALF_AT])
+    w.turn()
+    return client, broker, whole[HALF_AT:]
+
+
+async def leaves_a_question_open(call: Call, _services: Any) -> bytes:
+    if call.correlation_id == 1:
+        call.connection.ask(HEARTBEAT, ASK_VERSION, b"slow")
+    return answer(call.correlation_id, b"at once")
+
+
+def test_a_local_request_starts_while_an_answer_of_ours_is_still_coming() -> None:
+    """The client is owed nothing: what is read ahead for it must not hold up its next request."""
+    with local_world(leaves_a_question_open) as w:
+        client, broker, rest = half_answered(w)
+        assert w.plane.statistics().in_flight == 0
+        client.send(request(LOCAL, 1, 2))
+        client.expect(answer(2, b"at once"))
+        broker.send(rest)
+        client.send(request(LOCAL, 1, 3))
+        client.expect(answer(3, b"at once"))
+
+
+def test_a_local_request_waits_for_the_answer_before_it_while_one_of_ours_is_coming() -> None:
+    """What is read ahead does not stand for an answer that the client is still owed."""
+    with local_world(leaves_a_question_open) as w:
+        client, broker, rest = half_answered(w)
+        client.send(request(FETCH, 11, 2) + request(LOCAL, 1, 3))
+        client.expect_silence()
+        assert w.plane.statistics().in_flight == 2
+        broker.send(rest)
+        client.expect_silence()
+        broker.send(answer(2, b"fetched"))
+        client.expect(answer(2, b"fetched") + answer(3, b"at once"))
+
+
 def test_a_question_that_loses_its_connection_fails() -> None:
     errors: list[BaseException] = []
 

@@ -19,7 +19,7 @@ from proxy.apis.services import Services
 from proxy.apis.share_state import TOPIC
 from proxy.composition import Parts, compose, own_settings
 from proxy.config import Config
-from proxy.runtime import admin, listeners
+from proxy.runtime import admin, huge_pages, listeners
 from proxy.runtime.admin_groups import GroupPages
 from proxy.runtime.client import OwnClient
 from proxy.runtime.reactor import Reactor
@@ -105,6 +105,7 @@ class Server:
         # What is here now stays: a collection of garbage must not walk through all of it while clients wait.
         gc.collect()
         gc.freeze()
+        huge_pages.move()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
         nursery.start_soon(self._watch.follow, parts.seen)
         if parts.home is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -93,6 +94,27 @@ def test_group_rebalances(front: Front, fresh: Fresh, tmp_path: Path, protocol: 
         until(lambda: _held(tmp_path / "first") == PARTITIONS, "all partitions")
         assert members[0].status is None
         members[0].stop()
+
+
+def test_consumers_that_start_together_divide_the_work(front_39: Front, fresh: Fresh) -> None:
+    """All four have partitions at once, with the settings as they come, and none drops what it loses to another.
+
+    A record that was dropped would be locked for a minute: the tool gives up before that and shows too few.
+    """
+    topic, group, records = fresh("topic"), fresh("group"), 200_000
+    with Raw(front_39.bootstrap) as raw:
+        raw.create_topic(topic, 2)
+        raw.configure_group(group, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"})
+    size = ("--num-records", str(records), "--record-size", "100", "--throughput", "-1")
+    tool("ProducerPerformance", "--topic", topic, *size, "--producer-props", f"bootstrap.servers={front_39.bootstrap}")
+    rows = tool(
+        "ShareConsumerPerformance", "--bootstrap-server", front_39.bootstrap, "--topic", topic, "--group", group,
+        "--num-records", str(records), "--threads", "4", "--timeout", "20000", "--hide-header",
+        "--show-detailed-stats", "--reporting-interval", "100",
+    )  # fmt: skip
+    assert set(re.findall(r"for share consumer (\d)\b", rows)) == {"1", "2", "3", "4"}
+    (total,) = re.findall(r", (\d+), \d+$", rows.strip().splitlines()[-1])
+    assert int(total) == records
 
 
 def _held(log: Path) -> int:

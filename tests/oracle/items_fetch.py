@@ -210,6 +210,7 @@ def connection_lost(w: World) -> None:
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
     a.take(t)
+    w.member(a.group, "B", topics=[t]).attend(t)
     a.disconnect()
     until(lambda: a.fetch(t, silent=True, wait_ms=0).error == 122, "the session to end")
     a.epoch = 0

@@ -135,6 +135,7 @@ def holder_is_cut_off(w: World) -> None:
     """After a renewal a holder whose connection ends loses the records at once."""
     t, a = _holding(w)
     b = w.member(a.group, "B", topics=[t])
+    b.attend(t)
     assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).code(t) == 0
     a.disconnect()
     assert b.take(t).acquired(t) == [(0, 9, 2)]

@@ -98,6 +98,7 @@ def a_member_that_fails(w: World) -> None:
         g = w.group(f"g{number}")
         a, b = w.member(g, f"a{number}", topics=[t]), w.member(g, f"b{number}", topics=[t])
         assert a.take(t, silent=True).acquired(t) == [(0, 9, 1)]
+        b.attend(t)
         a.disconnect()
         assert b.take(t).acquired(t) == [(0, 9, 2)]
         assert b.acknowledge((t, 0, 0, 9, ACCEPT)).code(t) == 0
@@ -111,6 +112,7 @@ def closed_without_a_word(w: World) -> None:
     g = w.group()
     a, b = w.member(g, topics=[t]), w.member(g, "B", topics=[t])
     assert a.take(t).acquired(t) == [(0, 4, 1)]
+    b.attend(t)
     began = time.monotonic()
     assert a.acknowledge(epoch=-1).error == 0
     assert b.take(t).acquired(t) == [(0, 4, 2)]

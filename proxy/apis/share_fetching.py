@@ -207,10 +207,10 @@ class ShareFetching:
         return min(wait_s, max(lock_s, LOCK_WAIT_MIN_S)) if lock_s > 0 else wait_s
 
     def _read_ahead(self, ready: Iterable[Ready]) -> None:
-        """Ask for what comes behind a chunk that is nearly used up, while the client works on its answer.
+        """Ask for what comes behind a chunk that is half used up, while the clients work on their answers.
 
-        Only where more is known to be there, and where the chunk fed several requests and was used up in half of its
-        time: what is read too early is read for nothing.
+        Only where more is known to be there, and where all of the chunk would be used up in half of its time at this
+        pace: what is read too early is read for nothing.
         """
         services, now = self._services, self._services.timers.now()
         if self._has_read or UpstreamRead.of(self._connection) is not None:
@@ -222,7 +222,9 @@ class ShareFetching:
                 continue
             offset = item.share.partition.next_fetch_offset()
             left = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
-            if left <= len(taken.records) and now - chunk.read_at < services.options.cache_age_s / 2:
+            whole = chunk.bytes_from(0)
+            used_up_in_s = (now - chunk.read_at) * whole / max(whole - left, 1)
+            if left <= whole // 2 and used_up_in_s < services.options.cache_age_s / 2:
                 known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
                 if known is None:
                     behind.append((item.place, item.share, chunk.next_offset))

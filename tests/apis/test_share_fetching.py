@@ -128,20 +128,31 @@ def test_reading_ahead_follows_the_members(world):
 
 
 def test_next_chunk_is_read_while_the_client_works(world):
-    """The Fetch behind a chunk that is nearly used up goes out with the answer, and only where more is known to be."""
+    """The Fetch behind a chunk that is half used up goes out with the answer, and only where more is known to be."""
     topic = world.cluster.create("t")
     for _ in range(6):
         world.cluster.produce(topic, 1, value=bytes(60_000))
     member = world.member()
     member.fetch(topic, max_records=1)
-    for _ in range(3):
-        assert world.cluster.count(1) <= 2
-        member.fetch(max_records=1)
-    assert world.cluster.count(1) == 2
+    assert world.cluster.count(1) == 1
     member.fetch(max_records=1)
     assert [r.topics[0].partitions[0].fetch_offset for r in world.cluster.requests(1)] == [0, 4]
+    for _ in range(4):
+        member.fetch(max_records=1)
+        assert world.cluster.count(1) == 2
+    world.assert_idle()
+
+
+def test_nothing_is_read_ahead_of_members_that_would_not_use_it_up_in_time(world):
+    """Half of a chunk must be gone in a quarter of the time that the cache keeps it."""
+    topic = world.cluster.create("t")
+    for _ in range(6):
+        world.cluster.produce(topic, 1, value=bytes(60_000))
+    member = world.member()
+    member.fetch(topic, max_records=1)
+    world.timers.advance(world.services.options.cache_age_s / 4)
     member.fetch(max_records=1)
-    assert world.cluster.count(1) == 2
+    assert world.cluster.count(1) == 1
     world.assert_idle()
 
 

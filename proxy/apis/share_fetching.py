@@ -223,8 +223,8 @@ class ShareFetching:
             offset = item.share.partition.next_fetch_offset()
             left = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
             whole = chunk.bytes_from(0)
-            used_up_in_s = (now - chunk.read_at) * whole / max(whole - left, 1)
-            if left <= whole // 2 and used_up_in_s < services.options.cache_age_s / 2:
+            used = whole - left
+            if used >= left and (now - chunk.read_at) * whole / used < services.options.cache_age_s / 2:
                 known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
                 if known is None:
                     behind.append((item.place, item.share, chunk.next_offset))

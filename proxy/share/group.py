@@ -168,11 +168,6 @@ def _nobody(group_id: str, deadline: float) -> None:
     """Nobody wants to know: the caller asks `next_deadline`."""
 
 
-def _nothing(group_id: str, member_id: str, topic_id: bytes, partition: int) -> bool:  # noqa: ARG001
-    """Nobody holds anything."""
-    return False
-
-
 class ShareGroup:
     """Members, epochs and assignment of one group. Epochs start at 1, so the first join answers epoch 2."""
 
@@ -212,7 +207,7 @@ class ShareGroup:
         settings: GroupSettings,
         limits: BrokerShareLimits,
         now: float,
-        holds: Holds = _nothing,
+        holds: Holds,
     ) -> HeartbeatReply:
         """Join, go on or leave. `topics`: what is known of the subscribed topics; one that is absent does not exist."""
         if beat.member_epoch == LEAVE_EPOCH:

@@ -152,7 +152,8 @@ class GroupWorld:
         for member in members:
             beat = Heartbeat(member_id=member, member_epoch=0, topics=("topic",))
             topics = {"topic": TopicInfo(b"t" * 16, 1)}
-            assert not group.heartbeat(beat, topics, coordinator.settings(group_id), coordinator.limits, 100.0).error
+            settings = coordinator.settings(group_id)
+            assert not group.heartbeat(beat, topics, settings, coordinator.limits, 100.0, coordinator.holds).error
 
     def _served(self) -> dict[int, Any]:
         return group_apis.served(self.services.coordinator, self.services.fleet, self.services.gate)

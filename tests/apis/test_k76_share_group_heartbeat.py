@@ -8,18 +8,12 @@ from proxy.apis.ports import StateKey
 from proxy.apis.share_state import group_epoch
 from proxy.errors import ErrorCode
 from proxy.share.settings import BrokerShareLimits
-from tests.support.ports import SlowJournal, World
+from tests.support.ports import SlowJournal, World, assigned
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def assigned(answer):
-    if answer.assignment is None:
-        return None
-    return {t.topic_id: t.partitions for t in answer.assignment.topic_partitions}
 
 
 def test_join(world):

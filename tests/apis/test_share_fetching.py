@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from proxy.errors import ErrorCode, UpstreamLost
-from tests.support.ports import World, acquired, entries
+from tests.support.ports import World, acquired, assigned, entries
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
 
@@ -107,13 +107,19 @@ def test_min_bytes_are_waited_for(world):
     assert acquired(reply.message) == [(1, 20, 1)]
 
 
-def test_reading_ahead_follows_the_members(world):
-    """What is used up in time is doubled up to the limit; what is read for nothing is halved."""
+def reading(world, count, size):
+    """A topic of so many batches of one record, and a member that has taken the first."""
     topic = world.cluster.create("t")
-    for _ in range(400):
-        world.cluster.produce(topic, 1, value=bytes(100_000))
+    for _ in range(count):
+        world.cluster.produce(topic, 1, value=bytes(size))
     member = world.member()
     member.fetch(topic, max_records=1)
+    return topic, member
+
+
+def test_reading_ahead_follows_the_members(world):
+    """What is used up in time is doubled up to the limit; what is read for nothing is halved."""
+    topic, member = reading(world, 400, 100_000)
     asked = []
     for _ in range(300):
         member.fetch(max_records=1, acks={})
@@ -129,11 +135,7 @@ def test_reading_ahead_follows_the_members(world):
 
 def test_next_chunk_is_read_while_the_client_works(world):
     """The Fetch behind a chunk that is half used up goes out with the answer, and only where more is known to be."""
-    topic = world.cluster.create("t")
-    for _ in range(6):
-        world.cluster.produce(topic, 1, value=bytes(60_000))
-    member = world.member()
-    member.fetch(topic, max_records=1)
+    _, member = reading(world, 6, 60_000)
     assert world.cluster.count(1) == 1
     member.fetch(max_records=1)
     assert [r.topics[0].partitions[0].fetch_offset for r in world.cluster.requests(1)] == [0, 4]
@@ -145,11 +147,7 @@ def test_next_chunk_is_read_while_the_client_works(world):
 
 def test_nothing_is_read_ahead_of_members_that_would_not_use_it_up_in_time(world):
     """Half of a chunk must be gone in a quarter of the time that the cache keeps it."""
-    topic = world.cluster.create("t")
-    for _ in range(6):
-        world.cluster.produce(topic, 1, value=bytes(60_000))
-    member = world.member()
-    member.fetch(topic, max_records=1)
+    _, member = reading(world, 6, 60_000)
     world.timers.advance(world.services.options.cache_age_s / 4)
     member.fetch(max_records=1)
     assert world.cluster.count(1) == 1
@@ -395,15 +393,9 @@ def test_four_members_and_four_thousand_records(world):
     assert world.services.reads.cache.bytes == 0
 
 
-def assigned(reply):
-    """Partitions of the one topic, or None where nothing changed."""
-    if reply.assignment is None:
-        return None
-    return [number for topic in reply.assignment.topic_partitions for number in topic.partitions]
-
-
-def by_partition(answer):
-    return {place[1]: entry for place, entry in entries(answer).items() if entry.acquired_records}
+def giving(answer):
+    """The partitions of which there are records."""
+    return {partition for (_, partition), entry in entries(answer).items() if entry.acquired_records}
 
 
 def test_a_member_gets_no_more_of_a_partition_it_is_to_give_up_and_settles_it_first(world):
@@ -413,22 +405,21 @@ def test_a_member_gets_no_more_of_a_partition_it_is_to_give_up_and_settles_it_fi
         world.cluster.produce(topic, 10, partition)
     first, second = (world.member(member_id=name) for name in "ab")
     joined = first.heartbeat(0, ["t"])
-    assert assigned(joined) == [0, 1]
-    got = by_partition(first.fetch((topic, 0), (topic, 1)))
-    assert set(got) == {0, 1}
+    assert assigned(joined) == {topic.topic_id: [0, 1]}
+    got = first.fetch((topic, 0), (topic, 1))
+    assert giving(got) == {0, 1}
     for partition in (0, 1):
         world.cluster.produce(topic, 10, partition)
-    (lost,) = assigned(second.heartbeat(0, ["t"]))
+    (lost,) = assigned(second.heartbeat(0, ["t"]))[topic.topic_id]
     told = first.heartbeat(joined.member_epoch)
     assert (told.member_epoch, assigned(told)) == (joined.member_epoch + 1, None)
     acks = {
-        (topic.topic_id, partition): [(run.first_offset, run.last_offset, [1]) for run in entry.acquired_records]
-        for partition, entry in got.items()
+        (topic.topic_id, partition): [(first, last, [1]) for first, last, _ in acquired(got, topic, partition)]
+        for partition in (0, 1)
     }
-    more = by_partition(first.fetch(acks=acks))
-    assert set(more) == {1 - lost}
-    assert assigned(first.heartbeat(told.member_epoch)) == [1 - lost]
-    assert set(by_partition(second.fetch((topic, lost)))) == {lost}
+    assert giving(first.fetch(acks=acks)) == {1 - lost}
+    assert assigned(first.heartbeat(told.member_epoch)) == {topic.topic_id: [1 - lost]}
+    assert giving(second.fetch((topic, lost))) == {lost}
 
 
 def test_a_fetch_under_way_brings_nothing_of_a_partition_that_was_given_up(world):
@@ -438,13 +429,13 @@ def test_a_fetch_under_way_brings_nothing_of_a_partition_that_was_given_up(world
     joined = first.heartbeat(0, ["t"])
     first.fetch((topic, 0), (topic, 1), wait_ms=0)
     late = first.send_fetch(wait_ms=5000)
-    (lost,) = assigned(second.heartbeat(0, ["t"]))
-    assert assigned(first.heartbeat(joined.member_epoch)) == [1 - lost]
+    (lost,) = assigned(second.heartbeat(0, ["t"]))[topic.topic_id]
+    assert assigned(first.heartbeat(joined.member_epoch)) == {topic.topic_id: [1 - lost]}
     theirs = second.send_fetch((topic, lost), wait_ms=5000)
     world.cluster.produce(topic, 10, lost)
-    assert set(by_partition(theirs.message)) == {lost}
+    assert giving(theirs.message) == {lost}
     assert not late.done
     world.cluster.produce(topic, 10, 1 - lost)
-    assert set(by_partition(late.message)) == {1 - lost}
+    assert giving(late.message) == {1 - lost}
     world.timers.advance(60)
     world.assert_idle()

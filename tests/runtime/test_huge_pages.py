@@ -82,6 +82,7 @@ def test_nothing_is_done_where_there_is_no_such_thing(monkeypatch: pytest.Monkey
     assert huge_pages.move() == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_is_moved_is_in_huge_pages_and_the_process_has_not_grown() -> None:
     """On this machine's kernel; one that refuses moves nothing and says so."""
     program = """
@@ -97,8 +98,6 @@ moved = huge_pages.move()
 print(moved, kib("AnonHugePages") << 10, kib("Rss") - before)
 assert [sum(map(len, kept)), kept[-1]] == [600_000, [599_999]]
 """
-    if sys.platform != "linux":
-        pytest.skip("Linux only")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     moved, huge, grown_kib = map(int, done.stdout.split())
     assert huge >= moved

@@ -103,11 +103,11 @@ HALF_AT = 300_000
 """Of an answer this large the rest is gathered in a room of its own."""
 
 
-def half_answered(w: Any, handler_answer: bytes = b"at once") -> tuple[Any, Any, bytes]:
+def half_answered(w: Any) -> tuple[Any, Any, bytes]:
     """A client whose first request was answered while a question stays open, half of whose answer has come."""
     client, broker = w.pair()
     client.send(request(LOCAL, 1, 1))
-    client.expect(answer(1, handler_answer))
+    client.expect(answer(1, b"at once"))
     broker.expect(asked(1, b"slow"))
     whole = answer(1, bytes(2 * HALF_AT))
     broker.send(whole[:HALF_AT])

@@ -106,7 +106,8 @@ def test_members_leave_when_silent(coordinator):
     group = coordinator.add_group("g")
     assert coordinator.add_group("g") is group
     beat = Heartbeat(member_id="m", member_epoch=0, topics=("t",))
-    group.heartbeat(beat, {"t": TopicInfo(TOPIC, 1)}, coordinator.settings("g"), coordinator.limits, 0.0)
+    topics, settings = {"t": TopicInfo(TOPIC, 1)}, coordinator.settings("g")
+    group.heartbeat(beat, topics, settings, coordinator.limits, 0.0, coordinator.holds)
     assert coordinator.next_deadline() == 45.0
     coordinator.expire(45.0)
     assert group.members == {}
@@ -202,7 +203,9 @@ def join(group, now, session_timeout_s=45.0, member="m"):
     """A member joins; its session ends by itself later."""
     settings = replace(effective({}, BrokerShareLimits()), session_timeout_s=session_timeout_s)
     beat = Heartbeat(member_id=member, member_epoch=0, topics=("t",))
-    assert not group.heartbeat(beat, {"t": TopicInfo(TOPIC, 1)}, settings, BrokerShareLimits(), now).error
+    limits = BrokerShareLimits()
+    holds = ShareCoordinator(limits).holds
+    assert not group.heartbeat(beat, {"t": TopicInfo(TOPIC, 1)}, settings, limits, now, holds).error
 
 
 def test_members_end_in_the_order_of_their_deadlines_whatever_their_group():

@@ -29,7 +29,6 @@ class Play:
         self.limits = limits
         self.settings = effective({name.replace("_", "."): value for name, value in stored.items()}, limits)
         self.now = 100.0
-
         self.held: set[tuple[str, bytes, int]] = set()
         """(member, topic id, partition) of which the member holds records."""
 

@@ -736,6 +736,13 @@ def _batches(message: Any, batches: Iterable[tuple[int, int, Sequence[int]]]) ->
     ]
 
 
+def assigned(answer: Any) -> dict[bytes, list[int]] | None:
+    """Topic id -> partitions of a ShareGroupHeartbeat answer; None where it says nothing of them."""
+    if answer.assignment is None:
+        return None
+    return {t.topic_id: t.partitions for t in answer.assignment.topic_partitions}
+
+
 def entries(answer: Any) -> dict[tuple[bytes, int], Any]:
     """The partitions of a ShareFetch or ShareAcknowledge answer."""
     return {(t.topic_id, p.partition_index): p for t in answer.responses for p in t.partitions}

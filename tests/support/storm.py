@@ -370,7 +370,8 @@ class Storm:
         epoch = JOIN_EPOCH if member is None else (member.epoch, LEAVE_EPOCH)[self.chooser.number(0, 3) == 0]
         beat = Heartbeat(member_id=member_id, member_epoch=epoch, topics=("t",) if epoch == JOIN_EPOCH else None)
         settings = self.coordinator.settings(group_id)
-        reply = group.heartbeat(beat, {"t": TopicInfo(TOPIC, 2)}, settings, self.limits, self.now)
+        topics = {"t": TopicInfo(TOPIC, 2)}
+        reply = group.heartbeat(beat, topics, settings, self.limits, self.now, self.coordinator.holds)
         assert reply.error == ErrorCode.NONE, reply
         told = group.epoch
         if told == group.stored_epoch:

@@ -1,6 +1,7 @@
 """ShareFetch v1-v2 (KIP-932; v2: acquire modes, KIP-1206, and RENEW, KIP-1222), served here.
 
-- Session first, then the acknowledgements it carries, then the fetch (share-groups.md 3).
+- Session first, then the acknowledgements it carries, then the fetch (share-groups.md 3). The fetch does not wait until
+  they are stored, but for the reasons named at `Acknowledging.come_first`; the answer does.
 - Named in the answer: partitions with records or an error, new ones, those whose last answer was an error, and every
   partition that carried acknowledgements.
 - IsRenewAck, MaxRecords 0 and MaxBytes 0 suppress the fetch; epoch -1 ends the session.
@@ -17,7 +18,7 @@ from typing import Any
 from proxy.apis.peer_records import on_the_wire
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.apis.share_acknowledging import acknowledge
+from proxy.apis.share_acknowledging import Acknowledging, acknowledge
 from proxy.apis.share_fetching import ShareFetching
 from proxy.apis.share_requests import (
     NO_HINT,
@@ -65,8 +66,11 @@ async def handle(call: Call, services: Services) -> frames.Answer:
             await wait_until(services.timers, services.timers.now() + max(request.max_wait_ms, 0) / 1000)
         return _refusal(call, session)
     end_with_connection(call.connection, services)
-    outcome = await acknowledge(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
+    acknowledging = acknowledge(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
+    if acknowledging.come_first(request.max_records):
+        await acknowledging.outcome()
     fetching = await _fetch(call, services, session)
+    outcome = await _outcome(acknowledging, fetching, services)
     if not services.coordinator.sessions.lives(session):
         return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
     if request.share_session_epoch == FINAL_EPOCH:
@@ -100,6 +104,19 @@ async def _fetch(call: Call, services: Services, session: Session) -> ShareFetch
     elif len(session):
         await fetching.run()
     return fetching
+
+
+async def _outcome(
+    acknowledging: Acknowledging, fetching: ShareFetching | None, services: Services
+) -> dict[TopicIdPartition, ErrorCode]:
+    """Of the acknowledgements; records that wait for it are counted as those of an answer that is not sent."""
+    size = 0 if fetching is None else sum(len(result.records) for result in fetching.results.values())
+    if acknowledging.are_told or not services.answers.reserve(size):
+        return await acknowledging.outcome()
+    try:
+        return await acknowledging.outcome()
+    finally:
+        services.answers.release(size)
 
 
 def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:

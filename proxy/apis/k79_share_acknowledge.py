@@ -49,7 +49,7 @@ async def handle(call: Call, services: Services) -> bytes:
     end_with_connection(call.connection, services)
     wanted = {place: batches.get(place, []) for place in places}
     renew_allowed = call.version >= 2 and request.is_renew_ack
-    outcome = await acknowledge(call, services, key, wanted, renew_allowed)
+    outcome = await acknowledge(call, services, key, wanted, renew_allowed).outcome()
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
     return _answer(call, services, request.group_id, outcome)

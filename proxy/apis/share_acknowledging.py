@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from proxy.apis.leadership import judge
 from proxy.apis.ports import Call
@@ -10,34 +10,74 @@ from proxy.apis.services import Services
 from proxy.apis.share_requests import AckBatches, follow_leader
 from proxy.apis.share_writes import told_in_time
 from proxy.errors import ErrorCode
+from proxy.share.acknowledging import RELEASE
 from proxy.share.coordinator import Change, ShareKey
 from proxy.share.partition import Refusal, check_shape
 from proxy.share.sessions import SessionKey
 from proxy.values import TopicIdPartition
 
 
-async def acknowledge(
+class Acknowledging:
+    """The acknowledgements of one request: decided, and what they change is on its way to the journal."""
+
+    def __init__(
+        self, services: Services, outcome: dict[TopicIdPartition, ErrorCode], changes: Sequence[Change]
+    ) -> None:
+        self._services = services
+        self._outcome = outcome
+        self._changes = changes
+        self._written = services.writes.write(changes) if changes else None
+        self._begun = services.timers.now()
+
+    def come_first(self, max_records: int) -> bool:
+        """Whether a fetch of the same request has to wait for them.
+
+        A broker waits for neither: both run at once there. Here what is released comes again before anything new, and
+        a window in which they take up the room is not divided into small answers.
+        """
+        if self.are_told:
+            return False
+        coordinator = self._services.coordinator
+        for key, transition in self._changes:
+            share = coordinator.share(key)
+            if RELEASE in transition.kinds or share is None:
+                return True
+            if share.partition.room(coordinator.settings(key.group_id).max_record_locks) < max_records:
+                return True
+        return False
+
+    @property
+    def are_told(self) -> bool:
+        """Whether the outcome is known."""
+        return self._written is None or self._written.done
+
+    async def outcome(self) -> dict[TopicIdPartition, ErrorCode]:
+        """Of each partition.
+
+        Where the journal cannot tell in time what became of the append, the client is told to come again; it goes on.
+        """
+        if self._written is not None:
+            keys = (key for key, _ in self._changes)
+            told = await told_in_time(self._services.timers, self._written, keys, self._begun)
+            for key, code in told.items():
+                self._outcome[TopicIdPartition(key.topic_id, key.partition)] = code
+        return self._outcome
+
+
+def acknowledge(
     call: Call,
     services: Services,
     session: SessionKey,
     batches: Mapping[TopicIdPartition, AckBatches],
     renew_allowed: bool,
-) -> dict[TopicIdPartition, ErrorCode]:
-    """The outcome of each partition; all of them in one append. One that fails does not touch the others.
-
-    Where the journal cannot tell in time what became of the append, the client is told to come again; it goes on.
-    """
+) -> Acknowledging:
+    """Decide, all of them in one append. A partition that fails does not touch the others."""
     outcome: dict[TopicIdPartition, ErrorCode] = {}
     changes: list[Change] = []
     for place, acks in batches.items():
-        code = _decide(call, services, session, place, acks, renew_allowed, changes)
-        outcome[place] = code
+        outcome[place] = _decide(call, services, session, place, acks, renew_allowed, changes)
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
-    if changes:
-        told = await told_in_time(services.timers, services.writes.write(changes), (key for key, _ in changes))
-        for key, code in told.items():
-            outcome[TopicIdPartition(key.topic_id, key.partition)] = code
-    return outcome
+    return Acknowledging(services, outcome, changes)
 
 
 def _decide(

@@ -18,7 +18,7 @@ from proxy.apis.audit import Audit
 from proxy.apis.ports import Journal, JournalRefused, Notes, StateKey, Timers
 from proxy.apis.promise import Promise, settled
 from proxy.apis.share_state import state_partition
-from proxy.apis.waiting import settled_within
+from proxy.apis.waiting import settled_by
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import Change, Share, ShareCoordinator, ShareKey
 from proxy.share.partition import SharePartition, Transition
@@ -245,9 +245,14 @@ class ShareWrites:
         share.note_oldest(now)
 
 
-async def told_in_time(timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey]) -> Outcome:
-    """What became of a write of these share partitions; 15 for all of them where that is not known in time."""
-    if await settled_within(timers, ANSWER_MAX_S, written):
+async def told_in_time(
+    timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey], begun: float | None = None
+) -> Outcome:
+    """What became of a write of these share partitions that was `begun` then, or just now.
+
+    15 for all of them where that is not known in time.
+    """
+    if await settled_by(timers, (timers.now() if begun is None else begun) + ANSWER_MAX_S, written):
         return written.result()
     return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -158,8 +158,7 @@ class Acquirer:
         window, batches = self.window, self.read.batches
         self.data_first = max(batches[0].base_offset, window.start_offset)
         self.data_last = batches[-1].last_offset
-        room = self.settings.max_record_locks - (window.end_offset - window.start_offset + 1)
-        self.budget = min(max_records, room)
+        self.budget = min(max_records, window.room(self.settings.max_record_locks))
         if self.budget <= 0:
             # The window is full: what is free inside it may go out again, but it must not grow.
             self.budget = min(max_records, window.end_offset - self.read.fetch_offset + 1)

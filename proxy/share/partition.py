@@ -112,9 +112,7 @@ class SharePartition(Window):
 
     def can_acquire(self, settings: PartitionSettings) -> bool:
         """Whether a read makes sense: something is free in the window, or it may grow (4.2)."""
-        if self.next_free() <= self.end_offset:
-            return True
-        return self.end_offset - self.start_offset + 1 < settings.max_record_locks
+        return self.next_free() <= self.end_offset or self.room(settings.max_record_locks) > 0
 
     def acquire(
         self,

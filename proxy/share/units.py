@@ -231,6 +231,10 @@ class Window:
         if start_offset > self.start_offset:
             self.start_offset = start_offset
 
+    def room(self, max_record_locks: int) -> int:
+        """Offsets by which the window may grow; not above 0 when it is full."""
+        return max_record_locks - (self.end_offset - self.start_offset + 1)
+
     def next_free(self) -> int:
         """The first offset in the window that can be acquired; end_offset + 1 when there is none."""
         runs = self.runs

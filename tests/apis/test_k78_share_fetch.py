@@ -7,7 +7,7 @@ import pytest
 from proxy.errors import ErrorCode
 from proxy.share.settings import BrokerShareLimits
 from proxy.wire import records
-from tests.support.ports import World, acquired, entries
+from tests.support.ports import SlowJournal, World, acquired, entries
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
 
@@ -61,8 +61,8 @@ def test_partitions_of_one_node_in_one_fetch(world):
     assert world.cluster.count(1) == 1
 
 
-def test_acknowledgements_come_before_the_fetch(world):
-    """[7] Accepted records are settled and new ones come in the same answer."""
+def test_accepted_records_are_settled_and_new_ones_come_in_the_same_answer(world):
+    """[7]"""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     member = world.member()
@@ -82,6 +82,80 @@ def test_released_records_come_again_first(world):
     world.cluster.produce(topic, 10)
     answer = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [2])]})
     assert acquired(answer) == [(0, 9, 2), (10, 19, 1)]
+
+
+def accepting(count_more=10, **settings):
+    """A world whose journal waits, a member that held 0-9, and its request that accepts them: all under way."""
+    journal = SlowJournal()
+    world = World(journal=journal)
+    world.configure("g", **EARLIEST, **settings)
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = held(world, topic)
+    world.cluster.produce(topic, count_more)
+    journal.slow = True
+    return world, journal, topic, member
+
+
+def locked(world, topic):
+    """What members hold, or have accepted without its being stored."""
+    return [
+        (lock.first, lock.last) for lock in world.services.coordinator.share(("g", topic.topic_id, 0)).partition.locks()
+    ]
+
+
+def test_fetch_does_not_wait_until_accepted_records_are_stored_and_the_answer_does():
+    """As on a broker. What is acquired meanwhile counts as an answer that is not sent."""
+    world, journal, topic, member = accepting()
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    assert (10, 19) in locked(world, topic)
+    assert not reply.done
+    assert world.services.answers.used > 0
+    journal.confirm()
+    assert world.services.answers.used == 0
+    assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == 0
+    assert acquired(reply.message) == [(10, 19, 1)]
+    assert start_offset(world, topic) == 10
+
+
+def test_records_acquired_meanwhile_are_given_also_when_the_acknowledgement_fails():
+    world, journal, topic, member = accepting()
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    journal.refuse(ErrorCode.NOT_COORDINATOR)
+    entry = entries(reply.message)[topic.topic_id, 0]
+    assert entry.acknowledge_error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert acquired(reply.message) == [(10, 19, 1)]
+    assert locked(world, topic) == [(0, 9), (10, 19)]
+
+
+def test_fetch_waits_for_what_is_released_in_front_of_it():
+    """[8] It comes again before anything new, however long storing it takes."""
+    world, journal, topic, member = accepting()
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [2])]})
+    assert (10, 19) not in locked(world, topic)
+    journal.confirm()
+    assert acquired(reply.message) == [(0, 9, 2), (10, 19, 1)]
+
+
+def test_fetch_waits_where_accepted_records_take_up_the_room_in_the_window():
+    """One answer with all that was asked for instead of two small ones."""
+    world, journal, topic, member = accepting(100, share_partition_max_record_locks="100")
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]}, max_records=95, share_acquire_mode=1)
+    assert locked(world, topic) == [(0, 9)]
+    journal.confirm()
+    assert acquired(reply.message) == [(10, 104, 1)]
+
+
+def test_member_that_leaves_before_its_acceptance_is_stored_gives_back_what_came_with_it():
+    world, journal, topic, member = accepting()
+    member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    member.connection.close()
+    assert world.services.answers.used == 0
+    while journal.appends:
+        journal.confirm()
+    journal.slow = False
+    world.assert_idle()
+    assert acquired(world.member(member_id="m2").fetch(topic)) == [(10, 19, 2)]
 
 
 def test_two_members_share_and_two_groups_do_not(world):

@@ -67,7 +67,7 @@ async def handle(call: Call, services: Services) -> frames.Answer:
         return _refusal(call, session)
     end_with_connection(call.connection, services)
     acknowledging = acknowledge(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
-    if acknowledging.come_first(request.max_records):
+    if acknowledging.come_first:
         await acknowledging.outcome()
     fetching = await _fetch(call, services, session)
     outcome = await _outcome(acknowledging, fetching, services)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from proxy.apis.leadership import judge
+from proxy.apis.peer_records import holder_of
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_requests import AckBatches, follow_leader
@@ -21,30 +22,34 @@ class Acknowledging:
     """The acknowledgements of one request: decided, and what they change is on its way to the journal."""
 
     def __init__(
-        self, services: Services, outcome: dict[TopicIdPartition, ErrorCode], changes: Sequence[Change]
+        self, call: Call, services: Services, outcome: dict[TopicIdPartition, ErrorCode], changes: Sequence[Change]
     ) -> None:
+        self._call = call
         self._services = services
         self._outcome = outcome
         self._changes = changes
         self._written = services.writes.write(changes) if changes else None
         self._begun = services.timers.now()
 
-    def come_first(self, max_records: int) -> bool:
-        """Whether a fetch of the same request has to wait for them.
+    @property
+    def come_first(self) -> bool:
+        """Whether the fetch of the same request (ShareFetch) has to wait for them.
 
         A broker waits for neither: both run at once there. Here what is released comes again before anything new, and
-        a window in which they take up the room is not divided into small answers.
+        a window in which they take up the room is not divided into small answers. Records that another proxy keeps are
+        acquired last: it lets go of them in the turn in which nothing is left to acquire of them.
         """
         if self.are_told:
             return False
-        coordinator = self._services.coordinator
-        for key, transition in self._changes:
-            share = coordinator.share(key)
-            if RELEASE in transition.kinds or share is None:
-                return True
-            if share.partition.room(coordinator.settings(key.group_id).max_record_locks) < max_records:
-                return True
-        return False
+        return holder_of(self._call.connection) != 0 or any(map(self._hinders, self._changes))
+
+    def _hinders(self, change: Change) -> bool:
+        key, transition = change
+        share, settings = self._services.coordinator.share(key), self._services.coordinator.settings(key.group_id)
+        if share is None or RELEASE in transition.kinds:
+            return True
+        wanted: int = self._call.message.max_records
+        return share.partition.room(settings.max_record_locks) < wanted
 
     @property
     def are_told(self) -> bool:
@@ -77,7 +82,7 @@ def acknowledge(
     for place, acks in batches.items():
         outcome[place] = _decide(call, services, session, place, acks, renew_allowed, changes)
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
-    return Acknowledging(services, outcome, changes)
+    return Acknowledging(call, services, outcome, changes)
 
 
 def _decide(

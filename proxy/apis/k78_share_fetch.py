@@ -110,13 +110,14 @@ async def _outcome(
     acknowledging: Acknowledging, fetching: ShareFetching | None, services: Services
 ) -> dict[TopicIdPartition, ErrorCode]:
     """Of the acknowledgements; records that wait for it are counted as those of an answer that is not sent."""
-    size = 0 if fetching is None else sum(len(result.records) for result in fetching.results.values())
-    if acknowledging.are_told or not services.answers.reserve(size):
-        return await acknowledging.outcome()
+    size = 0
+    if fetching is not None and not acknowledging.are_told:
+        size = sum(len(result.records) for result in fetching.results.values())
+    reserved = size if size and services.answers.reserve(size) else 0
     try:
         return await acknowledging.outcome()
     finally:
-        services.answers.release(size)
+        services.answers.release(reserved)
 
 
 def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:

@@ -28,7 +28,7 @@ class Acknowledging:
         self._services = services
         self._outcome = outcome
         self._changes = changes
-        self._written = services.writes.write(changes) if changes else None
+        self._written = services.writes.write(changes)
         self._begun = services.timers.now()
 
     @property
@@ -54,18 +54,17 @@ class Acknowledging:
     @property
     def are_told(self) -> bool:
         """Whether the outcome is known."""
-        return self._written is None or self._written.done
+        return self._written.done
 
     async def outcome(self) -> dict[TopicIdPartition, ErrorCode]:
         """Of each partition.
 
         Where the journal cannot tell in time what became of the append, the client is told to come again; it goes on.
         """
-        if self._written is not None:
-            keys = (key for key, _ in self._changes)
-            told = await told_in_time(self._services.timers, self._written, keys, self._begun)
-            for key, code in told.items():
-                self._outcome[TopicIdPartition(key.topic_id, key.partition)] = code
+        keys = (key for key, _ in self._changes)
+        told = await told_in_time(self._services.timers, self._written, keys, self._begun)
+        for key, code in told.items():
+            self._outcome[TopicIdPartition(key.topic_id, key.partition)] = code
         return self._outcome
 
 

@@ -85,7 +85,7 @@ def test_released_records_come_again_first(world):
 
 
 def accepting(count_more=10, **settings):
-    """A world whose journal waits, a member that held 0-9, and its request that accepts them: all under way."""
+    """A world whose journal waits from now on, and a member that holds 0-9 while there is more to fetch."""
     journal = SlowJournal()
     world = World(journal=journal)
     world.configure("g", **EARLIEST, **settings)

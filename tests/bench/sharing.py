@@ -225,15 +225,20 @@ def report(native: World, ours: World, relays: list[World], size: int) -> bool:
     return reached
 
 
+def relaying(stack: ExitStack, name: str, command: list[str], port: int, log: Path) -> World:
+    """Whoever passes on to the native broker what comes to this port."""
+    child = Child(command, log)
+    stack.callback(child.kill)
+    wait_for(port)
+    return World(name, f"{HOST}:{port}", child.pid)
+
+
 def forwarder(stack: ExitStack, binary: str, bootstrap: str, log: Path) -> World:
     """kafka-proxy in front of this broker, with its defaults."""
     (port,) = free_ports(1)
     mapping = f"{bootstrap},{HOST}:{port}"
-    options = ("--dynamic-listeners-disable", "--http-disable", "--log-level", "warning")
-    child = Child([binary, "server", "--bootstrap-server-mapping", mapping, *options], log)
-    stack.callback(child.kill)
-    wait_for(port)
-    return World(FORWARDER, f"{HOST}:{port}", child.pid)
+    options = ["--dynamic-listeners-disable", "--http-disable", "--log-level", "warning"]
+    return relaying(stack, FORWARDER, [binary, "server", "--bootstrap-server-mapping", mapping, *options], port, log)
 
 
 def main() -> None:
@@ -250,9 +255,8 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (port,) = free_ports(1)
         native = Cluster("4.3.0", folder / "native", java_options=FULL_SPEED, relay_port=port)
-        relay = Child([str(build(folder, "relay")), str(port), str(native.nodes[0].relayed_port)], folder / "relay.log")
-        stack.callback(relay.kill)
-        wait_for(port)
+        command = [str(build(folder, "relay")), str(port), str(native.nodes[0].relayed_port)]
+        relays = [relaying(stack, "relay", command, port, folder / "relay.log")]
         stack.enter_context(native)
         bare = stack.enter_context(Cluster("3.9.1", folder / "bare", java_options=FULL_SPEED))
         front = Front(bare.bootstrap, folder / "proxy", {"share_groups": {"state": options.state}})
@@ -262,7 +266,6 @@ def main() -> None:
         assert front.child is not None
         served = World("native", native.bootstrap, broker.pid)
         ours = World("proxy", front.bootstrap, front.child.pid)
-        relays = [World("relay", f"{HOST}:{port}", relay.pid)]
         if options.kafka_proxy:
             relays.append(forwarder(stack, options.kafka_proxy, native.bootstrap, folder / "kafka-proxy.log"))
         for bootstrap in (native.bootstrap, front.bootstrap):

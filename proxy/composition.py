@@ -266,7 +266,11 @@ def share_options(config: Config) -> ShareOptions:
         RenewalBound(groups=limit.groups, renewals=limit.renewals, held_s=limit.held_s)
         for limit in config.share_groups.renewal_limits
     )
-    return ShareOptions(rights_cache_s=config.rights_cache_s, renewal_bounds=bounds)
+    return ShareOptions(
+        rights_cache_s=config.rights_cache_s,
+        renewal_bounds=bounds,
+        state_wait_s=config.share_groups.state_wait_s,
+    )
 
 
 def planned_routes(config: Config, local: bool) -> Routes:

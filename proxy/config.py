@@ -142,6 +142,8 @@ class ShareGroups(Section):
     """Of these the first that names a group says where it lives; for all others it is `serve`."""
     state: Literal["topic", "memory"] = "topic"
     """topic: in a compacted topic of the cluster, where it survives this proxy; memory: gone when the proxy ends."""
+    state_wait_s: Annotated[float, Field(ge=2, le=300, allow_inf_nan=False)] = 20.0
+    """How long a request of a tool (settings, offsets, deletion) waits for state that is being loaded."""
     broker: dict[str, Any] = Field(default_factory=dict)
     """The brokers' `group.share.*` settings, under Kafka's names."""
     renewal_limits: tuple[RenewalLimit, ...] = ()

@@ -36,6 +36,8 @@ class ShareOptions:
     """Longest wait of one upstream Fetch; a longer wait of the client is made of several (decision 19)."""
     reservation_grace_s: float = 5.0
     """A reservation of a share partition's head ends this long after its Fetch's wait at the latest (decision 19)."""
+    state_wait_s: float = 20.0
+    """A tool's request waits so long for share state that is being loaded."""
     read_ahead_bytes: int = 4 << 20
     """Records asked for in one upstream Fetch; what is not acquired at once stays in the cache."""
     idle_read_s: float = 0.1

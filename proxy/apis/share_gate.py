@@ -119,6 +119,7 @@ class ShareGate:
                 self._loading.setdefault(partition, None)
             else:
                 self._loading.pop(partition, None)
+        self.look()
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] = ALL) -> None:
         """Let nothing in, and nothing out that is under way."""

@@ -3,12 +3,14 @@
 Theory of operation. What a request is about lies in one or several state partitions. All of them owned and open here:
 the handler runs, which is the only case a proxy alone knows. Owned by another proxy: that one is asked. Several owners:
 the request is cut into one for each, and the answers are put together. Owned by nobody at this moment (taken over,
-loading, moved): it waits for a bounded time, looks again, and is refused in the end.
+loading, moved): it waits for a bounded time, looks again, and is refused in the end. Members come again by themselves;
+tools do not (the Java admin client repeats IncrementalAlterConfigs, AlterShareGroupOffsets, DeleteGroups and their like
+neither on 14 nor on 15), so theirs wait longer where the state is being loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from proxy.apis.exchange import reply
@@ -28,6 +30,9 @@ from proxy.wire.frames import Answer
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 42, 44
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 76, 77, 78, 79, 90, 91, 92
 
+OF_MEMBERS = frozenset({HEARTBEAT, FETCH, ACKNOWLEDGE})
+"""Repeated by every client that is told to; all others are sent by tools."""
+
 LOOK_AGAIN_S = 0.1
 """A proxy that does not own what the table says it does is asked again after this, if nothing happens before."""
 
@@ -42,7 +47,7 @@ def gated(key: int, handler: Handler) -> Handler:
         partitions = partitions_of(call)
         if services.gate.lets_in(partitions) and not services.gate.refused:
             return await _inside(handler, call, services, partitions)
-        return await _dispatch(handler, call, services, services.timers.now() + HOLD_MAX_S)
+        return await _dispatch(handler, call, services, services.timers.now())
 
     assert key in _REFUSALS  # noqa: S101  # of our own tables
     return handle
@@ -67,21 +72,28 @@ def partitions_of(call: Call) -> tuple[int, ...]:
     return tuple(dict.fromkeys(state_partition(name) for name in several.groups(call.message) if name))
 
 
-async def _dispatch(handler: Handler, call: Call, services: Services, deadline: float) -> Answer | None:
-    """Whoever it takes, until somebody has answered or the time is over."""
+async def _dispatch(handler: Handler, call: Call, services: Services, began: float) -> Answer | None:
+    """Whoever it takes, until somebody has answered or the time is over; it began to wait then."""
     while True:
         partitions = partitions_of(call)
         places = {partition: _place(services, partition) for partition in partitions}
         if len(set(map(id, places.values()))) > 1:
             parts = _cut(call, places)
-            return _joined(call, await all_of(_dispatch(handler, part, services, deadline) for part in parts))
+            return _joined(call, await all_of(_dispatch(handler, part, services, began) for part in parts))
         answer = await _attempt(handler, call, services, partitions, next(iter(places.values()), None))
         if answer is not None:
             return answer
         now = services.timers.now()
+        deadline = began + _wait_s(call, services, partitions)
         if now >= deadline:
             return _refusal(call, services, partitions)
         await _change(services, min(deadline, now + LOOK_AGAIN_S) if places[partitions[0]] is not None else deadline)
+
+
+def _wait_s(call: Call, services: Services, partitions: Collection[int]) -> float:
+    """How long the request may wait until somebody serves it."""
+    is_loading = any(partition in services.gate.loading for partition in partitions)
+    return services.options.state_wait_s if is_loading and call.key not in OF_MEMBERS else HOLD_MAX_S
 
 
 async def _attempt(

@@ -21,11 +21,38 @@ REQUESTS: dict[int, dict[str, Any]] = {
     77: {"group_ids": ["g"]},
     78: {"group_id": "g", "member_id": "m", "share_session_epoch": 3, "topics": [], "forgotten_topics_data": []},
     79: {"group_id": "g", "member_id": "m", "share_session_epoch": 3, "topics": []},
-    90: {"groups": []},
+    90: {
+        "groups": [
+            registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup(
+                group_id="g", topics=None
+            )
+        ]
+    },
+    42: {"groups_names": ["g"]},
     91: {"group_id": "g", "topics": []},
     92: {"group_id": "g", "topics": []},
+    32: {
+        "resources": [
+            registry.message("DescribeConfigsRequest").DescribeConfigsResource(resource_type=32, resource_name="g")
+        ]
+    },
+    33: {
+        "resources": [
+            registry.message("AlterConfigsRequest").AlterConfigsResource(
+                resource_type=32, resource_name="g", configs=[]
+            )
+        ]
+    },
+    44: {
+        "resources": [
+            registry.message("IncrementalAlterConfigsRequest").AlterConfigsResource(
+                resource_type=32, resource_name="g", configs=[]
+            )
+        ]
+    },
 }
-VERSIONS = {76: 1, 77: 1, 78: 2, 79: 2, 90: 1, 91: 0, 92: 0}
+VERSIONS = {76: 1, 77: 1, 78: 2, 79: 2, 90: 1, 91: 0, 92: 0, 42: 2, 32: 4, 33: 2, 44: 1}
+TOOLS = sorted(VERSIONS.keys() - {76, 78, 79})
 
 
 @pytest.fixture
@@ -56,13 +83,62 @@ def wait_out(world: World) -> None:
     world.timers.advance(HOLD_MAX_S + 0.1)
 
 
-@pytest.mark.parametrize("key", [76, 91, 92])
-def test_coordinator_requests_are_told_to_try_again(world, key):
+def wait_out_tools(world: World) -> None:
+    world.timers.advance(world.services.options.state_wait_s + 0.1)
+
+
+def codes(answer: Any) -> set[int]:
+    """The error codes of an answer: of the whole, or of each group or resource."""
+    entries = [entry for name in ("groups", "results", "responses") for entry in getattr(answer, name, None) or ()]
+    return {entry.error_code for entry in (entries or [answer])}
+
+
+def test_a_heartbeat_is_told_to_try_again(world):
     world.services.gate.close(LOADING, "loading")
-    sent = Sent(world, key)
+    sent = Sent(world, 76)
     assert not sent.task.finished, "it waits for a while"
     wait_out(world)
     assert (sent.answer.error_code, sent.answer.error_message) == (LOADING, "loading")
+
+
+@pytest.mark.parametrize("key", TOOLS)
+def test_a_tool_waits_longer_for_state_that_is_being_loaded(world, key):
+    """The Java admin client takes 14 and 15 for an error of these requests."""
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, key)
+    wait_out(world)
+    assert not sent.task.finished
+    world.timers.advance(world.services.options.state_wait_s - HOLD_MAX_S - 1)
+    assert not sent.task.finished
+    world.services.gate.open()
+    assert sent.task.finished
+    assert world.timers.planned == 0
+
+
+@pytest.mark.parametrize("key", TOOLS)
+def test_a_tool_is_told_to_try_again_in_the_end(world, key):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, key)
+    wait_out_tools(world)
+    assert codes(sent.answer) == {LOADING}
+
+
+@pytest.mark.parametrize("key", TOOLS)
+def test_a_tool_does_not_wait_for_a_proxy_that_serves_no_share_groups_now(world, key):
+    """A second proxy that waits for its turn knows that it will not have it soon."""
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves them")
+    sent = Sent(world, key)
+    wait_out(world)
+    assert codes(sent.answer) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_a_tool_that_waits_is_told_soon_when_it_turns_out_that_another_proxy_owns_the_state(world):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, 91)
+    wait_out(world)
+    assert not sent.task.finished
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves them")
+    assert codes(sent.answer) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_each_group_asked_about_gets_the_code(world):
@@ -70,7 +146,7 @@ def test_each_group_asked_about_gets_the_code(world):
     world.services.gate.close(LOADING, "loading")
     described = Sent(world, 77, group_ids=["a", "b", "a"])
     offsets = Sent(world, 90, groups=[group(group_id="a", topics=None)])
-    wait_out(world)
+    wait_out_tools(world)
     assert [(g.group_id, g.error_code) for g in described.answer.groups] == [("a", LOADING), ("b", LOADING)]
     assert [(g.group_id, g.error_code) for g in offsets.answer.groups] == [("a", LOADING)]
 

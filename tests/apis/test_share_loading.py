@@ -124,7 +124,7 @@ def test_state_owned_by_nobody_here_holds_nobody_up(world):
 def test_deletion_waits_for_what_is_loaded(world, timers):
     """14, not 69: there may be such a group."""
     asked = Asked(world, 42, 2, {"groups_names": [GROUP]})
-    timers.advance(HOLD_MAX_S + 0.1)
+    timers.advance(world.services.options.state_wait_s + 0.1)
     assert [result.error_code for result in asked.answer.results] == [LOADING]
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from localkafka.cluster import Cluster, Sasl
-from localkafka.front import Front
+DEPLOY = str(Path(__file__).resolve().parents[2] / "deploy")
+if DEPLOY not in sys.path:  # in a bench, which no conftest has prepared
+    sys.path.insert(0, DEPLOY)
 
-from tests.support.worlds import warm_up
+from localkafka.cluster import Cluster, Sasl  # noqa: E402 - found through the path set above
+from localkafka.front import Front  # noqa: E402
+
+from tests.support.worlds import warm_up  # noqa: E402
 
 OLD, NEW = "3.9.1", "4.3.0"
 """The release without share groups, and the one that has them."""

@@ -69,6 +69,11 @@ class Lease:
         return now < self.ends
 
     @property
+    def is_rebalancing(self) -> bool:
+        """Whether the group waits for us to join its next generation."""
+        return self._rebalancing_since < inf
+
+    @property
     def ends(self) -> float:
         """When it ends unless something is heard before."""
         session = self._renewed + self.session_s - self.margin_s

@@ -5,6 +5,10 @@ for the slowest member. The proxy joins as a static member named by its address:
 let in at once. If a second proxy has the same name, the older one is told so (82), stops, and goes on as a member
 without a name, that is, as one who waits.
 
+A member leaves when it stops, so that another one owns what it owned at once. The only member does not: the group
+would be empty, and whoever joins an empty group is kept waiting (`group.initial.rebalance.delay.ms`, 3 s), while a
+static member that comes back within its session joins the generation that is there (KIP-345).
+
 In a fleet (`owning.spread`) a partition that this proxy is to give up stays among what it names as its own until
 `stopped` says otherwise; then it joins anew, which makes a new generation, and that gives the partition away.
 """
@@ -103,6 +107,7 @@ class Membership:
         """What was assigned and not stopped: nobody else may get it."""
         self._join_anew = trio.Event()
         self._alone: bool | None = None
+        """Whether the table names no other member; None before there is one."""
 
     def is_valid(self) -> bool:
         """See share_home.Owner."""
@@ -298,13 +303,13 @@ class Membership:
             self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
         else:
             self._heard_of_one(others)
+        self._alone = not others
 
     def _heard_of_one(self, others: dict[str, Owner]) -> None:
         """Where one owns everything, and it may be another."""
         if others and self._alone is not False:
             address = min(owner.address for owner in others.values())
             self._notes("another-proxy", address=address, reason="cluster.mode is single")
-        self._alone = not others
         if not self.assigned:
             owner = next((owner.address for owner in others.values() if owner.partitions), "nobody")
             self.trouble = f"another proxy ({owner}) serves share groups on this cluster (cluster.mode: single)"
@@ -354,7 +359,7 @@ class Membership:
             self.on_refused(text, error)
 
     async def _leave(self) -> None:
-        if self.generation < 0:
+        if self.generation < 0 or self._comes_back:
             return
         request = registry.message("LeaveGroupRequest")
         member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
@@ -365,6 +370,12 @@ class Membership:
                     await opened.ask(LEAVE_GROUP, request(group_id=GROUP, members=[member]))
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
+
+
+    @property
+    def _comes_back(self) -> bool:
+        """Whether nobody waits for us to leave, and we are known by our name when we are started again."""
+        return bool(self._alone) and self._instance is not None and not self._lease.is_rebalancing
 
 
 _ELSEWHERE = frozenset(

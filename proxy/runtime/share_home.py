@@ -132,6 +132,7 @@ class ShareHome:
             if self.links is not None:
                 nursery.start_soon(self.links.run)
             nursery.start_soon(self._follow_view)
+            nursery.start_soon(self._prepare)
             try:
                 await self._follow_assignment(nursery)
             finally:
@@ -285,8 +286,7 @@ class ShareHome:
             try:
                 view = await topic.view()
                 if view is None:
-                    await topic.create()
-                    self._notes("state-topic-created", topic=share_state.TOPIC)
+                    await self._create(topic)
                 elif view.is_whole:
                     self._view = view
                     self._view_wanted.set()
@@ -296,6 +296,26 @@ class ShareHome:
                 delay = max(delay, 1.0)
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
+
+    async def _create(self, topic: StateTopic) -> None:
+        if await topic.create():
+            self._notes("state-topic-created", topic=share_state.TOPIC)
+
+    async def _prepare(self) -> None:
+        """Have made what a first start needs, while the group of proxies forms: that takes some seconds.
+
+        Trouble is for whoever takes over to find again, and to tell.
+        """
+        client = self._client()
+        topic = StateTopic(client)
+        try:
+            if await topic.view() is None:
+                await self._create(topic)
+            self._view_wanted.set()  # asking for the coordinators makes the brokers make the topic of transactions
+        except ProxyError:
+            return
+        finally:
+            await client.aclose()
 
     async def _learn_periods(self) -> None:
         """How soon the brokers forget who writes; asked at every takeover, since it may be set anew."""

@@ -78,8 +78,8 @@ class StateTopic:
             )
         return View(leaders, addresses)
 
-    async def create(self) -> None:
-        """Make it; nothing happens when somebody else just did.
+    async def create(self) -> bool:
+        """Make it; False when somebody else just did, or nobody knows yet whether it is there.
 
         Raises:
             TopicRefused: the cluster refuses. UpstreamLost, AuthenticationFailed: no server answers.
@@ -97,7 +97,7 @@ class StateTopic:
         answer, _ = await self._client.ask(CREATE_TOPICS, request(topics=[topic], timeout_ms=CREATE_MS))
         (result,) = answer.topics
         if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
-            return
+            return bool(result.error_code == ErrorCode.NONE)
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             raise UpstreamLost("the server that was asked is not the controller")
         raise TopicRefused(f"topic {TOPIC} cannot be created: {result.error_message or error_name(result.error_code)}")

@@ -8,6 +8,7 @@ import pytest
 import trio
 from localkafka.cluster import Cluster
 
+from proxy.errors import ErrorCode
 from proxy.runtime import owners
 from proxy.runtime.client import OwnClient
 from proxy.runtime.own_connection import OwnSettings
@@ -106,6 +107,33 @@ def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) ->
         assert not first.is_valid()
         await until(lambda: "another proxy" in first.trouble)
         assert again.is_valid()
+
+    play(test)
+
+
+def test_the_only_member_that_stops_comes_back_to_the_same_generation(play: Callable[..., None]) -> None:
+    """Brokers let whoever joins an empty group wait, and a rebalance would take time as well."""
+
+    async def test(group: Group) -> None:
+        first, scope = group.join("one:1")
+        await until(first.is_valid)
+        scope.cancel()
+        again, _ = group.join("one:1")
+        await until(again.is_valid)
+        assert again.generation == first.generation
+
+    play(test)
+
+
+def test_the_only_member_leaves_when_it_stops_while_another_one_joins(play: Callable[..., None]) -> None:
+    async def test(group: Group) -> None:
+        first, scope = group.join("one:1")
+        await until(first.is_valid)
+        first._lease.heard(ErrorCode.REBALANCE_IN_PROGRESS, owners.awake_and_asleep())
+        scope.cancel()
+        second, _ = group.join("two:2")
+        with trio.fail_after(SESSION_S / 2):
+            await until(second.is_valid)
 
     play(test)
 

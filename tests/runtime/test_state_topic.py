@@ -70,7 +70,7 @@ def topic_of(client: Client) -> StateTopic:
 async def test_missing_topic_is_made_as_decision_20_says() -> None:
     client = Client()
     assert await topic_of(client).view() is None
-    await topic_of(client).create()
+    assert await topic_of(client).create()
     configs = {config.name: config.value for config in client.created.configs}
     assert (client.created.name, client.created.num_partitions, client.created.replication_factor) == (TOPIC, 50, 3)
     assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
@@ -128,7 +128,7 @@ async def test_what_the_identity_may_not_do_is_named() -> None:
 async def test_somebody_else_just_made_it() -> None:
     client = Client()
     client.create_code = ErrorCode.TOPIC_ALREADY_EXISTS
-    await topic_of(client).create()
+    assert not await topic_of(client).create()
     client.create_code = ErrorCode.NOT_CONTROLLER
     with pytest.raises(UpstreamLost):
         await topic_of(client).create()

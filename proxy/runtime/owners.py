@@ -371,7 +371,6 @@ class Membership:
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
 
-
     @property
     def _comes_back(self) -> bool:
         """Whether nobody waits for us to leave, and we are known by our name when we are started again."""

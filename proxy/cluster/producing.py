@@ -1,4 +1,4 @@
-"""One writer of one state partition: sequences, repetition, fences (decision 21, cluster-primitives.md B).
+"""One writer of one state partition: sequence numbers, repetition, fences.
 
 Theory of operation. A pure machine; the caller sends what `next_request` gives and reports what became of it.
 
@@ -8,9 +8,11 @@ Theory of operation. A pure machine; the caller sends what `next_request` gives 
     any ─ 47 or 90: somebody else took over ─▶ LOST, for good
 
 - One append at a time; whatever waits when it starts goes with it.
-- An append whose outcome is unknown (no answer, 7, 20, ...) is repeated byte for byte until it is accepted or fenced.
-  Only an append none of whose attempts was unknown can be refused; nothing of it is in the log then, so the next one
-  takes its sequence numbers. Sequence numbers are never used for other content otherwise.
+- What an answer says is in `produce_errors`. An append whose outcome is unknown (no answer, or a code that a broker may
+  give after it has appended) is repeated byte for byte until it is accepted or fenced. Only an append none of whose
+  attempts was unknown can be refused; nothing of it is in the log then, so the next one takes its sequence numbers.
+  Sequence numbers are never used for other content otherwise: the broker would answer that with success, and not store
+  it.
 - 45 means that the broker does not know our sequence any more. InitProducerId with our own (producer id, epoch) tells
   whether we were replaced (90); if not, a new takeover record begins a new epoch and the same content follows it.
 - A broker forgets a producer that is silent, and with it the fence: something is appended every `keep_alive_s`, and the
@@ -28,11 +30,16 @@ from enum import Enum, auto
 from math import inf
 from typing import NamedTuple
 
+from proxy.cluster.produce_errors import Follows, what_follows
 from proxy.errors import ErrorCode, LocalProtocolError
-from proxy.wire.records import Record, build_batch
+from proxy.wire.records import HEADER, Record, build_batch
 
 BATCH_BYTES_MAX = 128 << 10
 """Records in one append; below what a broker takes by default (message.max.bytes 1 MiB). One entry may be larger."""
+RECORD_OVERHEAD = 32
+"""What a record takes beside its key and value, at most: attributes, timestamp, offset, and four lengths."""
+SMALLER_S = 60.0
+"""After a batch was too large for the broker, batches are half that size for so long."""
 WAITING_BYTES_MAX = 64 << 20
 """What waits for its append, per state partition."""
 REFUSE_AFTER_S = 5.0
@@ -47,38 +54,7 @@ IDENTITY_S = 24 * 3600.0
 SEQUENCES = 1 << 31
 
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-FORGOTTEN = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-NOT_NOW = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
-"""Judged before anything is appended, and likely to pass."""
-NEVER = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.INVALID_REQUIRED_ACKS,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        ErrorCode.POLICY_VIOLATION,
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.INVALID_TIMESTAMP,
-    }
-)
-"""Judged before anything is appended, and not likely to pass. Every other code counts as an unknown outcome."""
+"""What InitProducerId answers to a writer that was replaced."""
 
 
 class Stage(Enum):
@@ -157,7 +133,17 @@ class _Batch:
     entries: Sequence[_Entry] = ()
     is_takeover: bool = False
     unknown: bool = False
-    """Some attempt had no answer that says it was not appended."""
+    """Some attempt had no answer that says it was not appended: these sequence numbers may stand for it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its entries."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether anything of it may be in the log, under these sequence numbers or those of an earlier epoch."""
+        return self.unknown or any(entry.unknown for entry in self.entries)
 
 
 @dataclass(slots=True)
@@ -175,6 +161,10 @@ class StateProducer:
     producer_id: int = -1
     producer_epoch: int = -1
     waiting_bytes: int = 0
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    """Records in one append, when none is larger alone."""
+    _smaller_bytes: int = 0
+    _smaller_until: float = -inf
     _sequence: int = 0
     _waiting: deque[_Entry] = field(default_factory=deque)
     _batch: _Batch | None = None
@@ -193,7 +183,7 @@ class StateProducer:
 
     def add(self, records: Sequence[Record], token: object, now: float) -> bool:
         """Have this stored, all or none; `token` names it in the outcome. False: too much waits, or it is lost."""
-        size = sum(len(record.key or b"") + len(record.value or b"") + 20 for record in records)
+        size = sum(len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD for record in records)
         if self.stage is Stage.LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
         self._waiting.append(_Entry(records, token, size, now))
@@ -236,7 +226,7 @@ class StateProducer:
         """When `next_request` or `overdue` may have something, if nothing else happens; inf while a request is out."""
         if self.stage is Stage.LOST:
             return inf
-        oldest = self._waiting[0].since + WAIT_MAX_S if self._waiting else inf
+        oldest = self._oldest_unsent() + WAIT_MAX_S
         if self._is_out or self.stage is Stage.CHECKING:
             return oldest
         if self.stage is not Stage.READY or self._batch is not None or self._waiting:
@@ -264,16 +254,22 @@ class StateProducer:
         batch = self._batch
         if batch is None:
             raise LocalProtocolError("an answer to an append that was not sent")
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            return self._accepted(batch, offset, now)
-        if code in FENCED:
-            return self._lose(code)
-        if code in FORGOTTEN:
-            self._start_again(batch)
-            return []
-        if code in NEVER or code in NOT_NOW:
-            return self._refused(batch, code, now)
-        return self._unknown(batch, now)
+        match what_follows(code):
+            case Follows.STORED:
+                return self._accepted(batch, offset, now)
+            case Follows.FENCED:
+                return self._lose(code)
+            case Follows.START_AGAIN:
+                self._start_again(batch)
+                return []
+            case Follows.NOT_NOW:
+                return self._refused(batch, code, now, final=now - batch.since >= REFUSE_AFTER_S)
+            case Follows.NEVER:
+                return self._refused(batch, code, now, final=True)
+            case Follows.TOO_LARGE:
+                return self._too_large(batch, code, now)
+            case Follows.UNKNOWN:
+                return self._unknown(batch, now)
 
     def unanswered(self, now: float) -> list[Outcome]:
         """The request was sent, at least in part, and no answer will come: what became of it is unknown."""
@@ -289,16 +285,26 @@ class StateProducer:
         if self.stage is Stage.IDENTIFYING or self._batch is None:
             self._later(now)
             return []
-        return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now)
+        final = now - self._batch.since >= REFUSE_AFTER_S
+        return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=final)
 
     def overdue(self, now: float) -> list[Outcome]:
-        """Refuse what has waited too long behind something that cannot be settled."""
-        outcomes: list[Outcome] = []
-        while self._waiting and not self._waiting[0].unknown and self._waiting[0].since + WAIT_MAX_S <= now:
-            entry = self._waiting.popleft()
-            self.waiting_bytes -= entry.size
-            outcomes.append(Refused(entry.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        """Refuse what has waited too long behind something that cannot be settled, and was never sent itself."""
+        if self._oldest_unsent() + WAIT_MAX_S > now:
+            return []
+        kept, outcomes = deque[_Entry](), list[Outcome]()
+        for entry in self._waiting:
+            if entry.unknown or entry.since + WAIT_MAX_S > now:
+                kept.append(entry)
+            else:
+                self.waiting_bytes -= entry.size
+                outcomes.append(Refused(entry.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        self._waiting = kept
         return outcomes
+
+    def _oldest_unsent(self) -> float:
+        """Since when what can be refused has waited; inf when nothing does."""
+        return next((entry.since for entry in self._waiting if not entry.unknown), inf)
 
     def tokens(self) -> list[object]:
         """Everything whose outcome is open."""
@@ -311,13 +317,14 @@ class StateProducer:
         if self.stage is Stage.TAKING_OVER:
             return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
         entries: list[_Entry] = []
-        size = 0
-        while self._waiting and (not entries or size + self._waiting[0].size <= BATCH_BYTES_MAX):
+        limit = self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes
+        size = HEADER.size
+        while self._waiting and (not entries or size + self._waiting[0].size <= limit):
             entry = self._waiting.popleft()
+            self.waiting_bytes -= entry.size
             entries.append(entry)
             size += entry.size
         if entries:
-            self.waiting_bytes -= size
             return self._build([record for entry in entries for record in entry.records], entries, now)
         return self._build([self.keep_alive], (), now)
 
@@ -331,8 +338,7 @@ class StateProducer:
             producer_epoch=self.producer_epoch,
             base_sequence=self._sequence,
         )
-        unknown = any(entry.unknown for entry in entries)
-        return _Batch(data, len(records), now, entries, is_takeover, unknown)
+        return _Batch(data, len(records), now, entries, is_takeover)
 
     # What became of it
 
@@ -346,16 +352,26 @@ class StateProducer:
             return [TakenOver(offset, self.producer_id, self.producer_epoch)]
         return [Stored(entry.token) for entry in batch.entries]
 
-    def _refused(self, batch: _Batch, code: ErrorCode, now: float) -> list[Outcome]:
-        """Nothing of this attempt is in the log."""
-        final = code in NEVER or now - batch.since >= REFUSE_AFTER_S
-        if batch.unknown or batch.is_takeover or not final:
+    def _refused(self, batch: _Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
+        """Nothing of this attempt is in the log. `final`: it has been tried for long enough."""
+        if not final or batch.is_takeover or batch.may_be_stored:
             self._later(now)
             return []
         self._batch = None
         if not batch.entries:
             self._later(now)
         return [Refused(entry.token, code) for entry in batch.entries]
+
+    def _too_large(self, batch: _Batch, code: ErrorCode, now: float) -> list[Outcome]:
+        """Half of it at a time; an entry that is too large alone is refused."""
+        if len(batch.entries) < 2:
+            return self._refused(batch, code, now, final=True)
+        self._smaller_bytes, self._smaller_until = batch.size // 2, now + SMALLER_S
+        if batch.unknown:  # under these sequence numbers there may never be anything else
+            self._start_again(batch)
+        else:
+            self._put_back(batch)
+        return []
 
     def _unknown(self, batch: _Batch, now: float) -> list[Outcome]:
         batch.unknown = True
@@ -365,9 +381,13 @@ class StateProducer:
         return []
 
     def _start_again(self, batch: _Batch) -> None:
-        """The broker lost our place: the same content will follow a new takeover record."""
-        self._batch = None
+        """The sequence numbers are of no use any more: the same content will follow a new takeover record."""
+        self._put_back(batch)
         self.stage = Stage.IDENTIFYING
+
+    def _put_back(self, batch: _Batch) -> None:
+        """Its entries go first again, in batches to be made anew."""
+        self._batch = None
         self._waiting.extendleft(reversed(batch.entries))
         self.waiting_bytes += sum(entry.size for entry in batch.entries)
 

@@ -96,7 +96,10 @@ class StateKey(NamedTuple):
 
 
 class JournalRefused(ProxyError):
-    """A definite refusal: nothing of that append is or ever will be stored (decision 21)."""
+    """A refusal: nothing of that append is or ever will be stored.
+
+    Except where ownership is lost (NOT_COORDINATOR): nobody here knows then, and memory is not served from any more.
+    """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

@@ -1,7 +1,8 @@
 """Long storms over the share coordinator: `python -m tests.storm.run [--steps 1000000] [--seed 0] [--tiny 4]`.
 
 Goes through one seed after the other, 500 steps each, until so many steps are done; a failure names its seed, which
-`--seed S --steps 500` repeats. `--tiny N` goes through every story of N steps of a tiny world instead.
+`--seed S --steps 500` repeats. `--logs` puts the product's writer and hostile leaders under it. `--tiny N` goes through
+every story of N steps of a tiny world instead.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def main() -> None:
     parser.add_argument(
         "--tiny", type=int, metavar="STEPS", help="every story of so many steps; 4 take a minute or two"
     )
+    parser.add_argument("--logs", action="store_true", help="over logs whose leaders append and then answer errors")
     asked = parser.parse_args()
+    one_storm = storm_admin.run_over_logs if asked.logs else storm_admin.run
     began = time.monotonic()
     if asked.tiny is not None:
         print(f"{storm.every_tiny_storm(asked.tiny):,} stories", end="")
@@ -31,9 +34,11 @@ def main() -> None:
         records = 0
         for seed in seeds:
             try:
-                records += sum(p.end for p in storm_admin.run(RandomChooser(seed), STEPS_EACH).partitions)
+                records += sum(p.end for p in one_storm(RandomChooser(seed), STEPS_EACH).partitions)
             except Exception as error:
-                error.add_note(f"seed {seed}: python -m tests.storm.run --seed {seed} --steps {STEPS_EACH}")
+                error.add_note(
+                    f"seed {seed}: python -m tests.storm.run --seed {seed} --steps {STEPS_EACH}{' --logs' * asked.logs}"
+                )
                 raise
         print(f"{len(seeds) * STEPS_EACH:,} steps, seeds {seeds[0]}-{seeds[-1]}, {records:,} records", end="")
     print(f", {time.monotonic() - began:.0f} s, nothing broken")

@@ -10,11 +10,14 @@ import pytest
 from proxy.apis import k42_delete_groups
 from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_writes import ShareWrites
+from proxy.cluster import producing
+from proxy.cluster.produce_errors import Follows
 from proxy.share.coordinator import ShareCoordinator
 from proxy.share.partition import SharePartition
 from proxy.share.units import AVAILABLE
 from tests.share.world import RandomChooser
 from tests.support import storm, storm_admin
+from tests.support.state_leader import AFTER_APPEND, CUT
 
 SEEDS = 20
 STEPS = 500
@@ -133,3 +136,27 @@ def test_a_storm_finds_faults(fault, monkeypatch: pytest.MonkeyPatch) -> None:
 def _all_seeds() -> None:
     for seed in range(SEEDS):
         storm_admin.run(RandomChooser(seed), STEPS)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_storm_over_logs_breaks_nothing(seed: int) -> None:
+    """The same over the product's writer and leaders that append and then answer 3, 6, 7, 20, 56, -1 or nothing, then
+    refuse the repeated append with 19, lose what was not replicated and get requests late: what is read back from
+    their logs is what was told.
+    """
+    story = storm_admin.run_over_logs(RandomChooser(seed), STEPS)
+    assert sum(len(partition.final) for partition in story.partitions) > 10, "a storm in which nothing happens"
+
+
+@pytest.mark.parametrize("code", [weather.answer for weather in AFTER_APPEND if weather.answer != CUT])
+def test_a_storm_over_logs_finds_a_wrong_refusal(code, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A code that is also said after an append is taken for a definite refusal."""
+    known = producing.what_follows
+    monkeypatch.setattr(producing, "what_follows", lambda asked: Follows.NOT_NOW if asked == code else known(asked))
+    with pytest.raises((AssertionError, KeyError)):
+        _all_seeds_over_logs()
+
+
+def _all_seeds_over_logs() -> None:
+    for seed in range(2 * SEEDS):
+        storm_admin.run_over_logs(RandomChooser(seed), STEPS)

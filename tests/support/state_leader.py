@@ -62,6 +62,8 @@ class StateLeader:
 
     def __init__(self) -> None:
         self.log: list[bytes] = []
+        self.losses = 0
+        """How often batches were lost."""
         self.committed = 0
         """Batches that every in-sync replica has."""
         self.epoch = -1
@@ -104,6 +106,7 @@ class StateLeader:
     def lose_tail(self) -> None:
         """Another leads: what the replicas did not have is gone."""
         del self.log[self.committed :]
+        self.losses += 1
         self._producer_epoch = self._last_sequence = -1
         self._batches.clear()
         for data in self.log:

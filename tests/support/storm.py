@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from types import SimpleNamespace
 
@@ -30,7 +30,6 @@ from proxy.apis.ports import JournalRefused, StateKey
 from proxy.apis.promise import Promise
 from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_offsets import begin_at
-from proxy.apis.share_state import state_partition
 from proxy.apis.share_writes import Outcome, ShareWrites
 from proxy.errors import ErrorCode
 from proxy.share.acquiring import Read
@@ -42,6 +41,7 @@ from proxy.share.sessions import Session, SessionKey
 from proxy.share.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE, BrokerShareLimits
 from proxy.values import TopicIdPartition
 from tests.share.world import Batch, Chooser, EveryChoice
+from tests.support.storm_journals import LogJournal, StormJournal
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 FINAL = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED}
@@ -50,70 +50,6 @@ TOPIC = b"t" * 16
 LOCK_S, LOCK_MAX_S = 30.0, 60.0
 NODES = (1, 2)
 STORY_TOLD = 40
-
-
-@dataclass(eq=False)
-class Append:
-    """One append on its way."""
-
-    records: list[tuple[StateKey, bytes | None]]
-    promise: Promise[None] = field(default_factory=Promise)
-    unknown: bool = False
-    """An attempt had no answer: it is repeated until there is one, and cannot be refused any more (decision 21)."""
-    written: bool = False
-
-    @property
-    def lane(self) -> int:
-        return state_partition(self.records[0][0].group_id) if self.records else -1
-
-
-class StormJournal:
-    """A compacted topic whose answers come when the storm says so, or never."""
-
-    def __init__(self) -> None:
-        self.stored: dict[StateKey, bytes] = {}
-        self.waiting: list[Append] = []
-        self.stopped = False
-        """As after the loss of ownership: everything is refused at once."""
-
-    def append(self, records: object) -> Promise[None]:
-        append = Append(list(records))  # type: ignore[call-overload]
-        if self.stopped:
-            append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
-        else:
-            self.waiting.append(append)
-        return append.promise
-
-    def firsts(self) -> list[Append]:
-        """The appends that may be under way: one of each partition."""
-        found: dict[int, Append] = {}
-        for append in self.waiting:
-            found.setdefault(append.lane, append)
-        return list(found.values())
-
-    def write(self, append: Append) -> None:
-        """It is in the log, whoever knows. A snapshot never takes back what an earlier one said."""
-        if append.written:
-            return
-        append.written = True
-        for key, value in append.records:
-            before = self.stored.pop(key, None)
-            if value is None:
-                continue
-            self.stored[key] = value
-            if key.kind == "partition" and before is not None:
-                old, new = ShareSnapshot.decode(before), ShareSnapshot.decode(value)
-                assert new.state_epoch > old.state_epoch or new.start_offset >= old.start_offset, "start offset stored"
-
-    def confirm(self, append: Append) -> None:
-        self.write(append)
-        self.waiting.remove(append)
-        append.promise.set(None)
-
-    def refuse(self, append: Append) -> None:
-        assert not append.unknown
-        self.waiting.remove(append)
-        append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
 
 
 @dataclass
@@ -190,7 +126,7 @@ class Storm:
     ) -> None:
         self.chooser = chooser
         self.now = 0.0
-        self.journal = StormJournal()
+        self.journal = self.make_journal()
         self.limits = BrokerShareLimits(group_share_delivery_count_limit=limit)
         self.members = [f"m{number}" for number in range(members)]
         self.groups = [f"group-{number}" for number in range(groups)]
@@ -316,20 +252,13 @@ class Storm:
                 assert share.partition.snapshot() == before
 
     def confirm(self) -> None:
-        if firsts := self.journal.firsts():
-            self.journal.confirm(firsts[self.chooser.number(0, len(firsts) - 1)])
+        self.journal.confirm_some(self.chooser)
 
     def refuse(self) -> None:
-        if firsts := [append for append in self.journal.firsts() if not append.unknown]:
-            self.journal.refuse(firsts[self.chooser.number(0, len(firsts) - 1)])
+        self.journal.refuse_some(self.chooser)
 
     def lose_answer(self) -> None:
-        """An attempt times out; whether it is in the log nobody knows yet."""
-        if firsts := self.journal.firsts():
-            append = firsts[self.chooser.number(0, len(firsts) - 1)]
-            append.unknown = True
-            if self.chooser.number(0, 1):
-                self.journal.write(append)
+        self.journal.lose_answer(self.chooser)
 
     def pass_time(self) -> None:
         self.pass_exactly((0.1, 5.0, 16.0, LOCK_S)[self.chooser.number(0, 3)])
@@ -387,17 +316,13 @@ class Storm:
 
     def take_over(self) -> None:
         """The owner is gone, or fenced; what was under way is in the log or is not, and nobody was told."""
-        for append in self.journal.firsts():
-            if self.chooser.number(0, 1):
-                self.journal.write(append)
-        fenced, waiting = self.chooser.number(0, 1), self.journal.waiting
-        self.journal.waiting = []
+        fenced, waiting = self.chooser.number(0, 1), self.journal.change_hands(self.chooser)
         if fenced:  # it lives on, and holds nothing
             self.coordinator.clear()
             self._gone = True
             self.journal.stopped = True
-            for append in waiting:
-                append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
+            for promise in waiting:
+                promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
             self.journal.stopped = False
         self._own()
 
@@ -423,7 +348,7 @@ class Storm:
                 assert held.pending or locks[offset].deadline == held.deadline, "until when"
             if partition.asked:
                 continue  # the journal may have it already
-            stored = ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
+            stored = self._stored(partition)
             if not partition.under_way and not partition.unstored:
                 assert engine.snapshot() == stored, "what is stored is the live state without locks"
             for offset, state in partition.final.items():
@@ -436,8 +361,7 @@ class Storm:
     def drain(self) -> None:
         """The weather ends; whatever was not settled can be had, and is the last time."""
         self.calm = True
-        while self.journal.waiting:
-            self.journal.confirm(self.journal.waiting[0])
+        self.journal.confirm_all()
         self.story.append("drain")
         self.pass_exactly(LOCK_MAX_S)
         self._confirm_all()
@@ -489,6 +413,9 @@ class Storm:
             value = self.journal.stored.get(StateKey("partition", *partition.key))
             self._adopt(partition, None if value is None else ShareSnapshot.decode(value))
 
+    def make_journal(self) -> StormJournal | LogJournal:
+        return StormJournal()
+
     def make_writes(self) -> ShareWrites:
         nothing = lambda *_, **__: None  # noqa: E731 - of three shapes
         return ShareWrites(self.journal, self.coordinator, nothing, lambda: self.now, nothing)
@@ -538,8 +465,7 @@ class Storm:
         outcome.on_settled(settle)
 
     def _confirm_all(self) -> None:
-        while self.journal.waiting:
-            self.journal.confirm(self.journal.waiting[0])
+        self.journal.confirm_all()
 
     def _follow(self, partition: Partition) -> None:
         change = self.coordinator.move_leader(partition.key, partition.node)
@@ -576,14 +502,20 @@ class Storm:
             for offset in said:
                 partition.held[offset].pending = False
             partition.unstored |= self._free(partition, lambda held: held.deadline <= self.now)
+            share = self.coordinator.share(partition.key)
+            if share is not None and not partition.under_way and not partition.unstored and not partition.asked:
+                assert share.partition.snapshot() == self._stored(partition), "told as refused, and stored"
             return
         partition.unstored = False
-        stored = ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
+        stored = self._stored(partition)
         for offset, kind in said.items():
             del partition.held[offset]
             if kind in FINAL:
                 partition.final[offset] = FINAL[kind]
                 assert offset < stored.start_offset or _state(stored, offset)[0] == FINAL[kind], "told, and not stored"
+
+    def _stored(self, partition: Partition) -> ShareSnapshot:
+        return ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
 
     def _write_final(self, changes: list[Change]) -> None:
         """One by one: outcomes of several groups are told together, in another order than they came about."""

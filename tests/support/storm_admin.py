@@ -19,6 +19,7 @@ from proxy.share.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENAB
 from tests.share.world import Chooser
 from tests.support import storm
 from tests.support.storm import Storm, refused
+from tests.support.storm_journals import LogJournal
 
 VALUES = {
     LOCK_DURATION: (None, "15000", "60000"),
@@ -117,6 +118,17 @@ class AdminStorm(Storm):
         stored.on_settled(settle)
 
 
+class LogStorm(AdminStorm):
+    """Over the product's own writer, and leaders of which everything is to be feared."""
+
+    def __init__(self, chooser: Chooser, *, groups: int = 2, partitions: int = 2, members: int = 3, limit: int = 4):
+        super().__init__(chooser, groups=groups, partitions=partitions, members=members, limit=limit)
+        self.actions += [self.lose_answer] * 8
+
+    def make_journal(self) -> LogJournal:
+        return LogJournal()
+
+
 class Watched(ShareWrites):
     """Tells the storm what is deleted."""
 
@@ -139,3 +151,8 @@ def is_state_of(group_id: str, key: StateKey) -> bool:
 def run(chooser: Chooser, steps: int, **sizes: int) -> Storm:
     """One storm; what went wrong is raised with the end of its story."""
     return storm.run(chooser, steps, AdminStorm, **sizes)
+
+
+def run_over_logs(chooser: Chooser, steps: int, **sizes: int) -> Storm:
+    """The same, over state partitions whose leaders append and then answer with errors."""
+    return storm.run(chooser, steps, LogStorm, **sizes)

@@ -109,6 +109,8 @@ EVENT_LEVELS: Mapping[str, int] = {
     "state-view-failed": WARNING,
     "share-state-given-up": INFO,
     "state-expiration-not-known": INFO,
+    "state-message-bytes-low": WARNING,
+    "state-message-bytes-not-known": INFO,
     # Several proxies.
     "fleet-table": INFO,
     "peer-linked": INFO,

@@ -1,11 +1,11 @@
-"""Decided changes on their way through the journal (decisions 20, 21).
+"""Decided changes on their way through the journal.
 
 Theory of operation. A change is decided by a share partition (its units are *in transition*), written here as a
-snapshot of the whole share partition, and applied when the journal has confirmed it; only then is anybody told. One
-append is in flight at a time for each partition of the state topic: its snapshots are made when it starts, of the
-confirmed state plus the changes it carries; what comes meanwhile waits for the next. A definite refusal reverts the
-changes. All of this happens here and not in the handler that asked, so it happens whether or not the asking client is
-still there.
+snapshot of the whole share partition, and applied when the journal has confirmed it; only then is anybody told. Each
+share partition is an append of its own, which no other one can make fail. For each partition of the state topic a
+bounded round of them is under way at a time: the snapshots are made when it starts, of the confirmed state plus the
+changes it carries; what comes meanwhile waits for the next. A definite refusal reverts the change. All of this happens
+here and not in the handler that asked, so it happens whether or not the asking client is still there.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ from proxy.errors import ErrorCode
 from proxy.share.coordinator import Change, Share, ShareCoordinator, ShareKey
 from proxy.share.partition import SharePartition, Transition
 
+Entry = tuple[StateKey, bytes | None]
+"""Key and value of a record of share state; None deletes it."""
+
 Outcome = dict[ShareKey, ErrorCode]
 """NONE = written and applied; anything else = refused and reverted, with the code for the client."""
 
 WAITING_MAX = 100_000
 """Changes that may wait for the append in flight; one more is refused at once."""
+
+ROUND_BYTES_MAX = 1 << 20
+"""Snapshots that are made at a time, for each partition of the state topic; one more may be larger alone."""
 
 ANSWER_MAX_S = 12.0
 """Whoever waits longer for a write is told to come again, while the append goes on: its outcome may be unknown for as
@@ -54,23 +60,35 @@ def client_code(store_code: ErrorCode) -> ErrorCode:
 
 
 @dataclass(slots=True, eq=False)
-class _Order:
+class _Asked:
     """What one caller wants written."""
 
-    changes: Sequence[Change]
+    left: int
+    """Share partitions whose outcome is open."""
     done: Promise[Outcome] = field(default_factory=Promise)
-    created: tuple[ShareKey, SharePartition, int] | None = None
-    removed: Sequence[ShareKey] = ()
-    final: bool = False
-    """The changes hold in memory already (expired locks): applied whether or not they could be written."""
-    fenced: dict[ShareKey, ErrorCode] = field(default_factory=dict)
-    """Changes that were dropped: what decided them was replaced or deleted while they waited."""
+    found: Outcome = field(default_factory=dict)
 
-    @property
-    def keys(self) -> set[ShareKey]:
-        """The share partitions it writes."""
-        created = () if self.created is None else (self.created[0],)
-        return {key for key, _ in self.changes}.union(created, self.removed)
+    def tell(self, key: ShareKey, code: ErrorCode) -> None:
+        """One more is known; the caller hears of it with the last."""
+        self.found[key] = code
+        self.left -= 1
+        if not self.left:
+            self.done.set(self.found)
+
+
+@dataclass(slots=True, eq=False)
+class _Order:
+    """What is to be written of one share partition."""
+
+    asked: _Asked
+    key: ShareKey
+    change: Transition | None = None
+    created: tuple[SharePartition, int] | None = None
+    """A first snapshot, and the node that leads it. Without a change or this it is a deletion."""
+    final: bool = False
+    """The change holds in memory already (expired locks): applied whether or not it could be written."""
+    fenced: ErrorCode = ErrorCode.NONE
+    """Set when what decided the change was replaced or deleted while it waited: it is dropped."""
 
 
 @dataclass(slots=True)
@@ -78,7 +96,8 @@ class _Lane:
     """What is to be written to one partition of the state topic."""
 
     waiting: list[_Order] = field(default_factory=list)
-    in_flight: bool = False
+    under_way: int = 0
+    """Appends of the present round that are not settled."""
 
 
 class ShareWrites:
@@ -110,126 +129,117 @@ class ShareWrites:
         """
         if not changes:
             return settled({})
-        by_lane: dict[int, list[Change]] = {}
-        for change in changes:
-            by_lane.setdefault(state_partition(change[0].group_id), []).append(change)
-        return _joined([self._write(lane, part, final) for lane, part in by_lane.items()])
-
-    def _write(self, lane: int, changes: Sequence[Change], final: bool) -> Promise[Outcome]:
-        order = _Order(changes, final=final)
-        if self._changes_waiting + len(changes) > WAITING_MAX:
-            self._settle([order], ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        else:
-            self._enqueue(lane, order)
-        return order.done
+        asked = _Asked(len(changes))
+        orders = [_Order(asked, key, transition, final=final) for key, transition in changes]
+        room = max(0, WAITING_MAX - self._changes_waiting)
+        self._write(orders[:room])
+        for order in orders[room:]:
+            self._settle(order, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return asked.done
 
     def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
         """Write the first snapshot of a share partition and load it, in place of one that is loaded."""
-        order = _Order((), created=(key, partition, node_id))
-        self._enqueue(state_partition(key.group_id), order)
-        return order.done
+        asked = _Asked(1)
+        self._write([_Order(asked, key, created=(partition, node_id))])
+        return asked.done
 
     def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
-        """Delete the state of share partitions of one group; they are unloaded once that is durable."""
-        order = _Order((), removed=tuple(keys))
+        """Delete the state of share partitions; they are unloaded once that is durable."""
         if not keys:
             return settled({})
-        self._enqueue(state_partition(keys[0].group_id), order)
-        return order.done
+        asked = _Asked(len(keys))
+        self._write([_Order(asked, key) for key in keys])
+        return asked.done
 
     def put(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
         """Write what is no share partition: a group, its settings, deletions. Fails with JournalRefused."""
         return self._journal.append(records)
 
-    def _enqueue(self, number: int, order: _Order) -> None:
-        lane = self._lanes.setdefault(number, _Lane())
-        lane.waiting.append(order)
-        self._changes_waiting += len(order.changes)
-        self._start(lane)
+    def _write(self, orders: Sequence[_Order]) -> None:
+        lanes: dict[int, _Lane] = {}
+        for order in orders:
+            number = state_partition(order.key.group_id)
+            lane = lanes[number] = self._lanes.setdefault(number, _Lane())
+            lane.waiting.append(order)
+            self._changes_waiting += order.change is not None
+        for lane in lanes.values():
+            self._start(lane)
 
     def _start(self, lane: _Lane) -> None:
-        while lane.waiting and not lane.in_flight:
-            orders = self._take(lane)
-            lane.in_flight = True
-            records = self._records(orders)
-            append = self._journal.append(records) if records else settled(None)
-            append.on_settled(partial(self._finish, lane, orders, append))
+        while lane.waiting and not lane.under_way:
+            taken = self._take(lane)
+            lane.under_way = len(taken)
+            for order, records in taken:
+                append = self._journal.append(records) if records else settled(None)
+                append.on_settled(partial(self._finish, lane, order, append))
 
-    def _take(self, lane: _Lane) -> list[_Order]:
-        """The orders for the next append: a share partition's second change waits for the one after."""
-        taken, kept = list[_Order](), list[_Order]()
+    def _take(self, lane: _Lane) -> list[tuple[_Order, list[Entry]]]:
+        """The next round, with what is to be stored: a share partition's second change waits for the one after."""
+        taken, kept = list[tuple[_Order, list[Entry]]](), list[_Order]()
         keys: set[ShareKey] = set()
-        for order in lane.waiting:
-            wanted = order.keys
-            (taken if wanted.isdisjoint(keys) else kept).append(order)
-            keys |= wanted
+        size = 0
+        for index, order in enumerate(lane.waiting):
+            if size >= ROUND_BYTES_MAX:
+                kept += lane.waiting[index:]
+                break
+            if order.key in keys:
+                kept.append(order)
+                continue
+            keys.add(order.key)
+            records = self._records(order)
+            size += sum(len(value or b"") for _, value in records)
+            taken.append((order, records))
+            self._changes_waiting -= order.change is not None
         lane.waiting = kept
-        self._changes_waiting -= sum(len(order.changes) for order in taken)
         return taken
 
-    def _records(self, orders: Sequence[_Order]) -> list[tuple[StateKey, bytes | None]]:
-        records: list[tuple[StateKey, bytes | None]] = []
-        for order in orders:
-            if order.created is not None:
-                key, partition, _ = order.created
-                records.append((_state_key(key), partition.snapshot().encode()))
-            records += [(_state_key(key), None) for key in order.removed]
-            for key, transition in order.changes:
-                share = self._coordinator.share(key)
-                if share is not None:
-                    records.append((_state_key(key), share.partition.snapshot(transition).encode()))
-        return records
+    def _records(self, order: _Order) -> list[Entry]:
+        """What is stored of it: one record, or none where there is nothing to be said any more."""
+        if order.created is not None:
+            return [(_state_key(order.key), order.created[0].snapshot().encode())]
+        if order.change is None:
+            return [(_state_key(order.key), None)]
+        share = None if order.fenced else self._coordinator.share(order.key)
+        return [] if share is None else [(_state_key(order.key), share.partition.snapshot(order.change).encode())]
 
-    def _finish(self, lane: _Lane, orders: Sequence[_Order], append: Promise[None]) -> None:
+    def _finish(self, lane: _Lane, order: _Order, append: Promise[None]) -> None:
         code = ErrorCode.NONE
         try:
             append.result()
         except JournalRefused as refusal:
             code = client_code(refusal.code)
             self._notes("share-state-refused", code=refusal.code.name, reason=str(refusal))
-        lane.in_flight = False
-        self._settle(orders, code)
+        lane.under_way -= 1
+        self._settle(order, code)
         self._start(lane)
 
-    def _settle(self, orders: Sequence[_Order], code: ErrorCode) -> None:
-        """Apply or revert all of it first: a waiter that goes on sees one state."""
-        outcomes = [self._outcome(order, code) for order in orders]
-        for order, outcome in zip(orders, outcomes, strict=True):
-            order.done.set(outcome)
-        for outcome in outcomes:
-            for key in outcome:
-                self._settled_at(key)
+    def _settle(self, order: _Order, code: ErrorCode) -> None:
+        """Apply or revert it, then tell."""
+        order.asked.tell(order.key, self._outcome(order, code))
+        self._settled_at(order.key)
 
-    def _outcome(self, order: _Order, code: ErrorCode) -> Outcome:
-        outcome: Outcome = dict(order.fenced)
-        if order.created is not None:
-            key, partition, node_id = order.created
-            if code == ErrorCode.NONE:
-                self._coordinator.add_share(key, partition, node_id)
-                self._fence(key, client_code(ErrorCode.FENCED_STATE_EPOCH))
-            outcome[key] = code
-        for key in order.removed:
-            if code == ErrorCode.NONE:
-                self._coordinator.remove_share(key)
-                self._fence(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            outcome[key] = code
-        for key, transition in order.changes:
-            share = self._coordinator.share(key)
+    def _outcome(self, order: _Order, code: ErrorCode) -> ErrorCode:
+        key = order.key
+        if order.change is not None:
+            share = None if order.fenced else self._coordinator.share(key)
             if share is None:
-                outcome[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            self._end(key, share, transition, keep=code == ErrorCode.NONE or order.final)
-            outcome[key] = code
-        return outcome
+                return order.fenced or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._end(key, share, order.change, keep=code == ErrorCode.NONE or order.final)
+        elif code != ErrorCode.NONE:
+            return code
+        elif order.created is not None:
+            self._coordinator.add_share(key, *order.created)
+            self._fence(key, client_code(ErrorCode.FENCED_STATE_EPOCH))
+        else:
+            self._coordinator.remove_share(key)
+            self._fence(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return code
 
     def _fence(self, key: ShareKey, code: ErrorCode) -> None:
         """Drop what waits and was decided by the share partition that is no more: nobody is told that it was done."""
         for order in self._lanes[state_partition(key.group_id)].waiting:
-            kept = [change for change in order.changes if change[0] != key]
-            if len(kept) < len(order.changes):
-                self._changes_waiting -= len(order.changes) - len(kept)
-                order.changes = kept
-                order.fenced[key] = code
+            if order.key == key and order.change is not None:
+                order.fenced = order.fenced or code
 
     def _end(self, key: ShareKey, share: Share, transition: Transition, *, keep: bool) -> None:
         """Apply or revert one change, and say what became of deliveries."""
@@ -255,21 +265,6 @@ async def told_in_time(
     if await settled_by(timers, (timers.now() if begun is None else begun) + ANSWER_MAX_S, written):
         return written.result()
     return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-
-def _joined(parts: Sequence[Promise[Outcome]]) -> Promise[Outcome]:
-    """All outcomes in one, once the last of them is there."""
-    if len(parts) == 1:
-        return parts[0]
-    whole: Promise[Outcome] = Promise()
-
-    def settle() -> None:
-        if all(part.done for part in parts):
-            whole.set({key: code for part in parts for key, code in part.result().items()})
-
-    for part in parts:
-        part.on_settled(settle)
-    return whole
 
 
 def _state_key(key: ShareKey) -> StateKey:

@@ -32,12 +32,15 @@ from typing import NamedTuple
 
 from proxy.cluster.produce_errors import Follows, what_follows
 from proxy.errors import ErrorCode, LocalProtocolError
+from proxy.wire import compression
 from proxy.wire.records import HEADER, Record, build_batch
 
 BATCH_BYTES_MAX = 128 << 10
 """Records in one append; below what a broker takes by default (message.max.bytes 1 MiB). One entry may be larger."""
 RECORD_OVERHEAD = 32
 """What a record takes beside its key and value, at most: attributes, timestamp, offset, and four lengths."""
+COMPRESS_BYTES = 4 << 10
+"""Smaller batches are not worth compressing."""
 SMALLER_S = 60.0
 """After a batch was too large for the broker, batches are half that size for so long."""
 WAITING_BYTES_MAX = 64 << 20
@@ -180,6 +183,13 @@ class StateProducer:
         self.keep_alive_s, self.identity_s = keep_alive_s, identity_s
         self._append_by = min(self._append_by, now + keep_alive_s)
         self._identify_by = min(self._identify_by, now + identity_s)
+
+    def limit_batches(self, message_bytes: int) -> None:
+        """The topic takes record batches of so many bytes (`max.message.bytes`).
+
+        Compression does not count: where the topic has another (`compression.type`), the broker opens the batch.
+        """
+        self.batch_bytes_max = min(BATCH_BYTES_MAX, message_bytes)
 
     def add(self, records: Sequence[Record], token: object, now: float) -> bool:
         """Have this stored, all or none; `token` names it in the outcome. False: too much waits, or it is lost."""
@@ -331,9 +341,11 @@ class StateProducer:
     def _build(
         self, records: Sequence[Record], entries: Sequence[_Entry], now: float, *, is_takeover: bool = False
     ) -> _Batch:
+        size = sum(entry.size for entry in entries)
         data = build_batch(
             0,
             records,
+            codec=compression.ZSTD if size >= COMPRESS_BYTES else compression.NONE,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             base_sequence=self._sequence,

@@ -1,4 +1,4 @@
-"""Share state in a topic of the cluster: the Journal port over one writer per state partition (decision 21).
+"""Share state in a topic of the cluster: the Journal port over one writer per state partition.
 
 Theory of operation. `cluster.producing` decides what is sent and what an answer means; this sends it. An append asked
 for in one turn of the loop goes out at the end of that turn, together with all others; one Produce is on its way to
@@ -17,6 +17,7 @@ from proxy.apis import share_state
 from proxy.apis.ports import JournalRefused, Notes, StateKey, Timer
 from proxy.apis.promise import Promise
 from proxy.cluster.producing import (
+    BATCH_BYTES_MAX,
     IDENTITY_S,
     KEEP_ALIVE_S,
     Append,
@@ -87,6 +88,7 @@ class TopicJournal:
         self.on_lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
         self.appends = 0
         """Append requests sent."""
+        self._message_bytes = BATCH_BYTES_MAX
         self._serving: set[int] = set()
         """Partitions that take appends."""
         self._reactor = reactor
@@ -138,13 +140,20 @@ class TopicJournal:
         self._eager.update(self._producers)
         self.look_soon()
 
+    def limit_batches(self, message_bytes: int) -> None:
+        """The topic takes record batches of so many bytes (`max.message.bytes`)."""
+        self._message_bytes = message_bytes
+        for producer in self._producers.values():
+            producer.limit_batches(message_bytes)
+
     def take_over(self, partitions: Iterable[int]) -> None:
         """Begin to own these; `on_taken_over` tells of each."""
         for partition in partitions:
             self._serving.discard(partition)
-            self._producers[partition] = StateProducer(
+            producer = self._producers[partition] = StateProducer(
                 self._takeover, share_state.keep_alive(), self._keep_alive_s, self._identity_s
             )
+            producer.limit_batches(self._message_bytes)
             self._eager.add(partition)
         self.look_soon()
 

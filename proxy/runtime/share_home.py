@@ -276,7 +276,9 @@ class ShareHome:
         """Until the topic is there and every partition has a leader."""
         client = self._client()
         try:
-            await self._see_to(StateTopic(client), takeover)
+            topic = StateTopic(client)
+            await self._see_to(topic, takeover)
+            await self._learn_sizes(topic)
         finally:
             await client.aclose()
 
@@ -316,6 +318,12 @@ class ShareHome:
             return
         finally:
             await client.aclose()
+
+    async def _learn_sizes(self, topic: StateTopic) -> None:
+        """How large a record batch may be; asked at every takeover, since it may be set anew."""
+        size = await topic.message_bytes(self._notes)
+        self.journal.limit_batches(size)
+        self._services.coordinator.bound_records(size)
 
     async def _learn_periods(self) -> None:
         """How soon the brokers forget who writes; asked at every takeover, since it may be set anew."""

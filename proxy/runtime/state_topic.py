@@ -1,7 +1,8 @@
 """The topic of share state as the cluster has it: made if it is missing, its leaders, who coordinates its writers.
 
-Decision 20: 50 partitions, compacted, replicated as `__consumer_offsets` is. Small segments, because only what is
-behind the active one is compacted, and all of it is read at a start.
+50 partitions, compacted, replicated as `__consumer_offsets` is. Small segments, because only what is behind the active
+one is compacted, and all of it is read at a start. Record batches of MESSAGE_BYTES are more than the proxy makes,
+whatever the brokers allow by default; where somebody has set less, it makes smaller ones.
 """
 
 from __future__ import annotations
@@ -10,20 +11,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.apis.ports import Notes
 from proxy.apis.share_state import PARTITIONS, TOPIC
 from proxy.errors import ErrorCode, ProxyError, UpstreamLost
 from proxy.runtime.client import OwnClient
 from proxy.runtime.own_connection import error_name
+from proxy.share.facts import SNAPSHOT_BYTES_MAX
 from proxy.values import UNKNOWN_NODE, Address
 from proxy.wire import registry
 
-FIND_COORDINATOR, CREATE_TOPICS = 10, 19
+FIND_COORDINATOR, CREATE_TOPICS, DESCRIBE_CONFIGS = 10, 19, 32
+TOPIC_RESOURCE = 2
+"""ConfigResource.Type."""
 TRANSACTION = 1
 """Key type of a transactional id (FindCoordinator)."""
 OFFSETS_TOPIC = "__consumer_offsets"
 REPLICAS_MAX = 3
 CREATE_MS = 10_000
-CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.2"}
+MESSAGE_BYTES_CONFIG = "max.message.bytes"
+MESSAGE_BYTES = 1 << 20
+"""What the topic is created with, and taken to allow where its settings cannot be read."""
+CONFIGS = {MESSAGE_BYTES_CONFIG: str(MESSAGE_BYTES)} | {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(8 << 20),
+    "min.cleanable.dirty.ratio": "0.2",
+}
 
 
 class TopicRefused(ProxyError):
@@ -101,6 +113,27 @@ class StateTopic:
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             raise UpstreamLost("the server that was asked is not the controller")
         raise TopicRefused(f"topic {TOPIC} cannot be created: {result.error_message or error_name(result.error_code)}")
+
+    async def message_bytes(self, notes: Notes) -> int:
+        """The largest record batch that it takes; as it is created where the proxy may not read its settings.
+
+        Raises:
+            UpstreamLost, AuthenticationFailed: no server answers.
+        """
+        request = registry.message("DescribeConfigsRequest")
+        resource = request.DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=[MESSAGE_BYTES_CONFIG]
+        )
+        answer, _ = await self._client.ask(DESCRIBE_CONFIGS, request(resources=[resource]))
+        found = [config for result in answer.results or () for config in result.configs or ()]
+        values = [config.value or "" for config in found if config.name == MESSAGE_BYTES_CONFIG]
+        if not values or not values[0].isascii() or not values[0].isdigit():
+            notes("state-message-bytes-not-known", topic=TOPIC, assumed=MESSAGE_BYTES)
+            return MESSAGE_BYTES
+        size = int(values[0])
+        if size < SNAPSHOT_BYTES_MAX:
+            notes("state-message-bytes-low", topic=TOPIC, bytes=size, wanted=SNAPSHOT_BYTES_MAX)
+        return size
 
     async def coordinators(self, transactional_ids: Iterable[str]) -> dict[str, int]:
         """Transactional id -> node id of its coordinator, of those that have one now.

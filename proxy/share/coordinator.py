@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 from proxy.share.deadlines import Deadlines
-from proxy.share.facts import ShareSnapshot
+from proxy.share.facts import SNAPSHOT_BYTES_MAX, ShareSnapshot, offsets_in
 from proxy.share.group import ShareGroup
 from proxy.share.locks import LockIndex
 from proxy.share.partition import SharePartition, Transition
@@ -32,6 +32,9 @@ REST_STEP_S, REST_STEPS = 1.0, 60
 READ_BYTES_FIRST = 1 << 18
 READ_BYTES_MIN = 1 << 16
 """Where reading ahead begins, and the least of it: a slow member must not have megabytes read for every record."""
+
+RECORD_OVERHEAD = 128
+"""What a record batch with one snapshot takes beside the snapshot and the group id: its header and the key's rest."""
 
 
 class ShareKey(NamedTuple):
@@ -103,6 +106,7 @@ class ShareCoordinator:
         self._loaded: dict[str, set[ShareKey]] = {}
         """The loaded ones of each group."""
         self._resting = RestingShares()
+        self._record_bytes = SNAPSHOT_BYTES_MAX
         self._rest_at = -inf
         self._to_rest: list[ShareKey] = []
         """What this turn has not looked at yet."""
@@ -264,11 +268,21 @@ class ShareCoordinator:
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
         """Load a share partition, in place of one that is loaded."""
         self._resting.take(*key)
+        partition.offsets_max = self._offsets_max(key)
         share = Share(partition, node_id)
         self._shares[key] = share
         self._loaded.setdefault(key.group_id, set()).add(key)
         self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
         return share
+
+    def bound_records(self, record_bytes: int) -> None:
+        """A record batch with one snapshot may not become larger from now on, and the snapshot SNAPSHOT_BYTES_MAX."""
+        self._record_bytes = min(record_bytes, SNAPSHOT_BYTES_MAX)
+        for key, share in self._shares.items():
+            share.partition.offsets_max = self._offsets_max(key)
+
+    def _offsets_max(self, key: ShareKey) -> int:
+        return offsets_in(self._record_bytes - RECORD_OVERHEAD - len(key.group_id.encode()))
 
     def remove_share(self, key: ShareKey) -> None:
         """Forget a share partition; harmless when it is not held."""

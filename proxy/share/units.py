@@ -19,13 +19,26 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from proxy.share import locks
-from proxy.share.facts import ACKNOWLEDGED, ARCHIVED, AVAILABLE
+from proxy.share.facts import ACKNOWLEDGED, ARCHIVED, AVAILABLE, SNAPSHOT_BYTES_MAX, offsets_in
 
+OFFSETS_MAX = offsets_in(SNAPSHOT_BYTES_MAX)
+"""Of a window, where nobody says otherwise."""
 UNREAD = -1
 ACQUIRED = 1
 """Persisted ids of RecordState; UNREAD and ACQUIRED are never stored."""
 
-__all__ = ["ACKNOWLEDGED", "ACQUIRED", "ARCHIVED", "AVAILABLE", "UNREAD", "Run", "Transition", "Unit", "Window"]
+__all__ = [
+    "ACKNOWLEDGED",
+    "ACQUIRED",
+    "ARCHIVED",
+    "AVAILABLE",
+    "OFFSETS_MAX",
+    "UNREAD",
+    "Run",
+    "Transition",
+    "Unit",
+    "Window",
+]
 
 
 class Unit:
@@ -114,6 +127,8 @@ class Window:
         self.runs: list[Run] = []
         self.firsts: list[int] = []
         """runs[i].first, for bisect."""
+        self.offsets_max = OFFSETS_MAX
+        """How wide it may become: each offset may come to need a state of its own, and all of it is stored as one."""
         self.free_from = start_offset
         """No run that can be acquired (AVAILABLE, UNREAD) starts below; may be too low, never too high."""
 
@@ -233,7 +248,11 @@ class Window:
 
     def room(self, max_record_locks: int) -> int:
         """Offsets by which the window may grow; not above 0 when it is full."""
-        return max_record_locks - (self.end_offset - self.start_offset + 1)
+        return min(max_record_locks, self.offsets_max) - (self.end_offset - self.start_offset + 1)
+
+    def last_allowed(self, first: int) -> int:
+        """The last offset that may be tracked when what is read begins at `first`."""
+        return (self.start_offset if self.runs else first) + self.offsets_max - 1
 
     def next_free(self) -> int:
         """The first offset in the window that can be acquired; end_offset + 1 when there is none."""

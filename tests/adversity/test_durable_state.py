@@ -64,12 +64,17 @@ opened: list[World] = []
 """Worlds of the test that runs."""
 
 
-def again(w: World, member: Member, name: str = "") -> Member:
-    """The same group (and member) on new connections."""
+def world_again(w: World) -> World:
+    """The same on new connections."""
     world = World(w.name, ",".join(map(str, w.raw.bootstrap)), w._prefix)
     opened.append(world)
     world._labels = w._labels
-    return Member(world, member.group, name or member.member_id)
+    return world
+
+
+def again(w: World, member: Member, name: str = "") -> Member:
+    """The same group (and member) on new connections."""
+    return Member(world_again(w), member.group, name or member.member_id)
 
 
 def crash(front: Front) -> None:
@@ -249,6 +254,82 @@ def test_refused_append_gives_the_records_back(w: World, kafka: Cluster) -> None
     until(lambda: a.acknowledge((t, 0, 99, 99, ACCEPT)).code(t) == 0, "the store to take it again")
     assert a.acknowledge((t, 0, len(codes) - 1, 98, ACCEPT)).code(t) == 0
     nothing_more(a, t)
+
+
+@pytest.fixture
+def little(w: World, front: Front, kafka: Cluster) -> Iterator[World]:
+    """The state topic takes record batches of 20,000 bytes, and the proxy has read so."""
+    with Raw(kafka.bootstrap) as direct:
+        _limit_records(direct, str(LITTLE))
+        try:
+            crash(front)
+            until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+            assert "state-message-bytes-low" in front.output()
+            yield world_again(w)
+        finally:
+            _limit_records(direct, "1048588")
+    assert "MESSAGE_TOO_LARGE" not in front.output()
+
+
+LITTLE = 20_000
+
+
+def settle_some(member: Member, topic: Any, accepted: set[int]) -> None:
+    """Of what comes for the first time release every other record; accept the rest, each of them once."""
+    acks = []
+    for first, last, count in member.fetch(topic).acquired(topic):
+        offsets = range(first, last + 1)
+        types = [ACCEPT if count > 1 or offset % 2 else RELEASE for offset in offsets]
+        assert accepted.isdisjoint(offsets), "accepted records came again"
+        accepted.update(offset for offset, kind in zip(offsets, types, strict=True) if kind == ACCEPT)
+        acks.append((topic, 0, first, last, types))
+    if acks:
+        assert member.acknowledge(*acks).code(topic) == 0
+
+
+def test_wide_log_batch_where_the_state_topic_takes_little(little: World, front: Front) -> None:
+    """60,000 records in one batch, alternately accepted and released, would be 1.2 MB of state: the window goes over
+    them in parts, and everything is settled, across a restart.
+    """
+    t = little.topic()
+    little.raw.produce(t, [b""] * 60_000)
+    a = little.member(little.group(), topics=[t])
+    accepted: set[int] = set()
+    end = time.monotonic() + 60
+    while len(accepted) < 30_000 and time.monotonic() < end:
+        settle_some(a, t, accepted)
+    crash(front)
+    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    b = again(little, a, "B")
+    end = time.monotonic() + 60
+    while len(accepted) < 60_000 and time.monotonic() < end:
+        settle_some(b, t, accepted)
+    assert len(accepted) == 60_000
+    nothing_more(b, t)
+
+
+def test_many_fragmented_share_partitions_in_one_request(little: World, front: Front) -> None:
+    """120 snapshots of 10 kB and more in one acknowledgement, 1.2 MB: each is stored, none fails by the others."""
+    count, records = 120, 520
+    t = little.topic(partitions=count)
+    for partition in t.leaders:
+        little.raw.produce(t, [b""] * records, partition=partition)
+    a = little.member(little.group(), topics=[t])
+    places = [(t, partition) for partition in t.leaders]
+    held: set[int] = set()
+    end = time.monotonic() + BEFORE_LOCK_S
+    while len(held) < count and time.monotonic() < end:
+        answer = a.fetch(*places, records=count * records, batch=count * records)
+        held.update(p for p in t.leaders if answer.acquired(t, p))
+    types = [ACCEPT if offset % 2 else RELEASE for offset in range(records)]
+    answer = a.acknowledge(*[(t, partition, 0, records - 1, types) for partition in t.leaders])
+    assert {answer.code(t, partition) for partition in t.leaders} == {0}
+    crash(front)
+    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    b = again(little, a, "B")
+    got = b.take(*places, records=count * records, batch=count * records)
+    first = next(partition for partition in t.leaders if got.acquired(t, partition))
+    assert got.acquired(t, first) == [(offset, offset, 2) for offset in range(0, records, 2)]
 
 
 def _limit_records(raw: Raw, size: str) -> None:

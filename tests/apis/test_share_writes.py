@@ -1,9 +1,10 @@
-"""Changes on their way through the journal: one append at a time, told only when it is confirmed (decisions 20, 21)."""
+"""Changes on their way through the journal: a round of appends at a time, told only when they are confirmed."""
 
 from __future__ import annotations
 
 import pytest
 
+from proxy.apis import share_writes
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
 from proxy.share.facts import ShareSnapshot
@@ -61,19 +62,57 @@ def test_answer_waits_for_the_journal(world, journal, topic):
     assert start_offset(world, topic) == 10
 
 
-def test_one_append_for_all_partitions_of_a_request(world, journal):
-    topic = world.cluster.create("many", leaders=(1,) * 5)
-    for partition in range(5):
+def many(world, count):
+    """A member that holds a record in each of so many share partitions."""
+    topic = world.cluster.create("many", leaders=(1,) * count)
+    for partition in range(count):
         world.cluster.produce(topic, 1, partition)
     member = world.member()
     member.fetch(topic)
+    return topic, member, {(topic.topic_id, p): [(0, 0, [ACCEPT])] for p in range(count)}
+
+
+def test_all_share_partitions_of_a_request_are_appended_at_once(world, journal):
+    """Each by itself: the journal puts as many into one request as fit."""
+    _, member, acks = many(world, 5)
     journal.slow = True
-    member.send_fetch(acks={(topic.topic_id, p): [(0, 0, [1])] for p in range(5)}, wait_ms=0)
-    assert [len(records) for records, _ in journal.appends] == [5]
+    reply = member.send_fetch(acks=acks, wait_ms=0)
+    assert [len(records) for records, _ in journal.appends] == [1] * 5
+    for _ in range(5):
+        assert not reply.done
+        journal.confirm()
+    assert reply.done
+
+
+def test_what_cannot_be_stored_fails_alone(world, journal):
+    """One share partition is too large for the topic: the others of the request are settled."""
+    topic, member, acks = many(world, 3)
+    journal.slow = True
+    reply = member.send_fetch(acks=acks, wait_ms=0)
+    journal.confirm()
+    journal.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    journal.confirm()
+    told = [entries(reply.message)[topic.topic_id, p].acknowledge_error_code for p in range(3)]
+    assert told == [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+
+
+def test_snapshots_are_made_in_bounded_rounds(world, journal, monkeypatch):
+    """However much waits: what is not in this round is made when its own begins."""
+    monkeypatch.setattr(share_writes, "ROUND_BYTES_MAX", 60)
+    _, member, acks = many(world, 7)
+    journal.slow = True
+    reply = member.send_fetch(acks=acks, wait_ms=0)
+    rounds = []
+    while journal.appends:
+        rounds.append(len(journal.appends))
+        for _ in range(rounds[-1]):
+            journal.confirm()
+    assert rounds == [3, 3, 1]
+    assert reply.done
 
 
 def test_one_append_in_flight_carries_what_came_meanwhile(world, journal, topic):
-    """Decision 21: the next snapshot is made when its append starts, of the state confirmed by then."""
+    """The next snapshot is made when its append starts, of the state confirmed by then."""
     first = world.member(member_id="a")
     assert acquired(first.fetch(topic)) == [(0, 9, 1)]
     world.cluster.produce(topic, 10)

@@ -109,6 +109,29 @@ def test_an_append_has_a_size():
     assert sizes == [2, 2]
 
 
+def test_a_topic_that_takes_less_gets_smaller_batches():
+    """120 share partitions with fragmented windows at once, 1.2 MB: no batch is larger than the topic takes."""
+    producer, sizes, stored = ready(), [], 0
+    producer.limit_batches(20_000)
+    for number in range(120):
+        producer.add([Record(b"k%d" % number, random.Random(number).randbytes(10_000))], number, 0.0)
+    while (request := producer.next_request(0.0)) is not None:
+        sizes.append(len(request.batch))
+        stored += len(producer.appended(OK, 1, 0.0))
+    assert stored == 120
+    assert max(sizes) <= 20_000
+
+
+@pytest.mark.parametrize(("size", "compressed"), [(100, False), (producing.COMPRESS_BYTES + 50, True)])
+def test_what_is_worth_it_is_compressed(size, compressed):
+    producer = ready()
+    value = bytes(range(50)) * (size // 50)
+    producer.add([Record(b"k", value)], "a", 0.0)
+    request = producer.next_request(0.0)
+    assert (len(request.batch) < size) == compressed
+    assert [record.value for record in decode_records(request.batch)] == [value]
+
+
 def rows(*follows):
     """The codes whose rows say so."""
     return [row.code for row in PRODUCE_ERRORS if row.follows in follows]

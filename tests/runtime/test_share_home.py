@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
+import pytest
 import trio
 
 from proxy.apis.share_gate import ShareGate
+from proxy.cluster.producing import BATCH_BYTES_MAX
 from proxy.errors import ErrorCode
 from proxy.runtime.client import OwnClient
 from proxy.runtime.journal import TopicJournal
@@ -15,7 +18,8 @@ from proxy.runtime.own_connection import OwnSettings
 from proxy.runtime.owners import Membership
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.share_home import ShareHome
-from proxy.share.coordinator import ShareCoordinator
+from proxy.share.coordinator import ShareCoordinator, ShareKey
+from proxy.share.facts import SNAPSHOT_BYTES_MAX
 from proxy.share.settings import BrokerShareLimits
 from proxy.values import Address
 from tests.support.small_broker import Broker
@@ -66,3 +70,24 @@ def test_without_an_identity_share_groups_are_off_and_the_proxy_is_ready() -> No
         reactor.run(main)
     finally:
         reactor.shut()
+
+
+class Topic:
+    """As much of the state topic as is asked for its settings."""
+
+    def __init__(self, message_bytes: int) -> None:
+        self.message_bytes = AsyncMock(return_value=message_bytes)
+
+
+@pytest.mark.parametrize(("told", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
+async def test_sizes_are_those_of_the_topic(told: int, batch_bytes: int) -> None:
+    """Of batches, also of writers to come, and of windows."""
+    rooms, key, reactor = Rooms(), ShareKey("g", b"t" * 16, 0), Reactor()
+    home = home_of(reactor, Address("a", 1), lambda *_, **__: None, rooms)
+    share = rooms.coordinator.add_share(key, rooms.coordinator.new_partition(key, 0), 1)
+    home.journal.take_over([0])
+    await home._learn_sizes(Topic(told))  # type: ignore[arg-type]
+    home.journal.take_over([1])
+    assert [home.journal._producers[partition].batch_bytes_max for partition in (0, 1)] == [batch_bytes] * 2
+    assert share.partition.offsets_max * 20 < min(told, SNAPSHOT_BYTES_MAX)
+    reactor.shut()

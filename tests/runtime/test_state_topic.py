@@ -8,8 +8,11 @@ import pytest
 import trio
 
 from proxy.apis.share_state import PARTITIONS, TOPIC
+from proxy.cluster.producing import BATCH_BYTES_MAX
 from proxy.errors import ErrorCode, UpstreamLost
-from proxy.runtime.state_topic import OFFSETS_TOPIC, StateTopic, TopicRefused
+from proxy.runtime.state_topic import MESSAGE_BYTES, OFFSETS_TOPIC, StateTopic, TopicRefused
+from proxy.share.coordinator import RECORD_OVERHEAD
+from proxy.share.facts import SNAPSHOT_BYTES_MAX
 from proxy.values import Address
 from proxy.wire import registry
 
@@ -26,6 +29,8 @@ class Client:
         self.create_code = ErrorCode.NONE
         self.coordinator_code = ErrorCode.NONE
         self.created: Any = None
+        self.message_bytes: str | None = "1048588"
+        """As the brokers tell it; None: to nobody who may not read it."""
 
     def address_of(self, node_id: int, advertised: Address) -> Address:
         return Address("pinned", 1) if node_id == 2 else advertised
@@ -50,11 +55,24 @@ class Client:
         ]
         return topic(name=name, error_code=self.topic_code, partitions=partitions)
 
+    def _configs(self, question: Any) -> Any:
+        (resource,) = question.resources
+        assert (resource.resource_type, resource.resource_name) == (2, TOPIC)
+        answer = registry.message("DescribeConfigsResponse")
+        if self.message_bytes is None:
+            refused = answer.DescribeConfigsResult(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, configs=[])
+            return answer(results=[refused])
+        (name,) = resource.configuration_keys
+        config = answer.DescribeConfigsResourceResult(name=name, value=self.message_bytes)
+        return answer(results=[answer.DescribeConfigsResult(configs=[config])])
+
     async def ask(self, key: int, question: Any) -> tuple[Any, None]:
         if key == 19:
             (self.created,) = question.topics
             answer = registry.message("CreateTopicsResponse")
             return answer(topics=[answer.CreatableTopicResult(name=TOPIC, error_code=self.create_code)]), None
+        if key == 32:
+            return self._configs(question), None
         answer = registry.message("FindCoordinatorResponse")
         entries = [
             answer.Coordinator(key=name, node_id=3, error_code=self.coordinator_code)
@@ -134,3 +152,33 @@ async def test_somebody_else_just_made_it() -> None:
         await topic_of(client).create()
     assert await topic_of(client).coordinators(["a", "b"]) == {"a": 3, "b": 3}
     await trio.lowlevel.checkpoint()
+
+
+LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
+
+
+@pytest.mark.parametrize(
+    ("told", "found", "said"),
+    [
+        ("2000000", 2_000_000, []),
+        ("65536", 65536, [LOW]),
+        (None, MESSAGE_BYTES, [NOT_KNOWN]),
+        ("", MESSAGE_BYTES, [NOT_KNOWN]),
+    ],
+)
+async def test_how_large_a_batch_may_be(told: str | None, found: int, said: list[str]) -> None:
+    """As the topic has it; who may not read its settings goes by what the proxy would have made."""
+    client, notes = Client(), list[str]()
+    client.message_bytes = told
+    topic = StateTopic(client)  # type: ignore[arg-type]
+    assert await topic.message_bytes(lambda event, **_: notes.append(event)) == found
+    assert notes == said
+
+
+async def test_the_topic_takes_what_the_proxy_makes() -> None:
+    """Also where the brokers allow less by default."""
+    client = Client()
+    await StateTopic(client).create()  # type: ignore[arg-type]
+    configs = {config.name: config.value for config in client.created.configs}
+    largest = SNAPSHOT_BYTES_MAX + RECORD_OVERHEAD + 32767
+    assert int(configs["max.message.bytes"]) >= max(largest, BATCH_BYTES_MAX)

@@ -8,7 +8,9 @@ import tracemalloc
 import pytest
 
 from proxy.share.acquiring import NOTHING, Read, throttle_from
+from proxy.share.facts import SNAPSHOT_BYTES_MAX
 from proxy.share.partition import SharePartition
+from proxy.share.units import OFFSETS_MAX
 from tests.share.play import ACCEPT, GAP, RELEASE, Play
 from tests.share.world import Batch, Settings
 
@@ -115,6 +117,50 @@ class TestWindow:
         play.poll(10)
         play.set(max_record_locks=12)
         assert play.poll() == [(10, 11, 1)]
+
+
+class TestStorable:
+    """No window becomes larger than what can be stored of it, whatever its members do with its records."""
+
+    def test_a_log_batch_that_is_too_wide_is_given_out_in_parts(self) -> None:
+        play = Play((0, 59_999), max_record_locks=10**6)
+        assert play.poll() == [(0, OFFSETS_MAX - 1, 1)]
+        assert not play.partition.can_acquire(play.settings)
+        assert play.poll(at=OFFSETS_MAX) == []
+        assert play.ack((0, 9, ACCEPT)) is None
+        assert play.poll() == [(OFFSETS_MAX, OFFSETS_MAX + 9, 1)]
+
+    @pytest.mark.parametrize("exact", [False, True])
+    def test_every_record_in_a_state_of_its_own_can_be_stored(self, exact: bool) -> None:
+        """60,000 records in one log batch, alternately accepted and released: 1.2 MB as a whole."""
+        play, largest = Play((0, 59_999)), 0
+        for _ in range(100_000):
+            taken = play.poll(60_000, exact=exact)
+            if not taken:
+                break
+            for first, last, count in taken:
+                types = [ACCEPT if count > 1 or offset % 2 else RELEASE for offset in range(first, last + 1)]
+                assert play.ack((first, last, types)) is None
+            snapshot = play.partition.snapshot()
+            largest = max(largest, len(snapshot.encode()))
+        assert play.window == (60_000, 59_999)
+        assert 200_000 < largest <= SNAPSHOT_BYTES_MAX
+
+    def test_what_lies_behind_a_wide_hole_is_reached(self) -> None:
+        """Compaction left nothing for a million offsets: the window begins anew where records are."""
+        play = Play((0, 9), (1_000_000, 1_000_009))
+        for _ in range(100):
+            for first, last, _ in play.poll():
+                assert play.ack((first, last, ACCEPT)) is None
+        assert play.window == (1_000_010, 1_000_009)
+
+    def test_a_window_that_may_become_less_does_not_grow(self) -> None:
+        play = Play((0, 99), (100, 199))
+        play.poll(100)
+        play.partition.offsets_max = 50
+        assert not play.partition.can_acquire(play.settings)
+        assert play.ack((0, 98, ACCEPT)) is None
+        assert play.poll() == [(100, 148, 1)]
 
 
 class TestAgain:

@@ -16,6 +16,7 @@ from proxy.share.coordinator import (
     ShareCoordinator,
     ShareKey,
 )
+from proxy.share.facts import SNAPSHOT_BYTES_MAX
 from proxy.share.group import Heartbeat, TopicInfo
 from proxy.share.partition import Read, SharePartition
 from proxy.share.sessions import Session, SessionKey
@@ -270,3 +271,18 @@ def test_idle_share_partitions_come_to_rest_in_small_steps():
     assert now <= 3 * REST_STEPS * REST_STEP_S
     assert [key for key, _ in made.shares()] == [key for key, _ in made.loaded_of("g")] == [keys[7]]
     assert made.topics() == {("g", TOPIC)}
+
+
+def test_windows_are_as_wide_as_the_state_topic_allows() -> None:
+    """For share partitions that are loaded, and for those that will be; a long group id takes its part."""
+    coordinator = ShareCoordinator(BrokerShareLimits())
+    keys = [ShareKey(group_id, b"t" * 16, 0) for group_id in ("g", "g" * 2000, "late")]
+    for key in keys[:2]:
+        coordinator.add_share(key, coordinator.new_partition(key, 0), 1)
+    coordinator.bound_records(5000)
+    coordinator.add_share(keys[2], coordinator.new_partition(keys[2], 0), 1)
+    widths = [share.partition.offsets_max for _, share in coordinator.shares()]
+    assert widths[0] - widths[2] in (0, 1)
+    assert 100 <= widths[1] <= widths[0] - 99
+    coordinator.bound_records(1 << 30)
+    assert max(share.partition.offsets_max for _, share in coordinator.shares()) * 20 < SNAPSHOT_BYTES_MAX

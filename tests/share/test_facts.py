@@ -7,15 +7,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import RemoteProtocolError
-from proxy.share.facts import ShareSnapshot
+from proxy.share.facts import SCHEMA, SNAPSHOT_BYTES_MAX, VERSION, ShareSnapshot, offsets_in
+from proxy.wire import registry
 
 OFFSETS = st.integers(0, 2**63 - 1)
 BATCHES = st.tuples(OFFSETS, OFFSETS, st.sampled_from([0, 2, 4]), st.integers(0, 2**15 - 1))
+
+LISTS = st.lists(BATCHES, max_size=200).map(tuple)
 
 
 @given(st.builds(ShareSnapshot, OFFSETS, st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1), st.tuples(BATCHES)))
 def test_a_snapshot_survives_being_stored(snapshot: ShareSnapshot) -> None:
     assert ShareSnapshot.decode(snapshot.encode()) == snapshot
+
+
+@given(st.builds(ShareSnapshot, OFFSETS, st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1), LISTS))
+def test_what_is_laid_out_by_hand_is_what_the_schema_says(snapshot: ShareSnapshot) -> None:
+    message = registry.message(SCHEMA)
+    value = message(
+        start_offset=snapshot.start_offset,
+        state_epoch=snapshot.state_epoch,
+        delivery_complete_count=snapshot.delivery_complete_count,
+        state_batches=[
+            message.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+            for first, last, state, count in snapshot.batches
+        ],
+    )
+    assert snapshot.encode() == b"\0\0" + registry.codec(SCHEMA, VERSION).encode(value)
+
+
+@pytest.mark.parametrize("size", [30, 50, 1000, SNAPSHOT_BYTES_MAX])
+def test_what_is_allowed_fits_in_the_worst_case(size: int) -> None:
+    """Each offset in a state of its own."""
+    count = offsets_in(size)
+    batches = tuple((offset, offset, 2 * (offset % 2), 1) for offset in range(count))
+    assert len(ShareSnapshot(0, 0, 0, batches).encode()) <= max(size, 45)
+    assert count >= (size - 100) // 20
+
+
+def test_the_widest_window_that_may_be_configured_fits() -> None:
+    """group.share.max.partition.max.record.locks is at most 10,000."""
+    assert offsets_in(SNAPSHOT_BYTES_MAX - 32767) >= 10_000
 
 
 def test_a_small_one_takes_about_100_bytes() -> None:

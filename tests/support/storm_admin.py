@@ -138,10 +138,14 @@ class Watched(ShareWrites):
         self._storm = storm
 
     def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
-        outcome = super().remove(keys)
-        for key in keys:
+        outcomes = [super(Watched, self).remove([key]) for key in keys]
+        for key, outcome in zip(keys, outcomes, strict=True):
             self._storm.when_replaced(self._storm.of(key), None, 0, outcome)
-        return outcome
+
+        async def together() -> Outcome:
+            return {key: code for outcome in outcomes for key, code in (await outcome).items()}
+
+        return on_its_own(together())
 
 
 def is_state_of(group_id: str, key: StateKey) -> bool:

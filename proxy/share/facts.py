@@ -8,7 +8,7 @@ from struct import Struct
 
 from proxy.errors import RemoteProtocolError
 from proxy.wire import registry
-from proxy.wire.primitives import uvarint
+from proxy.wire.primitives import read_uvarint, uvarint
 
 AVAILABLE = 0
 ACKNOWLEDGED = 2
@@ -60,6 +60,9 @@ class ShareSnapshot:
     def decode(cls, value: bytes) -> ShareSnapshot:
         """Read a stored value. Raises RemoteProtocolError, also for a version that is not known here."""
         cls.check_version(value)
+        plain = cls._decode_plain(value)
+        if plain is not None:
+            return plain
         stored = registry.codec(SCHEMA, VERSION).decode(value, _VERSION_BYTES)
         return cls(
             stored.start_offset,
@@ -67,6 +70,18 @@ class ShareSnapshot:
             stored.delivery_complete_count,
             tuple((b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in stored.state_batches),
         )
+
+    @classmethod
+    def _decode_plain(cls, value: bytes) -> ShareSnapshot | None:
+        """What `encode` writes; None for anything else, which is for the generated code to read or refuse."""
+        if len(value) <= _HEAD.size:
+            return None
+        _, start_offset, state_epoch, complete = _HEAD.unpack_from(value)
+        length, first = read_uvarint(value, _HEAD.size)
+        if len(value) != first + (length - 1) * _BATCH.size + 1 or any(value[first + _BATCH.size - 1 :: _BATCH.size]):
+            return None
+        batches = tuple(_BATCH.iter_unpack(value[first:-1]))
+        return None if value[-1] else cls(start_offset, state_epoch, complete, batches)
 
     @staticmethod
     def check_version(value: bytes) -> None:

@@ -36,6 +36,13 @@ def test_what_is_laid_out_by_hand_is_what_the_schema_says(snapshot: ShareSnapsho
     assert snapshot.encode() == b"\0\0" + registry.codec(SCHEMA, VERSION).encode(value)
 
 
+def test_tagged_fields_of_a_newer_proxy_are_passed_over() -> None:
+    """One in a batch, one behind them: what is read quickly has none."""
+    head = "0000000000000000000700000001000000050200000000000000080000000000000" + "00c020003"
+    for tail in ("0107015500", "00010701aa"):
+        assert ShareSnapshot.decode(bytes.fromhex(head + tail)) == ShareSnapshot(7, 1, 5, ((8, 12, 2, 3),))
+
+
 @pytest.mark.parametrize("size", [30, 50, 1000, SNAPSHOT_BYTES_MAX])
 def test_what_is_allowed_fits_in_the_worst_case(size: int) -> None:
     """Each offset in a state of its own."""

@@ -439,3 +439,20 @@ def test_a_fetch_under_way_brings_nothing_of_a_partition_that_was_given_up(world
     assert giving(late.message) == {1 - lost}
     world.timers.advance(60)
     world.assert_idle()
+
+
+def test_a_log_batch_wider_than_the_window_may_become_is_given_out_in_parts(world):
+    """What is stored of a window is bounded; the same batch is read again for each part, and all of it is settled."""
+    world.configure("g", share_auto_offset_reset="earliest")
+    world.services.coordinator.bound_records(5000)
+    topic = world.cluster.create("wide")
+    world.cluster.produce(topic, 1000)
+    member, delivered = world.member(), []
+    for _ in range(40):
+        for first, last, count in acquired(member.fetch(topic)):
+            delivered += [(offset, count) for offset in range(first, last + 1)]
+            types = [1 if count > 1 or offset % 2 else 2 for offset in range(first, last + 1)]
+            answer = member.acknowledge({(topic.topic_id, 0): [(first, last, types)]})
+            assert entries(answer)[topic.topic_id, 0].error_code == 0
+    assert sorted(delivered) == sorted([(o, 1) for o in range(1000)] + [(o, 2) for o in range(0, 1000, 2)])
+    assert world.services.coordinator.share(("g", topic.topic_id, 0)).partition.start_offset == 1000

@@ -1,0 +1,253 @@
+"""A share group at work while the brokers of its cluster are ended in turn and started again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from localkafka.cluster import Cluster, Node
+
+from tests.support.raw import Raw, until
+from tests.support.settlements import Ledger, Place
+from tests.support.share_members import ShareMember
+
+GROUP, TOPIC = "rolling", "rolling"
+IN_SYNC_S = 60.0
+"""How long a broker that came back may take until it has every partition again."""
+FLUSH_S = 120.0
+TOLD_S = 10.0
+"""How long members may take to hear that what they accepted is settled, once it is."""
+FAULTS_SHOWN = 20
+PAUSE_S = 0.1
+SLICE_S = 0.02
+"""How long the producer sleeps between two portions of records."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done to the cluster, and what the group works on."""
+
+    seconds: float = 180.0
+    """How long brokers are ended and started."""
+    every_s: float = 10.0
+    """Between the ends of two brokers; longer while one that came back is not in sync yet."""
+    down_s: float = 2.0
+    """Between the end of a broker and its start."""
+    rate: int = 500
+    """Records a second."""
+    partitions: int = 6
+    members: int = 4
+    settle_s: float = 120.0
+    """How long the group may take at the end: a lock of 30 s that nobody gives back, and then some."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A broker that was ended."""
+
+    at: int
+    node_id: int
+    signal: str
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    produced: dict[str, Place] = field(default_factory=dict)
+    ended: list[Ended] = field(default_factory=list)
+    since: int = 0
+    """When the first broker was to be ended: the group worked by then."""
+    until: int = 0
+    """When the last record was produced."""
+    drained_s: float = 0.0
+    """From then until nothing was left."""
+    problems: list[str] = field(default_factory=list)
+
+    def faults(self) -> list[str]:
+        return [*self.problems, *self.ledger.faults(self.produced)]
+
+    def longest_gap_s(self) -> float:
+        """The longest time without any settled record."""
+        return self.ledger.gaps(self.since, self.until)[0][0] / 1e9
+
+
+class Producing:
+    """Records with unique values, at a steady rate, until told to stop."""
+
+    def __init__(self, bootstrap: str, plan: Plan, outcome: Outcome) -> None:
+        self._plan, self._outcome = plan, outcome
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        self._producer = Producer(settings)
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return once every record is confirmed by the brokers."""
+        self._enough.set()
+        self._thread.join(FLUSH_S)
+        if left := self._producer.flush(FLUSH_S):
+            self._outcome.problems.append(f"{left} records could not be produced")
+
+    def _run(self) -> None:
+        began, sent = time.monotonic(), 0
+        while not self._enough.is_set():
+            wanted = int((time.monotonic() - began) * self._plan.rate)
+            for number in range(sent, wanted):
+                self._producer.produce(
+                    TOPIC, str(number), partition=number % self._plan.partitions, on_delivery=self._delivered
+                )
+            sent = max(sent, wanted)
+            self._producer.poll(SLICE_S)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        record = message.value().decode()
+        if error is None:
+            self._outcome.produced[record] = (message.partition(), message.offset())
+        else:
+            self._outcome.problems.append(f"record {record} could not be produced: {error}")
+
+
+class Rolling:
+    """One run: members and producer on `bootstrap`, which may be a proxy in front of the cluster."""
+
+    def __init__(self, cluster: Cluster, bootstrap: str, folder: Path, plan: Plan) -> None:
+        self._cluster, self._bootstrap, self._folder, self._plan = cluster, bootstrap, folder, plan
+        self._members: list[ShareMember] = []
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Play the plan; what went wrong is in the outcome."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with Raw(self._bootstrap) as raw:
+            raw.create_topic(TOPIC, self._plan.partitions, {"min.insync.replicas": "2"})
+            raw.configure_group(GROUP, {"share.auto.offset.reset": "earliest"})
+        names = [f"member-{number}" for number in range(1, self._plan.members + 1)]
+        self._members = [ShareMember(name, self._bootstrap, GROUP, TOPIC, self._folder) for name in names]
+        try:
+            self._play()
+        except TimeoutError as error:
+            self.outcome.problems.append(str(error))
+        finally:
+            for member in self._members:
+                member.child.kill()
+        return self.outcome
+
+    def _play(self) -> None:
+        producing = Producing(self._bootstrap, self._plan, self.outcome)
+        try:
+            until(self._all_work, "every member to settle records", self._plan.settle_s)
+            self.outcome.since = time.monotonic_ns()
+            self._restart_brokers()
+        finally:
+            producing.stop()
+            self.outcome.until = time.monotonic_ns()
+        until(self._nothing_is_left, "the group to settle everything", self._plan.settle_s, PAUSE_S)
+        self.outcome.drained_s = (time.monotonic_ns() - self.outcome.until) / 1e9
+        with suppress(TimeoutError):  # then the ledger says what is not settled
+            until(self._all_told, "members to hear of it", TOLD_S)
+
+    def _all_work(self) -> bool:
+        self._listen()
+        working = {told.member for each in self.outcome.ledger.confirmed.values() for told in each}
+        return len(working) == self._plan.members
+
+    def _listen(self) -> None:
+        for member in self._members:
+            if member.child.status is not None:
+                raise TimeoutError(f"{member.name} ended by itself: {member.child.output()}")
+            member.listen(self.outcome.ledger)
+
+    # Brokers
+
+    def _restart_brokers(self) -> None:
+        """In turn, and by SIGTERM and SIGKILL in turn: with three of them, each is ended by both."""
+        end, number = time.monotonic() + self._plan.seconds, 0
+        while time.monotonic() < end:
+            next_at = time.monotonic() + self._plan.every_s
+            self._restart(self._cluster.nodes[number % len(self._cluster.nodes)], ("SIGTERM", "SIGKILL")[number % 2])
+            while time.monotonic() < next_at:
+                self._listen()
+                time.sleep(PAUSE_S)
+            until(self._in_sync, "every broker to be in sync", IN_SYNC_S)
+            number += 1
+
+    def _restart(self, node: Node, signal: str) -> None:
+        self.outcome.ended.append(Ended(time.monotonic_ns(), node.node_id, signal))
+        if signal == "SIGTERM":
+            node.stop()
+        else:
+            node.kill()
+        time.sleep(self._plan.down_s)
+        node.start()
+
+    def _in_sync(self) -> bool:
+        """Whether every broker serves, and says that every partition is led and has all its replicas in sync.
+
+        Each is asked: for seconds after a crash the others, and the last state they know of, show it as alive.
+        """
+        self._listen()
+        return all(_sees_all_in_sync(node) for node in self._cluster.nodes)
+
+    # The end
+
+    def _all_told(self) -> bool:
+        self._listen()
+        return not any(self.outcome.ledger.never_settled(self.outcome.produced))
+
+    def _nothing_is_left(self) -> bool:
+        """Whether the group's lag is 0, by the group itself."""
+        self._listen()
+        with suppress(OSError, TimeoutError), Raw(self._bootstrap) as raw:
+            answer = raw.ask(
+                "DescribeShareGroupOffsets", 1, on=raw.on_coordinator(GROUP),
+                groups=[{"group_id": GROUP, "topics": None}],
+            ).groups[0]  # fmt: skip
+            parts = [part for topic in answer.topics for part in topic.partitions]
+            known = not answer.error_code and not any(part.error_code for part in parts)
+            return known and len(parts) == self._plan.partitions and all(part.lag == 0 for part in parts)
+        return False
+
+
+def _sees_all_in_sync(node: Node) -> bool:
+    try:
+        with Raw(node.address) as raw:
+            answer = raw.ask("Metadata", 12, topics=None, allow_auto_topic_creation=False)
+    except OSError:
+        return False
+    partitions = [each for topic in answer.topics for each in topic.partitions]
+    return all(each.leader_id >= 0 and set(each.isr_nodes) == set(each.replica_nodes) for each in partitions)
+
+
+def report(name: str, outcome: Outcome) -> None:
+    """Print what happened."""
+    ledger = outcome.ledger
+    again = sum(len(each) - 1 for each in ledger.deliveries.values())
+    failed = Counter(told.error for each in ledger.failed.values() for told in each)
+    print(f"\n{name}: {len(outcome.produced):,} records, {len(ledger.confirmed):,} settled, {again:,} delivered again")
+    print(f"  settled though no member heard so: {ledger.never_told(outcome.produced):,}")
+    print(f"  late from the buffer of a client, and refused: {sum(1 for _ in ledger.late()):,}")
+    print(f"  acknowledgements not confirmed: {dict(failed)}")
+    print(f"  calls that failed: {dict(ledger.errors.most_common(5))}")
+    _report_restarts(outcome)
+    print(f"  nothing left {outcome.drained_s:.1f} s after the last record was produced")
+    print(f"  longest time without a settled record: {outcome.longest_gap_s():.2f} s", flush=True)
+    for fault in outcome.faults()[:FAULTS_SHOWN]:
+        print(f"  WRONG: {fault}")
+
+
+def _report_restarts(outcome: Outcome) -> None:
+    ends = [*(ended.at for ended in outcome.ended[1:]), outcome.until]
+    for ended, end in zip(outcome.ended, ends, strict=True):
+        length, begin = outcome.ledger.gaps(ended.at, end)[0]
+        after, from_s = (ended.at - outcome.since) / 1e9, (begin - outcome.since) / 1e9
+        what = f"{length / 1e9:5.2f} s without a settled record, from {from_s:.1f} s"
+        print(f"  {after:6.1f} s  broker {ended.node_id} {ended.signal}: {what}")

@@ -1,0 +1,127 @@
+"""What the members of a share group were given and told, and whether that is right (`tests/clients/sharemember`).
+
+An offset is settled for its member once the acknowledgement callback confirmed it without an error. All times are
+nanoseconds of CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+IN_FLIGHT_NS = 1_000_000_000
+"""An answer acquired by the broker reaches the buffer of its client within this time."""
+REFUSED = ("InvalidRecordStateException", "ShareSessionNotFoundException", "InvalidShareSessionEpochException")
+"""Errors that mean: this acknowledgement is not stored. Whoever gets another one, or none, cannot know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A record that came to the application."""
+
+    member: str
+    record: str
+    fetched_after: int
+    """The buffer of the client was empty then: the record came into it later."""
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the acknowledgement callback said of an offset."""
+
+    member: str
+    error: str | None
+    at: int
+
+
+@dataclass
+class Ledger:
+    """Everything that members said."""
+
+    deliveries: dict[Place, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
+    confirmed: dict[Place, list[Told]] = field(default_factory=lambda: defaultdict(list))
+    failed: dict[Place, list[Told]] = field(default_factory=lambda: defaultdict(list))
+    errors: Counter[str] = field(default_factory=Counter)
+    """How often a call of a consumer failed, by what it said."""
+
+    def take(self, member: str, line: str) -> None:
+        """Understand one line of a member; raises ValueError."""
+        kind, *words = line.split()
+        if kind == "D":
+            partition, offset, _, record, fetched_after, at = words
+            told = Delivery(member, record, int(fetched_after), int(at))
+            self.deliveries[int(partition), int(offset)].append(told)
+        elif kind == "S":
+            self._told(self.confirmed, words[0], Told(member, None, int(words[1])), words[2:])
+        elif kind == "F":
+            self._told(self.failed, words[0], Told(member, words[2], int(words[1])), words[3:])
+        elif kind == "E":
+            self.errors[" ".join(words[1:])] += 1
+        else:
+            raise ValueError(f"{member} said {line!r}")
+
+    @staticmethod
+    def _told(where: dict[Place, list[Told]], partition: str, told: Told, offsets: Iterable[str]) -> None:
+        for offset in offsets:
+            where[int(partition), int(offset)].append(told)
+
+    def faults(self, produced: Mapping[str, Place]) -> list[str]:
+        """What is wrong once the group has nothing left to settle. `produced`: the records that brokers confirmed."""
+        return [*self._settled_twice(), *self._delivered_after(), *self.never_settled(produced), *self._other(produced)]
+
+    def _settled_twice(self) -> Iterator[str]:
+        for place, told in self.confirmed.items():
+            if len(told) > 1:
+                yield f"{place} was settled {len(told)} times: {told}, delivered {self.deliveries.get(place)}"
+
+    def _delivered_after(self) -> Iterator[str]:
+        for place, late in self.late():
+            settled = self.confirmed[place][0]
+            if late.fetched_after - IN_FLIGHT_NS > settled.at:
+                yield f"{place} was delivered after it was settled: {late} after {settled}"
+
+    def late(self) -> Iterator[tuple[Place, Delivery]]:
+        """Records that came to an application after another was told that they are settled.
+
+        Not each is a fault: one whose lock ran out in the buffer of a slow client comes late, and cannot be settled.
+        """
+        for place, told in self.confirmed.items():
+            for delivery in self.deliveries.get(place, ()):
+                if delivery.at > told[0].at:
+                    yield place, delivery
+
+    def never_settled(self, produced: Mapping[str, Place]) -> Iterator[str]:
+        for record, place in produced.items():
+            if place not in self.confirmed and not self._outcome_unknown(place):
+                told = [*self.deliveries.get(place, ()), *self.failed.get(place, ())]
+                yield f"record {record} at {place} was never settled: {told}"
+
+    def _outcome_unknown(self, place: Place) -> bool:
+        return any(told.error not in REFUSED for told in self.failed.get(place, ()))
+
+    def _other(self, produced: Mapping[str, Place]) -> Iterator[str]:
+        places = {place: record for record, place in produced.items()}
+        if len(places) < len(produced):
+            yield f"{len(produced) - len(places)} records share an offset with another"
+        for place, deliveries in self.deliveries.items():
+            for delivery in deliveries:
+                if places.get(place) != delivery.record:
+                    yield f"{delivery} of {place}, where {places.get(place)} was produced"
+        for place in self.confirmed.keys() - self.deliveries.keys():
+            yield f"{place} was settled and never delivered"
+
+    def never_told(self, produced: Mapping[str, Place]) -> int:
+        """Records that are settled though no member heard so: the answer was lost with its connection."""
+        return sum(place not in self.confirmed for place in produced.values())
+
+    def gaps(self, since: int, until: int) -> list[tuple[int, int]]:
+        """(length, begin) of the times without any settled record between two moments, the longest first."""
+        moments = sorted({told.at for each in self.confirmed.values() for told in each if since <= told.at <= until})
+        edges = pairwise([since, *moments, until])
+        return sorted(((later - earlier, earlier) for earlier, later in edges), reverse=True)

@@ -44,7 +44,6 @@ def test_the_ledger_finds_nothing_where_all_is_well() -> None:
         ((*GOOD, f"S 0 {6 * SECOND} 0"), "settled 2 times"),
         ((*GOOD, f"D 0 0 2 a {3 * SECOND + IN_FLIGHT_NS + 1} {7 * SECOND}"), "delivered after it was settled"),
         (GOOD[:3], "never settled"),
-        ((*GOOD[:3], f"F 0 {4 * SECOND} InvalidRecordStateException 1"), "never settled"),
         ((*GOOD, f"D 0 2 1 c {2 * SECOND} {3 * SECOND}"), "where None was produced"),
         ((*GOOD, f"S 0 {6 * SECOND} 2"), "never delivered"),
     ],
@@ -65,7 +64,16 @@ def test_the_ledger_finds_each_fault(lines: tuple[str, ...], fault: str) -> None
 )
 def test_the_ledger_knows_what_may_happen(lines: tuple[str, ...]) -> None:
     """What a client sees though its broker did everything right."""
-    assert _ledger(*lines).faults(PRODUCED) == []
+    ledger = _ledger(*lines)
+    assert ledger.faults(PRODUCED) == []
+    assert ledger.told_otherwise(PRODUCED) == []
+
+
+def test_the_ledger_knows_who_was_told_otherwise() -> None:
+    """Its acceptance was refused, and no other member accepted it."""
+    ledger = _ledger(*GOOD[:3], f"F 0 {4 * SECOND} InvalidRecordStateException 1")
+    assert ledger.faults(PRODUCED) == []
+    assert len(ledger.told_otherwise(PRODUCED)) == ledger.never_told(PRODUCED) == 1
 
 
 @pytest.mark.broker
@@ -77,6 +85,7 @@ def test_a_share_group_survives_a_rolling_restart(running: Running, tmp_path: Pa
     plan = Plan(seconds=15, rate=200, members=2)
     outcome = Rolling(kafka, front.bootstrap, tmp_path / "members", plan).run()
     assert outcome.faults() == []
+    assert outcome.ledger.told_otherwise(outcome.produced) == []
     assert [ended.signal for ended in outcome.ended] == ["SIGTERM", "SIGKILL"]
     last = max(told.at for each in outcome.ledger.confirmed.values() for told in each)
     assert last > outcome.ended[-1].at, "nothing was settled after the last broker was ended"

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from localkafka.cluster import Cluster, Node
 
 from tests.support.raw import Raw, until
-from tests.support.settlements import Ledger, Place
+from tests.support.settlements import Ledger, Place, gaps
 from tests.support.share_members import ShareMember
 
 GROUP, TOPIC = "rolling", "rolling"
@@ -62,6 +62,8 @@ class Outcome:
 
     ledger: Ledger = field(default_factory=Ledger)
     produced: dict[str, Place] = field(default_factory=dict)
+    produced_at: list[int] = field(default_factory=list)
+    """When brokers confirmed them."""
     ended: list[Ended] = field(default_factory=list)
     since: int = 0
     """When the first broker was to be ended: the group worked by then."""
@@ -77,6 +79,10 @@ class Outcome:
     def longest_gap_s(self) -> float:
         """The longest time without any settled record."""
         return self.ledger.gaps(self.since, self.until)[0][0] / 1e9
+
+    def closed_s(self, since: int, until: int) -> float:
+        """The longest time in which brokers confirmed no record to the producer either."""
+        return gaps(self.produced_at, since, until)[0][0] / 1e9
 
 
 class Producing:
@@ -111,6 +117,7 @@ class Producing:
     def _delivered(self, error: Any, message: Any) -> None:
         record = message.value().decode()
         if error is None:
+            self._outcome.produced_at.append(time.monotonic_ns())
             self._outcome.produced[record] = (message.partition(), message.offset())
         else:
             self._outcome.problems.append(f"record {record} could not be produced: {error}")
@@ -233,7 +240,11 @@ def report(name: str, outcome: Outcome) -> None:
     again = sum(len(each) - 1 for each in ledger.deliveries.values())
     failed = Counter(told.error for each in ledger.failed.values() for told in each)
     print(f"\n{name}: {len(outcome.produced):,} records, {len(ledger.confirmed):,} settled, {again:,} delivered again")
-    print(f"  settled though no member heard so: {ledger.never_told(outcome.produced):,}")
+    otherwise = ledger.told_otherwise(outcome.produced)
+    unheard = ledger.never_told(outcome.produced)
+    print(f"  settled though no member heard so: {unheard:,}, of which it was told otherwise of {len(otherwise):,}")
+    for each in otherwise[:FAULTS_SHOWN]:
+        print(f"    {each}")
     print(f"  late from the buffer of a client, and refused: {sum(1 for _ in ledger.late()):,}")
     print(f"  acknowledgements not confirmed: {dict(failed)}")
     print(f"  calls that failed: {dict(ledger.errors.most_common(5))}")
@@ -249,5 +260,7 @@ def _report_restarts(outcome: Outcome) -> None:
     for ended, end in zip(outcome.ended, ends, strict=True):
         length, begin = outcome.ledger.gaps(ended.at, end)[0]
         after, from_s = (ended.at - outcome.since) / 1e9, (begin - outcome.since) / 1e9
-        what = f"{length / 1e9:5.2f} s without a settled record, from {from_s:.1f} s"
-        print(f"  {after:6.1f} s  broker {ended.node_id} {ended.signal}: {what}")
+        print(
+            f"  {after:6.1f} s  broker {ended.node_id} {ended.signal}: {length / 1e9:5.2f} s without a settled record, "
+            f"from {from_s:.1f} s; {outcome.closed_s(ended.at, end):5.2f} s without a produced one"
+        )

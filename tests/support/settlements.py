@@ -72,7 +72,7 @@ class Ledger:
             where[int(partition), int(offset)].append(told)
 
     def faults(self, produced: Mapping[str, Place]) -> list[str]:
-        """What is wrong once the group has nothing left to settle. `produced`: the records that brokers confirmed."""
+        """What is wrong, once the group says that nothing is left. `produced`: the records that brokers confirmed."""
         return [*self._settled_twice(), *self._delivered_after(), *self.never_settled(produced), *self._other(produced)]
 
     def _settled_twice(self) -> Iterator[str]:
@@ -97,13 +97,13 @@ class Ledger:
                     yield place, delivery
 
     def never_settled(self, produced: Mapping[str, Place]) -> Iterator[str]:
-        for record, place in produced.items():
-            if place not in self.confirmed and not self._outcome_unknown(place):
-                told = [*self.deliveries.get(place, ()), *self.failed.get(place, ())]
-                yield f"record {record} at {place} was never settled: {told}"
+        """Records that no member was told of, and that no member accepted in vain: it accepts whatever it gets.
 
-    def _outcome_unknown(self, place: Place) -> bool:
-        return any(told.error not in REFUSED for told in self.failed.get(place, ()))
+        Where the answer to an acknowledgement is lost with its connection, the record can be settled all the same.
+        """
+        for record, place in produced.items():
+            if place not in self.confirmed and place not in self.failed:
+                yield f"record {record} at {place} was never settled: {self.deliveries.get(place)}"
 
     def _other(self, produced: Mapping[str, Place]) -> Iterator[str]:
         places = {place: record for record, place in produced.items()}
@@ -117,11 +117,27 @@ class Ledger:
             yield f"{place} was settled and never delivered"
 
     def never_told(self, produced: Mapping[str, Place]) -> int:
-        """Records that are settled though no member heard so: the answer was lost with its connection."""
+        """Records that are settled though no member heard so."""
         return sum(place not in self.confirmed for place in produced.values())
+
+    def told_otherwise(self, produced: Mapping[str, Place]) -> list[str]:
+        """Records that are settled though every member that accepted them was told that it did not count.
+
+        The broker could not say in time what became of an acknowledgement, and refused it when it was repeated.
+        """
+        unheard = [place for place in produced.values() if place not in self.confirmed]
+        return [
+            f"{place}: {self.failed[place]}, delivered {self.deliveries[place]}"
+            for place in unheard
+            if place in self.failed and all(told.error in REFUSED for told in self.failed[place])
+        ]
 
     def gaps(self, since: int, until: int) -> list[tuple[int, int]]:
         """(length, begin) of the times without any settled record between two moments, the longest first."""
-        moments = sorted({told.at for each in self.confirmed.values() for told in each if since <= told.at <= until})
-        edges = pairwise([since, *moments, until])
-        return sorted(((later - earlier, earlier) for earlier, later in edges), reverse=True)
+        return gaps((told.at for each in self.confirmed.values() for told in each), since, until)
+
+
+def gaps(moments: Iterable[int], since: int, until: int) -> list[tuple[int, int]]:
+    """(length, begin) of the times between these moments, the longest first; others than since..until do not count."""
+    edges = pairwise([since, *sorted({each for each in moments if since <= each <= until}), until])
+    return sorted(((later - earlier, earlier) for earlier, later in edges), reverse=True)

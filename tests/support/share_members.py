@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from localkafka.children import Child
@@ -20,10 +21,10 @@ class ShareMember:
     def __init__(self, name: str, bootstrap: str, group: str, topic: str, folder: Path) -> None:
         self.name = name
         self._log, self._heard, self._rest = folder / f"{name}.log", 0, ""
-        client_log = f"-Dorg.slf4j.simpleLogger.logFile={folder / name}.client.log"
-        dated = "-Dorg.slf4j.simpleLogger.showDateTime=true"
-        paths = f"{_compiled()}:{class_path(CLIENTS)}"
-        command = [find_java(), *QUICK_START, "-Xmx128m", client_log, dated, "-cp", paths, "ShareMember"]
+        logging = {"logFile": f"{folder / name}.client.log", "defaultLogLevel": "warn", "showDateTime": "true"}
+        options = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in logging.items()]
+        paths = os.pathsep.join([str(_compiled()), class_path(CLIENTS)])
+        command = [find_java(), *QUICK_START, "-Xmx128m", *options, "-cp", paths, "ShareMember"]
         self.child = Child([*command, bootstrap, group, topic], self._log)
 
     def listen(self, ledger: Ledger) -> None:

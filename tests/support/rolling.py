@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,19 @@ class Ended:
     signal: str
 
 
+@dataclass(frozen=True)
+class Gap:
+    """What followed the end of a broker."""
+
+    ended: Ended
+    from_s: float
+    """When the time without a settled record began, in seconds of the run."""
+    settled_s: float
+    """The longest time without any settled record."""
+    produced_s: float
+    """The longest time in which brokers confirmed no record to the producer."""
+
+
 @dataclass
 class Outcome:
     """What came of it."""
@@ -80,9 +94,17 @@ class Outcome:
         """The longest time without any settled record."""
         return self.ledger.gaps(self.since, self.until)[0][0] / 1e9
 
-    def closed_s(self, since: int, until: int) -> float:
-        """The longest time in which brokers confirmed no record to the producer either."""
-        return gaps(self.produced_at, since, until)[0][0] / 1e9
+    def longest_beyond_s(self) -> float:
+        """By how much it was longer, at most, than the time without a produced record: what share groups add to it."""
+        return max((gap.settled_s - gap.produced_s for gap in self.gaps()), default=0.0)
+
+    def gaps(self) -> Iterator[Gap]:
+        """The longest times after the end of each broker."""
+        ends = [*(ended.at for ended in self.ended[1:]), self.until]
+        for ended, end in zip(self.ended, ends, strict=True):
+            length, begin = self.ledger.gaps(ended.at, end)[0]
+            produced = gaps(self.produced_at, ended.at, end)[0][0]
+            yield Gap(ended, (begin - self.since) / 1e9, length / 1e9, produced / 1e9)
 
 
 class Producing:
@@ -248,19 +270,13 @@ def report(name: str, outcome: Outcome) -> None:
     print(f"  late from the buffer of a client, and refused: {sum(1 for _ in ledger.late()):,}")
     print(f"  acknowledgements not confirmed: {dict(failed)}")
     print(f"  calls that failed: {dict(ledger.errors.most_common(5))}")
-    _report_restarts(outcome)
+    for gap in outcome.gaps():
+        print(
+            f"  {(gap.ended.at - outcome.since) / 1e9:6.1f} s  broker {gap.ended.node_id} {gap.ended.signal}: "
+            f"{gap.settled_s:5.2f} s without a settled record, from {gap.from_s:.1f} s; "
+            f"{gap.produced_s:5.2f} s without a produced one"
+        )
     print(f"  nothing left {outcome.drained_s:.1f} s after the last record was produced")
     print(f"  longest time without a settled record: {outcome.longest_gap_s():.2f} s", flush=True)
     for fault in outcome.faults()[:FAULTS_SHOWN]:
         print(f"  WRONG: {fault}")
-
-
-def _report_restarts(outcome: Outcome) -> None:
-    ends = [*(ended.at for ended in outcome.ended[1:]), outcome.until]
-    for ended, end in zip(outcome.ended, ends, strict=True):
-        length, begin = outcome.ledger.gaps(ended.at, end)[0]
-        after, from_s = (ended.at - outcome.since) / 1e9, (begin - outcome.since) / 1e9
-        print(
-            f"  {after:6.1f} s  broker {ended.node_id} {ended.signal}: {length / 1e9:5.2f} s without a settled record, "
-            f"from {from_s:.1f} s; {outcome.closed_s(ended.at, end):5.2f} s without a produced one"
-        )

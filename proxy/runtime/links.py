@@ -16,8 +16,8 @@ from proxy.runtime.own_connection import OwnSettings
 from proxy.runtime.reactor import Reactor
 from proxy.values import Address
 
-RETRY_MIN_S, RETRY_MAX_S = 0.05, 2.0
-"""After an attempt that failed."""
+RETRY_MIN_S, RETRY_MAX_S = 0.05, 0.5
+"""After an attempt that failed: a broker that crashed still leads what it led, and is missed for as long."""
 
 
 class Place(NamedTuple):
@@ -25,6 +25,14 @@ class Place(NamedTuple):
 
     node_id: int
     purpose: str
+
+
+class _Failures(NamedTuple):
+    """Attempts that failed, one after the other."""
+
+    number: int
+    again_at: float
+    """When the next attempt may be made."""
 
 
 class Links:
@@ -44,7 +52,7 @@ class Links:
         self._changed = changed
         self._open: dict[Place, Channel] = {}
         self._opening: set[Place] = set()
-        self._failures: dict[Place, int] = {}
+        self._failures: dict[Place, _Failures] = {}
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
         """An open channel; None while it is being opened."""
@@ -65,9 +73,9 @@ class Links:
             channel.close("closed here")
 
     async def _dial(self, place: Place) -> None:
-        failures = self._failures.get(place, 0)
-        if failures:
-            await trio.sleep(min(RETRY_MIN_S * 2 ** min(failures - 1, 10), RETRY_MAX_S))
+        failures = self._failures.get(place)
+        if failures is not None:
+            await trio.sleep_until(failures.again_at)
         try:
             address = self.addresses.get(place.node_id)
             if address is None:
@@ -86,7 +94,10 @@ class Links:
             self._changed()
 
     def _failed(self, place: Place) -> None:
-        self._failures[place] = self._failures.get(place, 0) + 1
+        now, before = trio.current_time(), self._failures.get(place)
+        earlier = before.number if before is not None and now < before.again_at + RETRY_MAX_S else 0
+        pause_s = min(RETRY_MIN_S * 2 ** min(earlier, 10), RETRY_MAX_S)
+        self._failures[place] = _Failures(earlier + 1, now + pause_s)
         self.on_unreachable(place.node_id)
 
     def _closed(self, place: Place, channel: Channel, reason: str) -> None:

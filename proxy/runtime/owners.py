@@ -40,7 +40,8 @@ HEARTBEATS_PER_SESSION_IN_FLEET = 24
 """A member that leaves is noticed with the next heartbeat, and again with that of each who must join anew."""
 MARGIN_SHARE = 0.25
 """Of the session timeout."""
-RETRY_MIN_S, RETRY_MAX_S = 0.1, 2.0
+RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.5
+"""Between two attempts to find the group's coordinator: once the lease has ended nobody is served until it answers."""
 LEAVE_S = 2.0
 """How long a farewell may take."""
 
@@ -108,6 +109,8 @@ class Membership:
         self._join_anew = trio.Event()
         self._alone: bool | None = None
         """Whether the table names no other member; None before there is one."""
+        self._delay = RETRY_MIN_S
+        """After the next failure; each answer that renews the lease makes it short again."""
 
     def is_valid(self) -> bool:
         """See share_home.Owner."""
@@ -127,18 +130,16 @@ class Membership:
 
     async def run(self) -> None:
         """Take part until cancelled; then leave."""
-        delay = RETRY_MIN_S
         try:
             while True:
                 try:
                     await self._take_part()
-                    delay = RETRY_MIN_S
                 except NotAMember as error:
                     self._drop(str(error))
                 except ProxyError as error:
                     self._cannot(error)
-                await trio.sleep(delay)
-                delay = min(2 * delay, RETRY_MAX_S)
+                await trio.sleep(self._delay)
+                self._delay = min(2 * self._delay, RETRY_MAX_S)
         finally:
             await self._leave()
             await self._client.aclose()
@@ -187,13 +188,17 @@ class Membership:
                 return ErrorCode.NONE  # of a generation that has passed: it says nothing about this one
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
                 self._lease.heard(code, sent)
-                self.on_renewed()
+                self._was_renewed()
                 return code
             if code in _ELSEWHERE:
                 raise UpstreamLost(f"the coordinator of group {GROUP}: {code.name}")
             self._lease.heard(code, sent)
             raise self._expelled(code)
         raise UpstreamLost(f"no heartbeat was answered within {self._session_s:g} s")
+
+    def _was_renewed(self) -> None:
+        self._delay = RETRY_MIN_S
+        self.on_renewed()
 
     async def _rejoin(self, joining: OwnConnection, beating: OwnConnection) -> None:
         """Join the next generation, and go on with the heartbeats of this one meanwhile."""
@@ -226,7 +231,7 @@ class Membership:
         self.generation = answer.generation_id
         self._lease.joined(sent)
         self._heard_table(table)
-        self.on_renewed()
+        self._was_renewed()
 
     async def _ask_to_join(self, joining: OwnConnection) -> Any | None:
         self._join_anew = trio.Event()

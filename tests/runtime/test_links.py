@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import trio
+from itertools import pairwise
 
-from proxy.runtime.links import Links
+import pytest
+import trio
+import trio.testing
+
+from proxy.errors import UpstreamLost
+from proxy.runtime import links as links_module
+from proxy.runtime.channel import Channel
+from proxy.runtime.links import RETRY_MAX_S, Links
 from proxy.runtime.own_connection import OwnSettings
 from proxy.runtime.reactor import Reactor
 from proxy.values import Address
@@ -59,3 +66,35 @@ def test_a_link_is_opened_and_opened_again() -> None:
         reactor.run(main)
     finally:
         reactor.shut()
+
+
+def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker was away for a while, and leads again much later: the first attempt is made at once."""
+    reactor = Reactor()
+    tried: list[float] = []
+
+    async def open_channel(*_: object) -> Channel:
+        tried.append(trio.current_time())
+        raise UpstreamLost("nobody is there")
+
+    monkeypatch.setattr(links_module, "open_channel", open_channel)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            links = Links(nursery, reactor, OwnSettings(), lambda _event, **_context: None, lambda: None)
+            links.addresses = {1: Address("127.0.0.1", 1)}
+            while len(tried) < 8:
+                links.get(1, "a")
+                await trio.sleep(0.01)
+            gaps = [later - earlier for earlier, later in pairwise(tried)]
+            assert gaps == sorted(gaps)
+            assert gaps[-1] <= RETRY_MAX_S + 0.02
+            await trio.sleep(2 * RETRY_MAX_S)
+            wanted = trio.current_time()
+            links.get(1, "a")
+            await trio.sleep(0.01)
+            assert tried[-1] == wanted
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    reactor.shut()

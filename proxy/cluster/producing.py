@@ -49,7 +49,8 @@ REFUSE_AFTER_S = 5.0
 """An append that definitely failed is tried again for so long: leaders move, replicas come back."""
 WAIT_MAX_S = 10.0
 """What could not even be tried for so long is refused: the append in front of it has an unknown outcome."""
-RETRY_MIN_S, RETRY_MAX_S = 0.02, 1.0
+RETRY_MIN_S, RETRY_MAX_S = 0.02, 0.25
+"""Between two attempts: until the next one nothing is confirmed, though there may be a leader by now."""
 KEEP_ALIVE_S = 6 * 3600.0
 """A quarter of Kafka's default for `producer.id.expiration.ms`."""
 IDENTITY_S = 24 * 3600.0

@@ -466,3 +466,14 @@ def test_the_stories_find_a_code_that_is_wrongly_definite(code, monkeypatch):
     monkeypatch.setattr(producing, "what_follows", lambda asked: Follows.NOT_NOW if asked == code else known(asked))
     with pytest.raises(AssertionError):
         all_stories()
+
+
+@pytest.mark.parametrize("outcome", [CUT, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_however_long_a_leader_was_away_the_next_attempt_is_at_most_a_quarter_of_a_second_later(outcome):
+    producer, now = ready(), 0.0
+    add(producer, "a")
+    for _ in range(12):
+        assert producer.next_request(now) is not None
+        report(producer, outcome, now)
+        assert producer.next_deadline() - now <= 0.25
+        now += 0.25

@@ -115,7 +115,11 @@ async def _attempt(
 
 
 async def _inside(handler: Handler, call: Call, services: Services, partitions: Sequence[int]) -> Answer | None:
-    """Run the handler; what it says counts only if no door was closed meanwhile and the lease still holds."""
+    """Run the handler; what it says counts only if no door was closed meanwhile and the lease holds.
+
+    A lease that has ended is waited for: the group of proxies may have been away as long as the append was on its way
+    (one broker crashed), and where the lease comes back behind an open door nobody else has been the owner.
+    """
     gate, ended = services.gate, False
     done: Promise[None] = Promise()
     task: Task[Answer | None] = Task(handler(call, services), lambda _: done.set(None))
@@ -125,20 +129,29 @@ async def _inside(handler: Handler, call: Call, services: Services, partitions: 
         ended = True
         task.cancel()
         done.set(None)
+        gate.look()  # it may wait for the lease by now
 
     task.start()
-    if not task.finished:
+    if not (task.finished and _holds(services, partitions)):
         gate.enter(partitions, end)
         try:
             await done
+            deadline = services.timers.now() + HOLD_MAX_S
+            while not (ended or _holds(services, partitions)) and services.timers.now() < deadline:
+                await _change(services, deadline)
         finally:
             gate.leave(partitions, end)
             task.cancel()
     if task.error is not None:
         raise task.error
-    if ended or (partitions and not gate.lease()):
+    if ended or not _holds(services, partitions):
         return reply(call, _REFUSALS[call.key](call, ErrorCode.COORDINATOR_NOT_AVAILABLE, gate.why_not(partitions)[1]))
     return task.value
+
+
+def _holds(services: Services, partitions: Sequence[int]) -> bool:
+    """Whether what is said about these may be told, by the lease."""
+    return not partitions or services.gate.lease()
 
 
 def _place(services: Services, partition: int) -> Peer | str | None:

@@ -179,8 +179,37 @@ def test_what_was_decided_before_the_gate_closed_is_not_told(world):
     assert not sent.task.finished
     world.services.gate.lease = lambda: False
     world.cluster.release()
+    world.timers.advance(HOLD_MAX_S)
     assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert topic.logs[0].end == 0
+
+
+def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
+    """The group of proxies was away as well: a broker crashed. The answer waits for it, and no longer."""
+    world.cluster.create("t")
+    world.cluster.held.add(3)
+    sent = Sent(world, 76)
+    world.services.gate.lease = lambda: False
+    world.cluster.release()
+    world.timers.advance(HOLD_MAX_S / 2)
+    assert not sent.task.finished
+    world.services.gate.lease = lambda: True
+    world.services.gate.look()
+    assert sent.answer.error_code == 0
+
+
+def test_what_was_decided_is_not_told_when_the_door_closes_while_the_lease_is_waited_for(world):
+    """Somebody else is the owner, or may have been."""
+    world.cluster.create("t")
+    world.cluster.held.add(3)
+    sent = Sent(world, 76)
+    world.services.gate.lease = lambda: False
+    world.cluster.release()
+    world.services.gate.close(LOADING, "loading")
+    assert sent.task.finished
+    world.services.gate.lease = lambda: True
+    world.services.gate.open()
+    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_closed_and_open_again_meanwhile_is_not_told_either(world):

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
+
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes."""
+    """Kafka's error codes.
+
+    `ErrorCode(number)` takes every int16, for a newer broker may answer with a code that is not listed here: such a
+    one keeps its number and is called UNKNOWN_137.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -149,6 +155,15 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """A code that is not listed; not kept, so that answers cannot make the class grow."""
+        if not isinstance(value, int) or not INT16_MIN <= value <= INT16_MAX:
+            return None
+        code = int.__new__(cls, value)
+        code._name_, code._value_ = f"UNKNOWN_{int(value)}", int(value)
+        return code
 
 
 class ProxyError(Exception):

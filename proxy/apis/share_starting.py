@@ -75,8 +75,7 @@ def told_offsets(services: Services, topics: Mapping[str, Topic], answer: Any) -
         if topic.name not in topics:
             continue
         for partition in topic.partitions:
-            known = partition.error_code in ErrorCode._value2member_map_
-            code = ErrorCode(partition.error_code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
+            code = ErrorCode(partition.error_code)
             if code in VIEW_IS_OLD:
                 services.topology.mark_stale(topic.name)
             place = TopicIdPartition(topics[topic.name].topic_id, partition.partition_index)

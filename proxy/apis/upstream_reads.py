@@ -187,11 +187,10 @@ class UpstreamRead:
         return True
 
     def _refused(self, head: Head, code: int, now: float) -> None:
-        known = ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
-        self.errors[head.place] = known
-        if known == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        self.errors[head.place] = ErrorCode(code)
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, False, now)
-        elif known in VIEW_IS_OLD:
+        elif code in VIEW_IS_OLD:
             self._services.topology.mark_stale(head.topic.name)
 
 

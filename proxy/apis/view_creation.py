@@ -28,7 +28,7 @@ from proxy.errors import ErrorCode, ProxyError
 from proxy.views.catalog import Binding, View, ViewCatalog
 from proxy.views.cuts import Cut
 from proxy.views.names import BadViewName, ViewName, is_view, parse
-from proxy.views.standing import Standing, Step, cut_of, judge, known_code
+from proxy.views.standing import Standing, Step, cut_of, judge
 
 PAUSE_MIN_S, PAUSE_MAX_S = 0.02, 0.5
 """Between two looks for a view that is being made."""
@@ -286,8 +286,8 @@ class _Look:
                 if code in _MAYBE:
                     self._made.add(topic)
                 else:
-                    reason = text or f"CreateTopics was answered with {known_code(code).name}"
-                    self._refuse(self._waiting[topic], known_code(code), reason)
+                    reason = text or f"CreateTopics was answered with {ErrorCode(code).name}"
+                    self._refuse(self._waiting[topic], ErrorCode(code), reason)
 
     async def _grow(self, name: ViewName, partitions: int) -> None:
         topic = name.topic
@@ -297,7 +297,7 @@ class _Look:
         if code == ErrorCode.NONE:
             self._room.notes("view-grown", view=topic, partitions=partitions)
         elif code not in _GROWN:
-            reason = text or known_code(code).name
+            reason = text or ErrorCode(code).name
             self._room.notes("view-not-grown", view=topic, partitions=partitions, reason=reason)
             await self._ready(name, len(self._entries[topic].partitions))
 
@@ -313,7 +313,7 @@ class _Look:
         if code in _DELETED:
             self._room.notes("view-replaced", view=name.topic, reason="its base was deleted and made anew")
             return
-        reason = f"its base was made anew, and its topic cannot be deleted: {text or known_code(code).name}"
+        reason = f"its base was made anew, and its topic cannot be deleted: {text or ErrorCode(code).name}"
         self._refuse(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
 
     @property

@@ -299,7 +299,7 @@ class TopicJournal:
             self.coordinators.pop(partition, None)
             self._tell(partition, producer.unanswered(now))
         else:
-            code = _code(answer.error_code)
+            code = ErrorCode(answer.error_code)
             if code in MOVED:
                 self.coordinators.pop(partition, None)
             elif code != ErrorCode.NONE:
@@ -340,7 +340,7 @@ class TopicJournal:
                 continue
             entry = told.get(partition)
             if entry is not None:
-                code = _code(entry.error_code)
+                code = ErrorCode(entry.error_code)
                 if code in MOVED:
                     self.leaders.pop(partition, None)
                 if code != ErrorCode.NONE:
@@ -382,10 +382,6 @@ LOOK_MIN_S, LOOK_MAX_S = 0.01, 0.25
 def _refuse(token: object, code: ErrorCode, reason: str) -> None:
     if isinstance(token, Promise):
         token.fail(JournalRefused(code, reason))
-
-
-def _code(number: int) -> ErrorCode:
-    return ErrorCode(number) if number in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _by_partition(answer: Any | None) -> dict[int, Any]:

@@ -267,11 +267,8 @@ async def _token(opened: OwnConnection, token: bytes) -> tuple[bytes, int]:
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code, or the number where it has none here."""
-    try:
-        return f"{ErrorCode(code).name} ({code})"
-    except ValueError:
-        return f"error {code}"
+    """Kafka's name of an error code, and its number."""
+    return f"{ErrorCode(code).name} ({code})"
 
 
 def reason_of(error: BaseException) -> str:

@@ -183,7 +183,7 @@ class Membership:
         generation, sent = self.generation, self._clock()
         with trio.move_on_after(self._session_s):
             answer = await beating.ask(HEARTBEAT, request)
-            code = _code(answer.error_code)
+            code = ErrorCode(answer.error_code)
             if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # of a generation that has passed: it says nothing about this one
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -251,7 +251,7 @@ class Membership:
                 protocols=[request.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata)],
             ),
         )
-        code = _code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
             return None
@@ -284,7 +284,7 @@ class Membership:
                 assignments=assignments,
             ),
         )
-        code = _code(answer.error_code)
+        code = ErrorCode(answer.error_code)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return None
         if code in _ELSEWHERE:
@@ -385,7 +385,3 @@ class Membership:
 _ELSEWHERE = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
-
-
-def _code(number: int) -> ErrorCode:
-    return ErrorCode(number) if number in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -70,9 +70,9 @@ def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partition
         partitions_max: a view with more is refused.
     """
     if base.code != ErrorCode.NONE:
-        return Standing(Step.REFUSE, known_code(base.code))
+        return Standing(Step.REFUSE, ErrorCode(base.code))
     if view.code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        return Standing(Step.REFUSE, known_code(view.code))
+        return Standing(Step.REFUSE, ErrorCode(view.code))
     wanted = base.partitions * slots
     if wanted > partitions_max:
         reason = f"{base.partitions} partitions in {slots} slots each are more than views.partitions_max"
@@ -87,8 +87,3 @@ def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partition
         reason = f"its topic has {view.partitions} partitions, and {wanted} are wanted: delete it"
         return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
     return Standing(Step.READY, partitions=wanted)
-
-
-def known_code(code: int) -> ErrorCode:
-    """Of a broker's answer; a number that is not known here becomes UNKNOWN_SERVER_ERROR."""
-    return ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -122,12 +122,12 @@ async def streams_group_describe(call: Call, services: Services) -> bytes:
 
 
 async def _code(call: Call, services: Services, allowed: ErrorCode) -> ErrorCode:
-    """`allowed` where the principal may READ the group, else 30."""
+    """`allowed` where the principal may READ the group, else the broker's code."""
     connection, group_id, now = call.connection, call.message.group_id, services.timers.now()
-    verdict = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    if verdict is None:
-        verdict = tell_read_group(connection, group_id, await ask_read_group(connection, group_id), now)
-    return allowed if verdict else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    if code is None:
+        code = tell_read_group(connection, group_id, await ask_read_group(connection, group_id), now)
+    return allowed if code == ErrorCode.NONE else code
 
 
 async def _heartbeat(call: Call, services: Services, name: str, kind: str) -> bytes:

@@ -5,13 +5,13 @@ resource stay with the broker, where it knows such resources at all. Kafka 3.9 d
 names one, so GROUP resources are never sent together with others.
 
 Rights. Where the broker knows GROUP resources it is asked about the resource itself: what it refuses is refused here.
-Elsewhere the right is that on the cluster (decision 15), which a broker shows for the resource of all brokers'
+Elsewhere the right is that on the cluster, which a broker shows for the resource of all brokers'
 defaults: asking for one of its settings, or for a change of nothing that is only to be checked, touches nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.apis.exchange import ask, ask_upstream, told
@@ -37,13 +37,16 @@ VERSION = 0
 """The version of stored settings that is written. A stored value begins with its version (int16)."""
 _VERSION_BYTES = 2
 
-Failure = tuple[ErrorCode, str]
+Failure = tuple[ErrorCode, str | None]
 """Code and text for one resource."""
 
 FORBIDDEN: Failure = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     "Not authorized: the cluster has no settings of groups, so those of share groups take the right on the cluster.",
 )
+
+
+NO_ANSWER: Failure = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's answer says nothing of the resource asked about.")
 
 
 def is_ours(name: str) -> bool:
@@ -79,25 +82,35 @@ def settings_of(value: bytes) -> dict[str, str]:
     return {entry.name: entry.value for entry in stored.settings}
 
 
-async def may_describe_cluster_configs(call: Call) -> bool:
-    """DESCRIBE_CONFIGS on the cluster."""
+async def refusal_to_describe(call: Call) -> Failure | None:
+    """What refuses DESCRIBE_CONFIGS on the cluster; None = allowed."""
     message = registry.message("DescribeConfigsRequest")
     resource = message.DescribeConfigsResource(
         resource_type=BROKER, resource_name=EVERY_BROKER, configuration_keys=[SOME_BROKER_SETTING]
     )
     question = ask(call.connection, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, message(resources=[resource]))
     answer = told(DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, await question)
-    return all(result.error_code == ErrorCode.NONE for result in answer.results)
+    return _cluster_refusal(answer.results)
 
 
-async def may_alter_cluster_configs(call: Call) -> bool:
-    """ALTER_CONFIGS on the cluster."""
+async def refusal_to_alter(call: Call) -> Failure | None:
+    """What refuses ALTER_CONFIGS on the cluster; None = allowed."""
     message = registry.message("IncrementalAlterConfigsRequest")
     resource = message.AlterConfigsResource(resource_type=BROKER, resource_name=EVERY_BROKER, configs=[])
     request = message(resources=[resource], validate_only=True)
     question = ask(call.connection, INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, request)
     answer = told(INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, await question)
-    return all(result.error_code == ErrorCode.NONE for result in answer.responses)
+    return _cluster_refusal(answer.responses)
+
+
+def _cluster_refusal(results: Sequence[Any]) -> Failure | None:
+    """Only the code 0 of the one resource that was named grants; 31 is what an authorizer refuses with."""
+    if len(results) != 1:
+        return NO_ANSWER
+    code = ErrorCode(results[0].error_code)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return FORBIDDEN
+    return None if code == ErrorCode.NONE else (code, results[0].error_message)
 
 
 def in_order(resources: list[Any], results: list[Any]) -> list[Any]:

@@ -8,6 +8,8 @@ Behaviour
 - A group is listed if the principal may DESCRIBE it, and all are if it may DESCRIBE the cluster.
 - Clients ask every broker and put the answers together: each group is listed at one broker, always the same while the
   brokers stay the same, and in every answer of the bootstrap listener, whose broker no client knows.
+- Where the broker cannot judge DESCRIBE on a group (neither yes nor 30), the answer is its code and no list: nobody is
+  to take a part of the list for all of it.
 - The group by which proxies agree on who owns what is left out.
 - A broker that answers with an error has its answer passed on as it is: the client asks again.
 """
@@ -55,9 +57,11 @@ async def handle(call: Call, services: Services) -> bytes:
         return reply(call, answer)
     elsewhere = await held_elsewhere(services)
     if elsewhere is None:
-        return reply(call, _not_all(answer))
+        return reply(call, _not_all(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE))
     found = candidates(call, services, [group for holdings in elsewhere for group in holdings.groups])
     shown = await _may_describe(call, services, [group.group_id for group in found])
+    if isinstance(shown, ErrorCode):
+        return reply(call, _not_all(answer, shown))
     listed = registry.message("ListGroupsResponse").ListedGroup
     answer.groups = [
         *(entry for entry in answer.groups if not _is_own(entry)),
@@ -86,9 +90,9 @@ def candidates(call: Call, services: Services, elsewhere: Sequence[HeldGroup]) -
     ]
 
 
-def _not_all(answer: Any) -> Any:
-    """Another proxy cannot be asked: nobody is to take half a list for all of it."""
-    answer.error_code, answer.groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+def _not_all(answer: Any, code: ErrorCode) -> Any:
+    """Another proxy, or the broker about rights, cannot be asked: nobody is to take half a list for all of it."""
+    answer.error_code, answer.groups = code, []
     return answer
 
 
@@ -106,20 +110,22 @@ def _is_own(entry: Any) -> bool:
     return bool(entry.protocol_type == OWN_PROTOCOL_TYPE and entry.group_id.startswith(OWN_GROUPS_PREFIX))
 
 
-async def _may_describe(call: Call, services: Services, group_ids: list[str]) -> Collection[str]:
-    """Those of the groups that the principal may describe."""
-    verdicts = await _verdicts(call, services, group_ids)
-    allowed = {group_id for group_id in group_ids if verdicts[group_id]}
+async def _may_describe(call: Call, services: Services, group_ids: list[str]) -> Collection[str] | ErrorCode:
+    """Those of the groups that the principal may describe; a code, where the broker could not judge it."""
+    codes = await _refusals(call, services, group_ids)
+    allowed = {group_id for group_id in group_ids if codes[group_id] == ErrorCode.NONE}
     if len(allowed) < len(group_ids) and await _may_describe_cluster(call, services):
         return group_ids
-    return allowed
+    not_judged = (code for code in codes.values() if code not in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    return next(not_judged, None) or allowed
 
 
-async def _verdicts(call: Call, services: Services, group_ids: Iterable[str]) -> dict[str, bool | None]:
+async def _refusals(call: Call, services: Services, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
     """Ask about those groups nothing is remembered of, in as many requests as it takes, sent together."""
-    found = {group_id: _verdict(call, services, group_id) for group_id in group_ids}
-    unknown = [group_id for group_id, verdict in found.items() if verdict is None]
-    now = services.timers.now()
+    rights, now, cache_s = rights_of(call.connection), services.timers.now(), services.options.rights_cache_s
+    remembered = {group_id: rights.group_code(Right.DESCRIBE_GROUP, group_id, now, cache_s) for group_id in group_ids}
+    unknown = [group_id for group_id, code in remembered.items() if code is None]
+    found = {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in remembered.items()}
     asked = [
         ask_describe_groups(call.connection, unknown[start : start + RIGHTS_AT_ONCE])
         for start in range(0, len(unknown), RIGHTS_AT_ONCE)
@@ -131,15 +137,15 @@ async def _verdicts(call: Call, services: Services, group_ids: Iterable[str]) ->
 
 async def _may_describe_cluster(call: Call, services: Services) -> bool:
     """DESCRIBE on the cluster, as the authorized operations on it tell."""
-    verdict = _verdict(call, services, CLUSTER, Right.DESCRIBE_CLUSTER)
+    rights, now = rights_of(call.connection), services.timers.now()
+    verdict = rights.verdict(Right.DESCRIBE_CLUSTER, CLUSTER, now, services.options.rights_cache_s)
     if verdict is None:
         request = registry.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
         answer = await ask(call.connection, DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, request)
-        operations = told(DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, answer).cluster_authorized_operations
-        verdict = operations != NO_BITS and bool(operations & DESCRIBE_BIT)
-        rights_of(call.connection).remember(Right.DESCRIBE_CLUSTER, CLUSTER, verdict, services.timers.now())
+        described = told(DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, answer)
+        operations = described.cluster_authorized_operations
+        if described.error_code != ErrorCode.NONE or operations == NO_BITS:
+            return False
+        verdict = bool(operations & DESCRIBE_BIT)
+        rights.remember(Right.DESCRIBE_CLUSTER, CLUSTER, verdict, services.timers.now())
     return verdict
-
-
-def _verdict(call: Call, services: Services, name: str, right: Right = Right.DESCRIBE_GROUP) -> bool | None:
-    return rights_of(call.connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s)

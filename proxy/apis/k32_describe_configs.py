@@ -18,14 +18,14 @@ from typing import Any
 
 from proxy.apis.exchange import reply
 from proxy.apis.group_configs import (
-    FORBIDDEN,
     GROUP,
+    NO_ANSWER,
     Failure,
     ask_about,
     in_order,
     is_ours,
     is_unknown_resource,
-    may_describe_cluster_configs,
+    refusal_to_describe,
 )
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
@@ -54,7 +54,7 @@ async def handle(call: Call, services: Services) -> bytes:
         answer = await ask_about(call, others)
     theirs = await _theirs(call, named) if named else {}
     mine = [
-        _ours(call.message, resource, services, theirs.get(resource.resource_name))
+        _ours(call.message, resource, services, theirs.get(resource.resource_name, NO_ANSWER))
         for resource in resources
         if resource.resource_type == GROUP
     ]
@@ -67,8 +67,8 @@ async def _theirs(call: Call, resources: list[Any]) -> dict[str, list[Any] | Fai
     by_name = {resource.resource_name: _without_ours(resource) for resource in resources}
     answer = await ask_about(call, list(by_name.values()))
     if all(is_unknown_resource(result.error_code) for result in answer.results):
-        allowed = await may_describe_cluster_configs(call)
-        return {name: [] if allowed else FORBIDDEN for name in by_name}
+        refusal = await refusal_to_describe(call)
+        return {name: [] if refusal is None else refusal for name in by_name}
     return {
         result.resource_name: [entry for entry in result.configs if not is_ours(entry.name)]
         if result.error_code == ErrorCode.NONE
@@ -85,7 +85,7 @@ def _without_ours(resource: Any) -> Any:
     )
 
 
-def _ours(request: Any, resource: Any, services: Services, theirs: list[Any] | Failure | None) -> Any:
+def _ours(request: Any, resource: Any, services: Services, theirs: list[Any] | Failure) -> Any:
     message = registry.message("DescribeConfigsResponse")
     result = message.DescribeConfigsResult(
         error_code=ErrorCode.NONE,
@@ -94,7 +94,7 @@ def _ours(request: Any, resource: Any, services: Services, theirs: list[Any] | F
         resource_name=resource.resource_name,
         configs=[],
     )
-    if theirs is None:
+    if not resource.resource_name:
         result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Group name must not be empty"
     elif isinstance(theirs, tuple):
         result.error_code, result.error_message = theirs

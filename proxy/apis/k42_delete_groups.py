@@ -3,7 +3,8 @@
 Versions: all; only requests that name a group held here come to the handler.
 
 Behaviour
-- 30 without DELETE on the group (asked by OffsetDelete without topics, which deletes nothing), 68 with members, else
+- 30 without DELETE on the group (asked by OffsetDelete without topics, which deletes nothing; a broker that cannot
+  judge it refuses with its own code), 68 with members, else
   the group, its share sessions and the state of its share partitions are gone, and the deletion is durable before the
   answer. Settings of the group stay: they exist independently of it.
 - 15 where the journal cannot tell in time what became of it. It goes on all the same, and whoever asks again waits for
@@ -58,8 +59,9 @@ def _request(names: list[str]) -> Any:
 
 
 def _delete(services: Services, group_id: str, right: memoryview) -> Promise[ErrorCode]:
-    if not tell_delete_group(right):
-        return settled(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refusal = tell_delete_group(right)
+    if refusal != ErrorCode.NONE:
+        return settled(refusal)
     group = services.coordinator.group(group_id)
     if group is None:
         return settled(ErrorCode.GROUP_ID_NOT_FOUND)

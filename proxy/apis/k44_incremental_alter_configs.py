@@ -24,14 +24,14 @@ from typing import Any
 
 from proxy.apis.exchange import reply
 from proxy.apis.group_configs import (
-    FORBIDDEN,
     GROUP,
+    NO_ANSWER,
     Failure,
     ask_about,
     in_order,
     is_ours,
     is_unknown_resource,
-    may_alter_cluster_configs,
+    refusal_to_alter,
     stored_value,
 )
 from proxy.apis.ports import Call, JournalRefused
@@ -147,10 +147,12 @@ async def _ask_broker(call: Call, resource: Any) -> Failure | None:
     theirs = type(resource)(resource_type=GROUP, resource_name=resource.resource_name, configs=rest)
     answer = await ask_about(call, [theirs], validate_only=call.message.validate_only or only_ours)
     result = next(iter(answer.responses), None)
-    if result is None or result.error_code == ErrorCode.NONE:
+    if result is None:
+        return NO_ANSWER
+    if result.error_code == ErrorCode.NONE:
         return None
     if not rest and is_unknown_resource(result.error_code):
-        return None if await may_alter_cluster_configs(call) else FORBIDDEN
+        return await refusal_to_alter(call)
     return ErrorCode(result.error_code), result.error_message
 
 

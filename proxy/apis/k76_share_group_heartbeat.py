@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
+from proxy.apis.leadership import ask_topics, describe_refusal, names_to_ask, tell_topics
 from proxy.apis.ports import Call, JournalRefused
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
@@ -59,13 +59,15 @@ async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply
     )
     mistake = member_id_mistake(beat.member_id)
     names = () if mistake is not None else _topics_of(services, group_id, beat)
-    if not await _may_read(call, services, group_id, names):
-        return HeartbeatReply(error=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    code = await _read_refusal(call, services, group_id, names)
+    if code != ErrorCode.NONE:
+        return HeartbeatReply(error=code)
     if mistake is not None:
         return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
-    refused = [n for n in beat.topics or () if verdict(call.connection, services, Right.DESCRIBE_TOPIC, n) is False]
-    if refused:
-        return HeartbeatReply(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    for name in beat.topics or ():
+        code = describe_refusal(call.connection, services, name)
+        if code != ErrorCode.NONE:
+            return HeartbeatReply(error=code)
     mistake = request_mistake(group_id, beat)
     if mistake is not None:
         return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
@@ -91,18 +93,18 @@ def _topics_of(services: Services, group_id: str, beat: Heartbeat) -> tuple[str,
     return () if member is None else tuple(sorted(member.topics))
 
 
-async def _may_read(call: Call, services: Services, group_id: str, names: Iterable[str]) -> bool:
-    """READ on the group; on the way, in the same round trip, what is not known about the topics."""
+async def _read_refusal(call: Call, services: Services, group_id: str, names: Iterable[str]) -> ErrorCode:
+    """What refuses READ on the group, or NONE; on the way, in the same round trip, the topics are asked about."""
     connection, now = call.connection, services.timers.now()
-    allowed = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    group_answer = ask_read_group(connection, group_id) if allowed is None else None
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if code is None else None
     asked = names_to_ask(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
     topics_answer = ask_topics(connection, asked) if asked else None
     if group_answer is not None:
-        allowed = tell_read_group(connection, group_id, await group_answer, now)
+        code = tell_read_group(connection, group_id, await group_answer, now)
     if topics_answer is not None:
         tell_topics(connection, services, await topics_answer)
-    return allowed is True
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
 def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
+from proxy.apis.leadership import ask_topics, describe_refusal, names_to_ask, tell_topics
 from proxy.apis.ports import Call
 from proxy.apis.rights import (
     NO_BITS,
@@ -29,6 +29,8 @@ from proxy.wire import frames, registry
 KEY = 77
 VERSIONS = (1, 1)
 
+NOT_TO_BE_DESCRIBED = "The group has described topic(s) that the client is not authorized to describe."
+
 
 async def handle(call: Call, services: Services) -> bytes:
     """Answer one ShareGroupDescribe."""
@@ -43,7 +45,8 @@ async def handle(call: Call, services: Services) -> bytes:
 class _Looked(NamedTuple):
     """What the broker says of the groups asked for."""
 
-    allowed: Mapping[str, bool | None]
+    refusals: Mapping[str, ErrorCode | None]
+    """Of DESCRIBE on each group; NONE = allowed."""
     bits: Mapping[str, tuple[int, int]] | None
     """None where they are not wanted."""
 
@@ -53,40 +56,37 @@ async def _look(call: Call, services: Services, group_ids: Sequence[str], with_b
     connection, now = call.connection, services.timers.now()
     rights, cache_s = rights_of(connection), services.options.rights_cache_s
     named = [group_id for group_id in group_ids if group_id]
-    allowed = {i: rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) for i in named}
-    unknown = [i for i, verdict in allowed.items() if verdict is None]
+    refusals = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in named}
+    unknown = [i for i, code in refusals.items() if code is None]
     topics = {name for i in named if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()}
     asked = names_to_ask(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
     groups_answer = ask_describe_groups(connection, unknown) if unknown else None
     bits_answer = ask_group_bits(connection, named) if with_bits and named else None
     topics_answer = ask_topics(connection, asked) if asked else None
     if groups_answer is not None:
-        allowed |= tell_describe_groups(connection, await groups_answer, now)
+        refusals |= tell_describe_groups(connection, await groups_answer, now)
     bits = None if bits_answer is None else group_bits(await bits_answer)
     if topics_answer is not None:
         tell_topics(connection, services, await topics_answer)
-    return _Looked(allowed, bits)
+    return _Looked(refusals, bits)
 
 
 def _described(call: Call, services: Services, message: Any, group_id: str, looked: _Looked) -> Any:
     if not group_id:
         return _refused(message, group_id, ErrorCode.INVALID_GROUP_ID)
-    if looked.allowed[group_id] is not True:
-        return _refused(message, group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refusal = looked.refusals[group_id]
+    if refusal != ErrorCode.NONE:
+        return _refused(message, group_id, ErrorCode.UNKNOWN_SERVER_ERROR if refusal is None else refusal)
     group = services.coordinator.group(group_id)
     if group is None:
         return _refused(message, group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     code, operations = (looked.bits or {}).get(group_id, (ErrorCode.NONE, NO_BITS))
     if code != ErrorCode.NONE:
         return _refused(message, group_id, ErrorCode(code))
-    topics = group.subscribed_topics()
-    if any(verdict(call.connection, services, Right.DESCRIBE_TOPIC, name) is False for name in topics):
-        return _refused(
-            message,
-            group_id,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "The group has described topic(s) that the client is not authorized to describe.",
-        )
+    for name in group.subscribed_topics():
+        code = describe_refusal(call.connection, services, name)
+        if code != ErrorCode.NONE:
+            return _refused(message, group_id, code, NOT_TO_BE_DESCRIBED)
     return _entry(services, message, group.describe(), operations)
 
 

@@ -26,8 +26,8 @@ from proxy.apis.share_requests import (
     end_with_connection,
     hint_endpoints,
     leader_hint,
-    may_read_group,
     named,
+    read_refusal,
 )
 from proxy.apis.share_survey import Result
 from proxy.apis.waiting import wait_until
@@ -52,8 +52,9 @@ async def handle(call: Call, services: Services) -> frames.Answer:
     places, batches = named(request.topics)
     mistake = member_id_mistake(request.member_id)
     concerned = () if mistake else (*places, *_session_places(services, key))
-    if not await may_read_group(call, services, request.group_id, concerned, batches):
-        return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    code = await read_refusal(call, services, request.group_id, concerned, batches)
+    if code != ErrorCode.NONE:
+        return _refusal(call, code)
     mistake = mistake or _renew_mistake(call)
     if mistake is not None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, mistake)

@@ -18,8 +18,8 @@ from proxy.apis.share_requests import (
     end_with_connection,
     hint_endpoints,
     leader_hint,
-    may_read_group,
     named,
+    read_refusal,
 )
 from proxy.errors import ErrorCode
 from proxy.share.group import member_id_mistake
@@ -38,8 +38,9 @@ async def handle(call: Call, services: Services) -> bytes:
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
     places, batches = named(request.topics)
     mistake = member_id_mistake(request.member_id)
-    if not await may_read_group(call, services, request.group_id, () if mistake else places, batches):
-        return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    code = await read_refusal(call, services, request.group_id, () if mistake else places, batches)
+    if code != ErrorCode.NONE:
+        return _refusal(call, code)
     if mistake is not None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, mistake)
     key = SessionKey(request.group_id, request.member_id, call.connection.node_id)

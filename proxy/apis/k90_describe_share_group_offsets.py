@@ -47,14 +47,16 @@ class _Wanted:
 async def handle(call: Call, services: Services) -> bytes:
     """Answer one DescribeShareGroupOffsets."""
     asked = list(call.message.groups or ())
-    allowed = await _look(call, services, asked)
-    wanted = {id(group): _wanted(call, services, group) for group in asked if allowed[group.group_id]}
+    refusals = await _look(call, services, asked)
+    wanted = {
+        id(group): _wanted(call, services, group) for group in asked if refusals[group.group_id] == ErrorCode.NONE
+    }
     ends = await _ends(call, services, [each for topics in wanted.values() for each in topics])
     message = registry.message("DescribeShareGroupOffsetsResponse")
     groups = []
     for group in asked:
-        if not allowed[group.group_id]:
-            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        code = refusals[group.group_id]
+        if code != ErrorCode.NONE:
             groups.append(
                 message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=[], error_code=code)
             )
@@ -64,13 +66,13 @@ async def handle(call: Call, services: Services) -> bytes:
     return reply(call, message(groups=groups))
 
 
-async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping[str, bool]:
-    """DESCRIBE on the groups; on the way what is not known of their topics."""
+async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping[str, ErrorCode]:
+    """What refuses DESCRIBE on each group, or NONE; on the way what is not known of their topics is asked."""
     connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
     rights = rights_of(connection)
     group_ids = list(dict.fromkeys(group.group_id for group in asked))
-    verdicts = {i: rights.verdict(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
-    unknown = [i for i, verdict in verdicts.items() if verdict is None]
+    codes = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
+    unknown = [i for i, code in codes.items() if code is None]
     answer = ask_describe_groups(connection, unknown) if unknown else None
     names, ids = set[str](), set[bytes]()
     for group in asked:
@@ -87,8 +89,8 @@ async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping
                 names.add(topic.name)
     await know_topics(connection, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
     if answer is not None:
-        verdicts |= tell_describe_groups(connection, await answer, now)
-    return {i: verdict is True for i, verdict in verdicts.items()}
+        codes |= tell_describe_groups(connection, await answer, now)
+    return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
 
 
 def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:
@@ -152,7 +154,7 @@ def _topic(services: Services, message: Any, wanted: _Wanted, ends: Found) -> An
             key = ShareKey(wanted.group_id, topic_id, partition)
             entries.append(_partition(services, message, key, ends.get(TopicIdPartition(topic_id, partition))))
     else:
-        if wanted.topic == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        if wanted.topic != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             code = wanted.topic
         entries = [_nothing(message, partition, code) for partition in wanted.partitions]
     return message.DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.name, topic_id=topic_id, partitions=entries)

@@ -49,8 +49,9 @@ async def handle(call: Call, services: Services) -> bytes:
     """Answer one AlterShareGroupOffsets."""
     request = call.message
     topics = list(request.topics or ())
-    if not await _may_read(call, services, request.group_id, [topic.topic_name for topic in topics]):
-        return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    code = await _read_refusal(call, services, request.group_id, [topic.topic_name for topic in topics])
+    if code != ErrorCode.NONE:
+        return _refusal(call, code)
     if not request.group_id:
         return _refusal(call, ErrorCode.INVALID_GROUP_ID)
     group = services.coordinator.group(request.group_id)
@@ -87,15 +88,15 @@ async def _written(services: Services, changes: Changes) -> Codes:
     return codes
 
 
-async def _may_read(call: Call, services: Services, group_id: str, names: Sequence[str]) -> bool:
-    """READ on the group; on the way what is not known of the topics."""
+async def _read_refusal(call: Call, services: Services, group_id: str, names: Sequence[str]) -> ErrorCode:
+    """What refuses READ on the group, or NONE; on the way what is not known of the topics."""
     connection, now = call.connection, services.timers.now()
-    allowed = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    answer = ask_read_group(connection, group_id) if allowed is None else None
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    answer = ask_read_group(connection, group_id) if code is None else None
     await know_topics(connection, services, names, Right.READ_TOPIC)
     if answer is not None:
-        allowed = tell_read_group(connection, group_id, await answer, now)
-    return allowed is True
+        code = tell_read_group(connection, group_id, await answer, now)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
 def _judged(group_id: str, topics: Sequence[Any], known: dict[str, Topic | ErrorCode]) -> tuple[Codes, Changes]:

@@ -38,8 +38,9 @@ async def handle(call: Call, services: Services) -> bytes:
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
     right = ask_delete_group(connection, request.group_id)
     await know_topics(connection, services, names, Right.READ_TOPIC)
-    if not tell_delete_group(await right):
-        return _refusal(call, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    code = tell_delete_group(await right)
+    if code != ErrorCode.NONE:
+        return _refusal(call, code)
     if not request.group_id:
         return _refusal(call, ErrorCode.INVALID_GROUP_ID)
     topics = {name: topic_of(connection, services, name, Right.READ_TOPIC) for name in names}

@@ -28,6 +28,16 @@ RIGHTS_GRACE_S = 5.0
 """A right is asked for when it is as old as `ShareOptions.rights_cache_s`, and believed for so much longer: it must not
 grow too old between the question and its use, and a ShareFetch that waits looks again every half of this."""
 
+_BITS_WITH = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+"""Codes of a topic that a broker gives only to those who may DESCRIBE it, with the rights on it (3.9.1, 4.3.0)."""
+
 ABSENT_MAX = 1000
 """Absent topics remembered per connection; past it all are forgotten."""
 
@@ -63,7 +73,7 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
         rights.remember(Right.DESCRIBE_TOPIC, topic.name, False, now)
         return
     bits = topic.topic_authorized_operations
-    if bits != NO_BITS:
+    if bits != NO_BITS and topic.error_code in _BITS_WITH:
         rights.remember(Right.READ_TOPIC, topic.name, bool(bits & READ_BIT), now)
         rights.remember(Right.DESCRIBE_TOPIC, topic.name, bool(bits & DESCRIBE_BIT), now)
 
@@ -147,19 +157,35 @@ def judge_topic(connection: Connection, services: Services, topic_id: bytes) -> 
     """The topic, and whether this connection may read it."""
     topic = services.topology.topic_by_id(topic_id)
     if topic is None:
-        return None, _why_absent(connection, services, topic_id)
+        return None, trouble_with(connection, services, topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
     allowed = verdict(connection, services, Right.READ_TOPIC, topic.name, RIGHTS_GRACE_S)
     if allowed is None:  # another connection sees the topic, this one's broker did not show it
-        return topic, ErrorCode.UNKNOWN_TOPIC_ID
+        return topic, trouble_with(connection, services, topic.name) or ErrorCode.UNKNOWN_TOPIC_ID
     return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _why_absent(connection: Connection, services: Services, topic_id: bytes) -> ErrorCode:
-    """29 where the broker says that there is such a topic, but not for this client; 100 where it knows of none."""
-    asked_at, code = _absent(connection).get(topic_id, (-inf, 0))
+def trouble_with(connection: Connection, services: Services, topic: str | bytes) -> ErrorCode:
+    """Why this connection's broker did not show a topic (name or id), where that is not that it knows none: 29, -1."""
+    code = _told_of(connection, services, topic)
+    return ErrorCode.NONE if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
+
+
+def describe_refusal(connection: Connection, services: Services, name: str) -> ErrorCode:
+    """What refuses DESCRIBE on a topic that was just asked about, or NONE: also where there is no such topic."""
+    allowed = verdict(connection, services, Right.DESCRIBE_TOPIC, name, RIGHTS_GRACE_S)
+    if allowed is not None:
+        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    code = _told_of(connection, services, name)
+    if code is None:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE if code in _BITS_WITH else code
+
+
+def _told_of(connection: Connection, services: Services, topic: str | bytes) -> ErrorCode | None:
+    """The code with which the broker did not show the topic; None where it said nothing, or too long ago."""
+    asked_at, code = _absent(connection).get(topic, (-inf, 0))
     believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
-    hidden = believed and code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if hidden else ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode(code) if believed else None
 
 
 def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:

@@ -1,21 +1,25 @@
-"""What a connection's principal may do, as its own upstream connection says (decision 15).
+"""What a connection's principal may do, as its own upstream connection says.
 
 The proxy does not know principals. It asks the broker on the client's connection and believes the answer, yes or no,
 for a bounded time on that connection only. Nothing here changes anything upstream:
 
-- READ on a group: Heartbeat v4 of a member that cannot exist; 30 = no, anything else = yes. Any broker judges the right
-  before it looks whether it is the coordinator.
-- DESCRIBE on a group: FindCoordinator v4; 30 for the key = no.
-- DELETE on a group: OffsetDelete v0 without topics; 30 = no. Never remembered: deletions are rare.
-- Rights on topics: the bits of Metadata v8+ (`leadership`), or what a Fetch or ListOffsets said about the topic.
+- READ on a group: Heartbeat v4 of a member that cannot exist. Any broker judges the right before it looks whether it is
+  the coordinator.
+- DESCRIBE on a group: FindCoordinator v4.
+- DELETE on a group: OffsetDelete v0 without topics. Never remembered: deletions are rare.
+- Rights on topics: the bits of Metadata v8+ (`leadership`), or what a Fetch said about the topic.
 - The bits that an answer shows: DescribeGroups v5 (v6 gives none for ids that are no classic group); 16 is passed on.
+
+A right is granted by the codes of `GRANTS` and by no other: those that Kafka 3.9.1 and 4.3.0 give only once their
+authorizer has said yes. Any other code refuses with itself, be it 30, the -1 of an authorizer that throws, or one that
+tells the client to come again; only 30 is remembered as a no.
 
 A connection that has not authenticated is refused by its broker at the first of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
 from itertools import islice
@@ -52,6 +56,34 @@ class Right(IntEnum):
     DESCRIBE_TOPIC = auto()
 
 
+GRANTS: Mapping[int, frozenset[ErrorCode]] = {
+    HEARTBEAT: frozenset(
+        {
+            ErrorCode.NONE,  # the coordinator is loading the group (GroupCoordinatorService.heartbeat)
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.INVALID_GROUP_ID,  # of an empty id
+            ErrorCode.UNKNOWN_MEMBER_ID,  # of any group, known or not, of every type
+        }
+    ),
+    FIND_COORDINATOR: frozenset(
+        {
+            ErrorCode.NONE,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,  # before the topic of offsets exists, or without a leader of it
+        }
+    ),
+    OFFSET_DELETE: frozenset(
+        {
+            ErrorCode.NONE,  # a classic or consumer group has the id
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.INVALID_GROUP_ID,  # of an empty id
+            ErrorCode.NON_EMPTY_GROUP,  # a classic group with members that are no consumers has the id
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        }
+    ),
+}
+"""API key of a question -> the codes that grant what it asks for."""
+
+
 @dataclass(slots=True)
 class Rights:
     """What is remembered for one connection. Groups and topics by name."""
@@ -65,6 +97,18 @@ class Rights:
         if remembered is None or now - remembered[1] > cache_s:
             return None
         return remembered[0]
+
+    def group_code(self, right: Right, group_id: str, now: float, cache_s: float) -> ErrorCode | None:
+        """A verdict about a group as the code a client is told; NONE = allowed."""
+        allowed = self.verdict(right, group_id, now, cache_s)
+        if allowed is None:
+            return None
+        return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def remember_group(self, right: Right, group_id: str, code: ErrorCode, now: float) -> None:
+        """The broker has said so, now; a code that is neither yes nor no is not remembered."""
+        if code in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED):
+            self.remember(right, group_id, code == ErrorCode.NONE, now)
 
     def remember(self, right: Right, name: str, allowed: bool, now: float) -> None:
         """The broker has said so, now."""
@@ -83,18 +127,22 @@ def rights_of(connection: Connection) -> Rights:
     return rights
 
 
+def refusal(question: int, code: int) -> ErrorCode:
+    """NONE where the broker's answer to this question (an API key of `GRANTS`) grants the right, else its code."""
+    return ErrorCode.NONE if code in GRANTS[question] else ErrorCode(code)
+
+
 def ask_read_group(connection: Connection, group_id: str) -> Promise[memoryview]:
     """Send the question; `tell_read_group` understands the answer."""
     request = registry.message("HeartbeatRequest")(group_id=group_id, generation_id=0, member_id=PROBE_MEMBER)
     return connection.ask(HEARTBEAT, HEARTBEAT_VERSION, registry.request(HEARTBEAT, HEARTBEAT_VERSION).encode(request))
 
 
-def tell_read_group(connection: Connection, group_id: str, answer: memoryview, now: float) -> bool:
-    """Remember and give what the answer to `ask_read_group` says."""
-    code = registry.response(HEARTBEAT, HEARTBEAT_VERSION).decode(answer).error_code
-    allowed = code != ErrorCode.GROUP_AUTHORIZATION_FAILED
-    rights_of(connection).remember(Right.READ_GROUP, group_id, allowed, now)
-    return bool(allowed)
+def tell_read_group(connection: Connection, group_id: str, answer: memoryview, now: float) -> ErrorCode:
+    """Remember and give what the answer to `ask_read_group` says: NONE, or the code that refuses."""
+    code = refusal(HEARTBEAT, registry.response(HEARTBEAT, HEARTBEAT_VERSION).decode(answer).error_code)
+    rights_of(connection).remember_group(Right.READ_GROUP, group_id, code, now)
+    return code
 
 
 def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
@@ -104,16 +152,16 @@ def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Pro
     return connection.ask(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
 
 
-def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> dict[str, bool]:
-    """Remember and give what the answer to `ask_describe_groups` says of each group.
+def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> dict[str, ErrorCode]:
+    """Remember and give what the answer to `ask_describe_groups` says of each group: NONE, or the code that refuses.
 
     Whoever asked about many goes by what this gives: more than `VERDICTS_MAX` are not remembered.
     """
     rights = rights_of(connection)
     found = {}
     for entry in registry.response(FIND_COORDINATOR, FIND_COORDINATOR_VERSION).decode(answer).coordinators:
-        found[entry.key] = allowed = bool(entry.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        rights.remember(Right.DESCRIBE_GROUP, entry.key, allowed, now)
+        found[entry.key] = code = refusal(FIND_COORDINATOR, entry.error_code)
+        rights.remember_group(Right.DESCRIBE_GROUP, entry.key, code, now)
     return found
 
 
@@ -124,10 +172,9 @@ def ask_delete_group(connection: Connection, group_id: str) -> Promise[memoryvie
     return connection.ask(OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
 
 
-def tell_delete_group(answer: memoryview) -> bool:
-    """What the answer to `ask_delete_group` says."""
-    code = registry.response(OFFSET_DELETE, OFFSET_DELETE_VERSION).decode(answer).error_code
-    return bool(code != ErrorCode.GROUP_AUTHORIZATION_FAILED)
+def tell_delete_group(answer: memoryview) -> ErrorCode:
+    """What the answer to `ask_delete_group` says: NONE, or the code that refuses."""
+    return refusal(OFFSET_DELETE, registry.response(OFFSET_DELETE, OFFSET_DELETE_VERSION).decode(answer).error_code)
 
 
 def ask_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:

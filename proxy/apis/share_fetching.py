@@ -24,7 +24,7 @@ from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_requests import refresh
 from proxy.apis.share_starting import confirm_range, start
-from proxy.apis.share_survey import Ready, Result, Survey, survey
+from proxy.apis.share_survey import Ready, Result, Survey, client_code, survey
 from proxy.apis.share_taking import Taking, bytes_ready
 from proxy.apis.upstream_reads import VIEW_IS_OLD, Head, UpstreamRead
 from proxy.apis.waiting import first_until
@@ -41,38 +41,6 @@ TOLD_MAX = 10_000
 
 RETRIES_MAX = 3
 """Times one ShareFetch tries a partition again after its broker knew better than the view, or its range was moved."""
-
-_FETCH_CODES = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
-"""What clients can handle in a fetched partition (share-groups.md 3.7); the Java client throws on any other."""
-
-_MOVED = frozenset(
-    {
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-    }
-)
-"""Told to clients as 6: look for the leader again."""
-
-
-def client_code(code: ErrorCode) -> ErrorCode:
-    """The fetch error a client is told."""
-    if code in _MOVED:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code if code in _FETCH_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class ShareFetching:

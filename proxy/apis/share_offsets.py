@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, verdict
+from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, trouble_with, verdict
 from proxy.apis.ports import Connection
 from proxy.apis.promise import Promise
 from proxy.apis.rights import Right
@@ -46,13 +46,13 @@ async def know_topics(
 
 
 def topic_of(connection: Connection, services: Services, name: str, right: Right) -> Topic | ErrorCode:
-    """The topic, or why it may not be spoken of: 29 or 3. `know_topics` comes first."""
+    """The topic, or why it may not be spoken of: 29, 3 or what the broker says. `know_topics` comes first."""
     allowed = verdict(connection, services, right, name)
     if allowed is False:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = services.topology.topic(name)
     if topic is None or not allowed or topic.topic_id == ZERO_UUID:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return trouble_with(connection, services, name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return topic
 
 

@@ -44,24 +44,27 @@ def named(topics: Iterable[Any] | None) -> tuple[list[TopicIdPartition], dict[To
     return list(places), batches
 
 
-async def may_read_group(
+async def read_refusal(
     call: Call,
     services: Services,
     group_id: str,
     places: Iterable[TopicIdPartition],
     acknowledged: Container[TopicIdPartition] = (),
-) -> bool:
-    """READ on the group; on the way, in the same round trip, whatever is not known about the partitions' topics."""
+) -> ErrorCode:
+    """What refuses READ on the group, or NONE.
+
+    On the way, in the same round trip, whatever is not known about the partitions' topics is asked.
+    """
     connection, now = call.connection, services.timers.now()
-    allowed = rights_of(connection).verdict(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    group_answer = ask_read_group(connection, group_id) if allowed is None else None
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if code is None else None
     names, ids = topics_to_ask(connection, services, places, acknowledged)
     topics_answer = ask_topics(connection, names, ids) if names or ids else None
     if group_answer is not None:
-        allowed = tell_read_group(connection, group_id, await group_answer, now)
+        code = tell_read_group(connection, group_id, await group_answer, now)
     if topics_answer is not None:
         tell_topics(connection, services, await topics_answer)
-    return allowed is True
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
 async def refresh(connection: Connection, services: Services, places: Iterable[TopicIdPartition]) -> None:

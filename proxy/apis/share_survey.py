@@ -16,6 +16,38 @@ from proxy.errors import ErrorCode
 from proxy.share.coordinator import Share, ShareKey
 from proxy.values import TopicIdPartition
 
+_FETCH_CODES = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""What clients can handle in a fetched partition (share-groups.md 3.7); the Java client throws on any other."""
+
+_MOVED = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""Told to clients as 6: look for the leader again."""
+
+
+def client_code(code: ErrorCode) -> ErrorCode:
+    """The fetch error a client is told."""
+    if code in _MOVED:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code if code in _FETCH_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
 
 @dataclass(slots=True)
 class Result:
@@ -69,7 +101,7 @@ def survey(connection: Connection, services: Services, keys: Iterable[ShareKey],
         if topic is not None and code == ErrorCode.NONE:
             code = judge_partition(topic, key.partition, connection.node_id)
         if topic is None or code != ErrorCode.NONE:
-            results[place] = Result(error=code)
+            results[place] = Result(error=client_code(code))
             follow_leader(services, key)
         else:
             _look(found, connection, services, key, topic.leaders[key.partition].epoch)

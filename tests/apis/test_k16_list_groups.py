@@ -151,3 +151,19 @@ def test_the_choice_of_a_broker_is_stable(group_id, nodes):
     for gone in nodes - {chosen}:
         assert is_listed_at(group_id, chosen, nodes - {gone})
     assert not is_listed_at(group_id, 99, nodes)
+
+
+@pytest.mark.parametrize("code", [-1, 14, 30_137])
+def test_where_the_broker_cannot_judge_there_is_no_list(world, code):
+    """Neither the groups nor a part of them: its code, unless the principal may describe the cluster."""
+    world.group("g")
+    world.broker.answers[LIST] = upstream(("classic", "consumer"))
+    found = registry.message("FindCoordinatorResponse")
+    world.broker.answers[10] = lambda version, request: found(
+        coordinators=[found.Coordinator(key="g", error_code=code)]
+    )
+    assert [group.group_id for group in world.call(LIST, 5).groups] == ["classic", "g"]
+    world.client.memory.clear()
+    world.broker.denied.add(("DESCRIBE", "cluster"))
+    answer = world.call(LIST, 5)
+    assert (answer.error_code, answer.groups) == (code, [])

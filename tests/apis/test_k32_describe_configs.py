@@ -169,3 +169,30 @@ def test_requests_without_a_group_are_forwarded(world):
     world.group("g")
     assert not world.serves(DESCRIBE, 4, resources=[resource("g", TOPIC), resource("1", BROKER)])
     assert world.serves(DESCRIBE, 4, resources=[resource("t", TOPIC), resource("never heard of")])
+
+
+@pytest.mark.parametrize("code", [-1, 7, 30_137])
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_code_of_the_broker_is_passed_on(world, code, knows):
+    """Where it has settings of groups: what it says of the group; elsewhere what it says of the cluster."""
+    message = registry.message("DescribeConfigsResponse")
+
+    def answer(version, request):
+        (asked,) = request.resources
+        told = code if knows or asked.resource_type == BROKER else 42
+        return message(results=[result(asked, told)])
+
+    def result(asked, told):
+        kind, name = asked.resource_type, asked.resource_name
+        return message.DescribeConfigsResult(error_code=told, resource_type=kind, resource_name=name, configs=[])
+
+    world.broker.answers[DESCRIBE] = answer
+    (described,) = world.call(DESCRIBE, 4, resources=[resource("g")]).results
+    assert (described.error_code, described.configs) == (code, [])
+
+
+def test_no_result_is_no_permission(world):
+    message = registry.message("DescribeConfigsResponse")
+    world.broker.answers[DESCRIBE] = lambda version, request: message(results=[])
+    (described,) = world.call(DESCRIBE, 4, resources=[resource("g")]).results
+    assert (described.error_code, described.configs) == (-1, [])

@@ -150,3 +150,13 @@ def test_a_deletion_refused_late_leaves_a_group_that_can_be_joined_and_deleted(w
     journal.slow = False
     assert codes(world.call(DELETE, 2, groups_names=["one"])) == {"one": 0}
     assert dict(journal.values) == {}
+
+
+@pytest.mark.parametrize("code", [-1, 14, 15, 25, 30_137])
+def test_only_what_grants_the_right_deletes(world, code):
+    """An authorizer that throws, a coordinator that loads, a newer broker: the group stays, the code is passed on."""
+    world.group("empty")
+    deletes = registry.message("OffsetDeleteResponse")
+    world.broker.answers[47] = lambda version, request: deletes(error_code=code, topics=[])
+    assert codes(world.call(DELETE, 2, groups_names=["empty"])) == {"empty": code}
+    assert set(world.services.coordinator.groups) == {"empty"}

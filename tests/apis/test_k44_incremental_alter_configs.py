@@ -272,3 +272,30 @@ def test_a_change_behind_one_that_is_not_known_is_7_and_does_nothing(world, jour
     assert verdicts(second) == [("g", ErrorCode.REQUEST_TIMED_OUT)]
     journal.refuse(ErrorCode.NOT_COORDINATOR)
     assert (stored(world), journal.appends) == ({}, [])
+
+
+@pytest.mark.parametrize("code", [-1, 7, 30_137])
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_code_of_the_broker_is_passed_on(world, code, knows):
+    """Where it has settings of groups: what it says of the group; elsewhere what it says of the cluster."""
+    message = registry.message("IncrementalAlterConfigsResponse")
+
+    def answer(version, request):
+        (asked,) = request.resources
+        kind, name = asked.resource_type, asked.resource_name
+        told = code if knows or kind == BROKER else 42
+        entry = message.AlterConfigsResourceResponse
+        return message(responses=[entry(error_code=told, resource_type=kind, resource_name=name)])
+
+    world.broker.answers[INCREMENTAL] = answer
+    (altered,) = world.call(INCREMENTAL, 1, resources=[resource("g", (TIMEOUT, SET, "50000"))]).responses
+    assert altered.error_code == code
+    assert world.services.coordinator.stored_settings("g") == {}
+
+
+def test_no_result_is_no_permission(world):
+    message = registry.message("IncrementalAlterConfigsResponse")
+    world.broker.answers[INCREMENTAL] = lambda version, request: message(responses=[])
+    (altered,) = world.call(INCREMENTAL, 1, resources=[resource("g", (TIMEOUT, SET, "50000"))]).responses
+    assert altered.error_code == -1
+    assert world.services.coordinator.stored_settings("g") == {}

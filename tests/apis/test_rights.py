@@ -1,13 +1,16 @@
-"""What a connection may do, as its own broker says; remembered there for a while (decision 15)."""
+"""What a connection may do, as its own broker says; remembered there for a while."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from proxy.apis import rights
 from proxy.errors import ErrorCode, UpstreamLost
 from proxy.wire import registry
-from tests.support.ports import World, acquired, entries
+from tests.support.ports import Connection, World, acquired, entries
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
 
@@ -82,3 +85,123 @@ def test_oldest_rights_are_forgotten_first(monkeypatch):
         remembered.remember(rights.Right.READ_GROUP, name, True, 1.0)
     known = [n for n in "abcde" if remembered.verdict(rights.Right.READ_GROUP, n, 1.0, 15.0) is not None]
     assert known == ["a", "d", "e"]
+
+
+NO_ANSWER = [-1, 7, 14, 15, 22, 27, 31, 41, 69, 30_137]
+"""Codes that say neither yes nor no: of an authorizer that throws, of another question, of a newer Kafka."""
+
+
+def _heartbeat(world: World, connection: Connection) -> int:
+    member = world.member(member_id="new")
+    member.connection = connection
+    return int(member.heartbeat(0, ["t"]).error_code)
+
+
+def _fetch(world: World, connection: Connection) -> int:
+    member = world.member(member_id="new")
+    member.connection = connection
+    return int(member.fetch(world.cluster.topics["t"], wait_ms=0).error_code)
+
+
+def _acknowledge(world: World, connection: Connection) -> int:
+    member = world.member(member_id="new")
+    member.connection = connection
+    return int(member.acknowledge({}, epoch=1).error_code)
+
+
+def _alter(world: World, connection: Connection) -> int:
+    return int(world.ask(91, 0, connection, group_id="other", topics=[]).error_code)
+
+
+Ask = Callable[[World, Connection], int]
+
+
+@pytest.mark.parametrize("ask", [_heartbeat, _fetch, _acknowledge, _alter])
+@pytest.mark.parametrize("code", NO_ANSWER)
+def test_read_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, ask: Ask) -> None:
+    """It refuses with itself, and is asked again with the next request."""
+    world.cluster.create("t")
+    world.cluster.group_answers[12] = code
+    connection = world.connect()
+    assert ask(world, connection) == code
+    assert ask(world, connection) == code
+    assert world.cluster.count(12) == 2
+    del world.cluster.group_answers[12]
+    assert ask(world, connection) in (0, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+@pytest.mark.parametrize("code", [0, 16, 24, 25])
+def test_read_is_granted_by_what_brokers_answer_behind_their_authorizer(world: World, code: int) -> None:
+    world.cluster.create("t")
+    world.cluster.group_answers[12] = code
+    assert _heartbeat(world, world.connect()) == 0
+
+
+def _describe(world: World, connection: Connection) -> int:
+    return int(world.ask(77, 1, connection, group_ids=["g"]).groups[0].error_code)
+
+
+def _describe_offsets(world: World, connection: Connection) -> int:
+    group = registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup
+    wanted = [group(group_id="g", topics=None)]
+    return int(world.ask(90, 1, connection, groups=wanted).groups[0].error_code)
+
+
+@pytest.mark.parametrize("ask", [_describe, _describe_offsets])
+@pytest.mark.parametrize("code", [-1, 14, 16, 24, 69, 30_137])
+def test_describe_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, ask: Ask) -> None:
+    world.cluster.create("t")
+    world.member().heartbeat(0, ["t"])
+    world.cluster.group_answers[10] = code
+    connection = world.connect()
+    assert [ask(world, connection), ask(world, connection)] == [code, code]
+    for granted in (15, 0):
+        world.cluster.group_answers[10] = granted
+        assert ask(world, world.connect()) == 0
+
+
+@pytest.mark.parametrize("code", [-1, 14, 15, 25, 30_137])
+def test_delete_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int) -> None:
+    """DeleteShareGroupOffsets; DeleteGroups is in test_k42_delete_groups.py."""
+    world.cluster.create("t")
+    member = world.member()
+    member.heartbeat(0, ["t"])
+    member.heartbeat(-1)
+    for answered, told in ((code, code), (30, 30), (0, 0), (16, 0), (69, 0), (68, 0)):
+        world.cluster.group_answers[47] = answered
+        assert world.ask(92, 0, group_id="g", topics=[]).error_code == told
+
+
+@pytest.mark.parametrize("code", [-1, 7, 30_137])
+def test_a_topic_is_not_shown_by_a_code_that_says_nothing_of_it(world: World, code: int) -> None:
+    """Another client's connection knows the topic; what this one's broker says of it is passed on."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 1)
+    world.member().heartbeat(0, ["t"])
+    world.member().fetch(topic, wait_ms=0)
+    world.timers.advance(1)
+    world.cluster.topic_errors["t"] = code
+    assert _heartbeat(world, world.connect()) == code
+    assert _describe(world, world.connect()) == code
+    (group,) = world.ask(90, 1, groups=[_offsets_of("g", "t")]).groups
+    assert group.topics[0].partitions[0].error_code == code
+    fetched = entries(world.member(member_id="new").fetch(topic, wait_ms=0))[topic.topic_id, 0]
+    assert (fetched.error_code, fetched.acquired_records) == (-1, [])  # the Java client throws on others
+
+
+def _offsets_of(group_id: str, topic: str) -> Any:
+    message = registry.message("DescribeShareGroupOffsetsRequest")
+    wanted = message.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
+    return message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=[wanted])
+
+
+@pytest.mark.parametrize("key", [1, 2])
+def test_an_error_nobody_knows_costs_no_connection(world: World, key: int) -> None:
+    """Fetch and ListOffsets of a newer broker: the client is told -1, which it can handle."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 1)
+    world.cluster.fail_next[key] = [ErrorCode(30_137)] * 10
+    entry = entries(world.member().fetch(topic, wait_ms=0))[topic.topic_id, 0]
+    assert entry.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    world.cluster.fail_next[key] = []
+    assert acquired(world.member(member_id="later").fetch(topic)) == [(0, 0, 1)]

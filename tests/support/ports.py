@@ -172,6 +172,10 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.group_errors: dict[str, ErrorCode] = {}
         """Group id -> 30 and the like, for Heartbeat, FindCoordinator, DescribeGroups and OffsetDelete."""
+        self.group_answers: dict[int, int] = {}
+        """API key -> the error with which it answers for every group, in place of what else it would say."""
+        self.topic_errors: dict[str, int] = {}
+        """Topic -> the error Metadata gives for it."""
         self.classic_groups: set[str] = set()
         self.consumer_groups: set[str] = set()
         self.fail_next: dict[int, list[ErrorCode]] = {}
@@ -254,19 +258,19 @@ class Cluster:
 
     def _heartbeat(self, connection: Connection, request: Any) -> Any:
         code = self.group_errors.get(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        return registry.message("HeartbeatResponse")(error_code=code)
+        return registry.message("HeartbeatResponse")(error_code=self.group_answers.get(12, code))
 
     def _offset_delete(self, connection: Connection, request: Any) -> Any:
         assert not request.topics, "a question must not delete anything"
         code = self.group_errors.get(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        return registry.message("OffsetDeleteResponse")(error_code=code, topics=[])
+        return registry.message("OffsetDeleteResponse")(error_code=self.group_answers.get(47, code), topics=[])
 
     def _find_coordinator(self, connection: Connection, request: Any) -> Any:
         message = registry.message("FindCoordinatorResponse")
         found = []
         for group_id in request.coordinator_keys:
             denied = self.group_errors.get(group_id) == ErrorCode.GROUP_AUTHORIZATION_FAILED
-            code = ErrorCode.GROUP_AUTHORIZATION_FAILED if denied else ErrorCode.NONE
+            code = self.group_answers.get(10, ErrorCode.GROUP_AUTHORIZATION_FAILED if denied else ErrorCode.NONE)
             found.append(message.Coordinator(key=group_id, node_id=1, host="x", port=1, error_code=code))
         return message(coordinators=found)
 
@@ -307,6 +311,8 @@ class Cluster:
         by_id = {topic.topic_id: topic for topic in self.topics.values()}
         topic = self.topics.get(asked.name) if asked.name is not None else by_id.get(asked.topic_id)
         answer = message.MetadataResponseTopic
+        if topic is not None and topic.name in self.topic_errors:
+            return answer(error_code=self.topic_errors[topic.name], name=asked.name, topic_id=asked.topic_id)
         if topic is None:
             missing = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return answer(error_code=missing, name=asked.name, topic_id=asked.topic_id)

@@ -8,7 +8,7 @@ Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
   configuration sets it, 5 for Kafka's default. The stored value is shown, even where it is clamped to bounds.
 - Settings of other group types follow where the broker has any. Its own `share.*` are not shown: they have no effect.
 - Keys that do not exist are left out. An empty list of keys means all, as null does. An empty name: 42.
-- Rights: see `group_configs`.
+- Rights: see `group_configs`. Addresses in settings of brokers: see `broker_addresses`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.apis import broker_addresses
 from proxy.apis.exchange import reply
 from proxy.apis.group_configs import (
     GROUP,
@@ -52,6 +53,7 @@ async def handle(call: Call, services: Services) -> bytes:
     answer = registry.message("DescribeConfigsResponse")(results=[])
     if others:
         answer = await ask_about(call, others)
+        broker_addresses.hide(answer, services.book)
     theirs = await _theirs(call, named) if named else {}
     mine = [
         _ours(call.message, resource, services, theirs.get(resource.resource_name, NO_ANSWER))

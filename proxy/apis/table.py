@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from proxy.apis import k03_metadata, k10_find_coordinator, k18_api_versions, k60_describe_cluster, old_fetch
+from proxy.apis import (
+    broker_addresses,
+    k03_metadata,
+    k10_find_coordinator,
+    k18_api_versions,
+    k60_describe_cluster,
+    old_fetch,
+)
+from proxy.apis.broker_addresses import DESCRIBE_CONFIGS
 from proxy.apis.rewrites import ProduceRewriter, Repair, Special, drop_node_endpoints, rewriter
 from proxy.apis.share_forwarding import limit_max_bytes
 from proxy.cluster.addresses import AddressBook, AnswerCache
@@ -175,6 +183,8 @@ class _Table:
         """What is done to answers, remembered where they repeat; None = they pass as they come."""
         if key == API_VERSIONS:
             return self._cache.through(k18_api_versions.rewriter(version, self._versions))
+        if key == DESCRIBE_CONFIGS:
+            return broker_addresses.rewriter(version, self._book)
         if endpoints.locator(key, version) is None or key in WAIVED:
             return None
         if key not in REPAIRS:

@@ -49,6 +49,11 @@ def test_05_records_come_from_their_leaders(w: World, fresh: Fresh) -> None:
     three_nodes.records_come_from_their_leaders(w, fresh("topic"))
 
 
+def test_no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
+    """Clients are shown the proxy's addresses in settings as well."""
+    three_nodes.no_setting_of_a_broker_names_it(kafka, front)
+
+
 def state_leader(kafka: Cluster, group: str) -> int:
     """The node that leads the partition with the group's state."""
     with Raw(kafka.bootstrap) as raw:

@@ -44,6 +44,11 @@ def test_05_records_come_from_their_leaders(w: World, fresh: Fresh) -> None:
     three_nodes.records_come_from_their_leaders(w, fresh("topic"))
 
 
+def test_no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
+    """Clients are shown the proxy's addresses in settings as well."""
+    three_nodes.no_setting_of_a_broker_names_it(kafka, front)
+
+
 def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) -> None:
     """No acknowledged record is lost, and no client dials a broker."""
     three_nodes.nothing_is_lost_when_a_leader_dies(kafka, front, fresh("topic"))

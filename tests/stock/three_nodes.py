@@ -8,15 +8,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import product
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
 from localkafka.addresses import HOST
 from localkafka.cluster import Cluster
+from localkafka.connection import Connection, build
 from localkafka.front import Front
 
+from proxy.wire import registry
+from tests.support.brokers import OLD
 from tests.support.dialled import DialledPorts
-from tests.support.raw import LIMIT_S, Raw, Topic, until
+from tests.support.raw import BROKER_RESOURCE, GROUP_RESOURCE, LIMIT_S, Raw, Topic, until
 from tests.support.worlds import World
 
 NODES = (1, 2, 3)
@@ -188,3 +192,36 @@ def _listens(port: int) -> bool:
     except ConnectionRefusedError:
         return False
     return True
+
+
+def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
+    """DescribeConfigs of every broker, by its own listener and that for all, alone and beside a group."""
+    ports = [b":%d" % port for n in kafka.nodes for port in (n.port, n.internal_port, n.controller_port)]
+    with Raw(kafka.bootstrap) as native, Raw(front.bootstrap) as raw:
+        asked = ((native, NODES), (raw, NODES), (raw, (None,)))
+        for seen, listeners in asked:
+            for node, version, beside in product(listeners, (1, 4), ([], [(GROUP_RESOURCE, "g")])):
+                connection = seen.kept(None if node is None else seen.node(node))
+                wanted = [(BROKER_RESOURCE, str(each)) for each in ((node,) if node else NODES)] + beside
+                answer = _settings(connection, version, wanted)
+                told = registry.response(32, version).encode(answer)
+                found = {port for port in ports if port in told}
+                if seen is native:
+                    assert found or (beside and kafka.release == OLD), "the test looks for what is not there"
+                else:
+                    assert not found
+        for node, address in raw.brokers().items():
+            shown = raw.describe(BROKER_RESOURCE, str(node), on=raw.kept(address))
+            assert shown["advertised.listeners"] == ",".join(
+                f"{name}://{address.host}:{address.port}" for name in ("CLIENT", "INTERNAL")
+            )
+            assert shown["controller.quorum.voters"] is None
+            assert shown["controller.listener.names"] == "CONTROLLER"
+
+
+def _settings(connection: Connection, version: int, wanted: list[tuple[int, str]]) -> Any:
+    resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in wanted]
+    more = {"include_documentation": True} if version >= 3 else {}
+    return connection.ask(
+        32, version, build("DescribeConfigsRequest", resources=resources, include_synonyms=True, **more)
+    )

@@ -229,10 +229,10 @@ class Raw:
 
         until(heard, f"the settings of group {group}")
 
-    def describe(self, kind: int, name: str) -> dict[str, str | None]:
+    def describe(self, kind: int, name: str, on: Connection | None = None) -> dict[str, str | None]:
         """The settings of a resource."""
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-        answer = self.ask("DescribeConfigs", 4, resources=[resource]).results[0]
+        answer = self.ask("DescribeConfigs", 4, on=on, resources=[resource]).results[0]
         _check(answer, f"describe {name}")
         return {config.name: config.value for config in answer.configs}
 

@@ -10,6 +10,7 @@ other nodes and for the controller quorum.
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 import socket
 import struct
@@ -108,7 +109,8 @@ class Cluster:
     """A Kafka cluster of `nodes` nodes with the ids first_id, first_id + 1, ...
 
     `release` is a name in jars.toml, `properties` are added to every node's, `features` are given to the storage
-    format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements). Where a relay listens on
+    format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements), `plugins` (folders of
+    classes) to their class path. Where a relay listens on
     `relay_port` and passes on to `relayed_port` of the only node, clients that come through it are told of its address
     alone. The folder is removed by `stop` unless something failed.
     """
@@ -125,6 +127,7 @@ class Cluster:
         sasl: Sasl | None = None,
         java_options: Sequence[str] = (*QUICK_START, "-Xms128m", "-Xmx512m"),
         relay_port: int | None = None,
+        plugins: Sequence[Path] = (),
     ) -> None:
         self.release = release
         self.folder = folder
@@ -133,6 +136,7 @@ class Cluster:
         self._features = features
         self._java_options = java_options
         self._relay_port = relay_port
+        self._plugins = plugins
         ports = free_ports(4 * nodes)
         self.nodes = [Node(first_id + i, folder / f"node-{first_id + i}", *ports[i::nodes]) for i in range(nodes)]
 
@@ -164,7 +168,7 @@ class Cluster:
 
     def start(self) -> None:
         """Format, start every node, and wait until all serve; raises BrokerError."""
-        java, jars = find_java(), class_path(self.release)
+        java, jars = find_java(), os.pathsep.join((class_path(self.release), *map(str, self._plugins)))
         for node in self.nodes:
             self._format(node, [java, *QUICK_START, "-cp", jars])
             node.command = [

@@ -23,6 +23,7 @@ TOOLS = "org.apache.kafka.tools"
 NEWEST = ("clients-4.4.0", "4.3.0")
 """The newest clients under the tools of the release before: of 4.4.0 there are only the clients."""
 RUN_S = 180
+SOURCES = Path(__file__).resolve().parent / "java"
 
 
 def command(tool: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",)) -> list[str]:
@@ -61,6 +62,16 @@ def _make(archive: Path, java: str, jars: str) -> None:
 def tool(name: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",), text: str | None = None) -> str:
     """What a tool prints; it must end with status 0."""
     return output_of(command(name, *arguments, releases=releases), RUN_S, text)
+
+
+def compiled(name: str, folder: Path, release: str) -> Path | None:
+    """The folder with the class of that name out of tests/support/java; None where this Java has no compiler."""
+    compiler = [find_java(), *QUICK_START, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    have = subprocess.run([*compiler, "-version"], capture_output=True, timeout=RUN_S, check=False)
+    if have.returncode:
+        return None
+    output_of([*compiler, "-cp", class_path(release), "-d", str(folder), str(SOURCES / f"{name}.java")], RUN_S)
+    return folder
 
 
 def start(name: str, log: Path, *arguments: str) -> Child:

@@ -1,0 +1,174 @@
+"""Which codes of a broker with an authorizer grant a right: as both releases answer, and as the proxy takes them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from localkafka.cluster import Cluster
+
+from proxy.apis.rights import FIND_COORDINATOR, GRANTS, HEARTBEAT, OFFSET_DELETE
+from proxy.wire import registry
+from tests.support.brokers import NEW, OLD, USERS, Running
+from tests.support.java_tools import compiled
+from tests.support.raw import GROUP_RESOURCE, Raw, until
+
+pytestmark = pytest.mark.broker
+
+LOADING = 14
+QUESTIONS = (HEARTBEAT, FIND_COORDINATOR, OFFSET_DELETE)
+Codes = dict[int, set[int]]
+"""API key of a question -> what was answered."""
+
+
+def question(raw: Raw, key: int, group: str, **options: Any) -> int:
+    """The code that answers one of the questions about rights."""
+    if key == HEARTBEAT:
+        fields = {"group_id": group, "generation_id": 0, "member_id": "nobody"}
+        return int(raw.ask("Heartbeat", 4, **fields, **options).error_code)
+    if key == OFFSET_DELETE:
+        return int(raw.ask("OffsetDelete", 0, group_id=group, topics=[], **options).error_code)
+    answer = raw.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group], **options)
+    return int(answer.coordinators[0].error_code)
+
+
+class Place:
+    """A cluster whose authorizer throws at whatever bob asks about `throws-...`, and a proxy in front of it."""
+
+    def __init__(self, running: Running, release: str, plugin: Path) -> None:
+        settings = {"authorizer.class.name": "ThrowingAuthorizer"}
+        self.release = release
+        self.cluster: Cluster = running.cluster(release, sasl=USERS, properties=settings, plugins=[plugin])
+        self.admin, self.bob = (self.user(name) for name in ("admin", "bob"))
+        self.cold = {key: question(self.admin, key, "unknown") for key in QUESTIONS}
+        """What is answered before there is a topic of offsets."""
+        self.admin.coordinator("unknown")
+        identity = {"mechanism": "PLAIN", "username": "admin", "password": USERS.users["admin"]}
+        upstream = {"bootstrap": self.cluster.bootstrap, "sasl": identity}
+        self.proxy = running.front(self.cluster.bootstrap, {"upstream": upstream, "share_groups": {"serve": "local"}})
+
+    def user(self, name: str, *, of_proxy: bool = False) -> Raw:
+        bootstrap = self.proxy.bootstrap if of_proxy else self.cluster.bootstrap
+        return Raw(bootstrap, sasl=(name, USERS.users[name]))
+
+
+@pytest.fixture(scope="module", params=[OLD, NEW])
+def place(
+    running: Running, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    plugin = compiled("ThrowingAuthorizer", tmp_path_factory.mktemp("classes"), request.param)
+    if plugin is None:
+        pytest.skip("this Java has no compiler for the authorizer of the test")
+    place = Place(running, request.param, plugin)
+    yield place
+    place.admin.close()
+    place.bob.close()
+
+
+def join(raw: Raw, group: str, kind: str) -> None:
+    """Make a classic group with one member, of this protocol type."""
+    member = ""
+    for _ in range(2):  # the first answer gives the member its id
+        answer = raw.ask(
+            "JoinGroup", 5, on=raw.on_coordinator(group), group_id=group, session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000, member_id=member, group_instance_id=None, protocol_type=kind,
+            protocols=[{"name": "range", "metadata": b""}],
+        )  # fmt: skip
+        member = answer.member_id
+        if not answer.error_code:
+            break
+    assert answer.error_code == 0
+
+
+def beat(raw: Raw, api: str, group: str, **fields: Any) -> None:
+    """Make a consumer or share group with one member."""
+    topic = f"{group}-topic"
+    raw.create_topic(topic)
+    on = raw.on_coordinator(group)
+    version = registry.versions({"ConsumerGroupHeartbeat": 68, "ShareGroupHeartbeat": 76}[api])[0]
+    member = {"group_id": group, "member_id": "member-of-22-characters", "member_epoch": 0, "rack_id": None}
+    sent = member | {"subscribed_topic_names": [topic]} | fields
+    until(lambda: not raw.ask(api, version, on=on, **sent).error_code, f"a member of {group}")
+
+
+def test_codes_that_grant(place: Place, fresh: Callable[[str], str]) -> None:
+    """Of groups of every type, at the coordinator and before there is one: what is granted, refused, not judged."""
+    connect, consumer, shared = (fresh(name) for name in ("connect", "consumer", "shared"))
+    join(place.admin, connect, "connect")
+    fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], "server_assignor": None, "instance_id": None}
+    beat(place.admin, "ConsumerGroupHeartbeat", consumer, **fields)
+    groups = ["", "unknown", connect, consumer]
+    if place.release == NEW:
+        beat(place.admin, "ShareGroupHeartbeat", shared)
+        groups.append(shared)
+    granted: Codes = defaultdict(set)
+    for key in QUESTIONS:
+        granted[key].add(place.cold[key])
+        for group in groups:
+            granted[key].add(_loaded(place.admin, key, group))
+            assert question(place.bob, key, group) == 30
+        assert question(place.bob, key, f"throws-{connect}") == -1
+    assert granted == {HEARTBEAT: {16, 24, 25}, FIND_COORDINATOR: {0, 15}, OFFSET_DELETE: {0, 16, 24, 68, 69}}
+    assert all(codes <= GRANTS[key] for key, codes in granted.items())
+
+
+def _loaded(raw: Raw, key: int, group: str) -> int:
+    """The answer once the group's coordinator is ready; 14 tells clients to wait."""
+    codes: list[int] = []
+
+    def is_ready() -> bool:
+        codes.append(question(raw, key, group))
+        return codes[-1] != LOADING
+
+    until(is_ready, f"the coordinator of {group!r}")
+    return codes[-1]
+
+
+def test_rights_on_a_topic_are_told_with_these_codes(place: Place, fresh: Callable[[str], str]) -> None:
+    """An authorizer that throws is answered with -1, and the field for the rights says nothing."""
+    topic, none = place.admin.create_topic(fresh("topic")).name, -(1 << 31)
+
+    def told(raw: Raw, name: str) -> tuple[int, bool]:
+        fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
+        entry = raw.ask("Metadata", 12, topics=[{"name": name}], **fields).topics[0]
+        return int(entry.error_code), entry.topic_authorized_operations != none
+
+    names = (topic, "missing", "not valid", "throws-topic")
+    assert [told(place.admin, name) for name in names] == [(0, True), (3, True), (17, True), (3, True)]
+    assert [told(place.bob, name) for name in names] == [(29, False), (29, False), (29, False), (-1, False)]
+
+
+def test_an_authorizer_that_throws_grants_nothing(place: Place, fresh: Callable[[str], str]) -> None:
+    """A share group held by the proxy: whatever bob asks is refused with -1, and the group is still there."""
+    group = f"throws-{fresh('group')}"
+    with place.user("admin", of_proxy=True) as admin, place.user("bob", of_proxy=True) as bob:
+        topic = admin.create_topic(f"{group}-topic")
+        member = {"group_id": group, "member_id": "member-of-22-characters", "rack_id": None}
+        joined = member | {"member_epoch": 0, "subscribed_topic_names": [topic.name]}
+        assert admin.ask("ShareGroupHeartbeat", 1, **joined).error_code == 0
+        assert admin.ask("ShareGroupHeartbeat", 1, **(joined | {"member_epoch": -1})).error_code == 0
+        for _ in range(2):  # the same again: nothing was remembered
+            assert set(_asked_by(bob, group, joined)) == {-1}
+        assert bob.try_configure(GROUP_RESOURCE, group, {"share.isolation.level": "read_committed"}).error_code in (
+            -1, 30,  # where the cluster knows no settings of groups, the right is that on the cluster
+        )  # fmt: skip
+        listed = admin.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).groups
+        assert group in [each.group_id for each in listed]
+
+
+def _asked_by(raw: Raw, group: str, joined: dict[str, Any]) -> Iterator[int]:
+    session = {"group_id": group, "member_id": "member-of-22-characters", "topics": []}
+    yield raw.ask("ShareGroupHeartbeat", 1, **joined).error_code
+    yield raw.ask("ShareFetch", 2, share_session_epoch=0, **session).error_code
+    yield raw.ask("ShareAcknowledge", 2, share_session_epoch=1, **session).error_code
+    yield raw.ask("ShareGroupDescribe", 1, group_ids=[group]).groups[0].error_code
+    yield raw.ask("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups[0].error_code
+    yield raw.ask("AlterShareGroupOffsets", 0, group_id=group, topics=[]).error_code
+    yield raw.ask("DeleteShareGroupOffsets", 0, group_id=group, topics=[]).error_code
+    yield raw.ask("DeleteGroups", 2, groups_names=[group]).results[0].error_code
+    yield raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).error_code
+    yield raw.ask("OffsetDelete", 0, group_id=group, topics=[]).error_code
+    yield raw.ask("ConsumerGroupHeartbeat", 0, group_id=group, member_id="", member_epoch=0).error_code

@@ -103,7 +103,8 @@ def _fit(
 def _complete(topic: Any, partitions: int, base: Any) -> None:
     topic.num_partitions = partitions
     if topic.replication_factor == view_requests.DEFAULT_REPLICATION:
-        topic.replication_factor = min(len(each.replica_nodes) for each in base.partitions)
+        replicas = (len(each.replica_nodes) for each in base.partitions)
+        topic.replication_factor = min(replicas, default=view_requests.DEFAULT_REPLICATION)
     given = {config.name for config in topic.configs or ()}
     entry = registry.message("CreateTopicsRequest").CreatableTopicConfig
     ours = [entry(name=name, value=value) for name, value in view_requests.CONFIGS.items() if name not in given]

@@ -140,7 +140,7 @@ async def _ends(call: Call, services: Services, wanted: Sequence[_Wanted]) -> Fo
             continue
         for partition in each.partitions:
             key = ShareKey(each.group_id, each.topic.topic_id, partition)
-            if services.coordinator.share(key) is not None and partition < each.topic.partitions:
+            if 0 <= partition < each.topic.partitions and services.coordinator.share(key) is not None:
                 places[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
     return await log_ends(call.connection, services, list(places.values())) if places else {}
 
@@ -151,6 +151,9 @@ def _topic(services: Services, message: Any, wanted: _Wanted, ends: Found) -> An
     if isinstance(wanted.topic, Topic):
         topic_id = wanted.topic.topic_id
         for partition in wanted.partitions:
+            if not 0 <= partition < wanted.topic.partitions:
+                entries.append(_nothing(message, partition, code))
+                continue
             key = ShareKey(wanted.group_id, topic_id, partition)
             entries.append(_partition(services, message, key, ends.get(TopicIdPartition(topic_id, partition))))
     else:

@@ -45,9 +45,9 @@ class RestingShares:
         self._count += 1
 
     def take(self, group_id: str, topic_id: bytes, partition: int) -> bytes | None:
-        """What is held, which is not held any more; None where nothing is."""
+        """What is held, which is not held any more; None where nothing is, as of a number that is no partition's."""
         held = self._groups.get(group_id)
-        if held is None:
+        if held is None or partition < 0:
             return None
         key, place = _key(topic_id, partition)
         value = _cut(held, key, place) or held.pop(key + bytes((place,)), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import ErrorCode
+from proxy.share.coordinator import ShareKey
 from proxy.values import ZERO_UUID
 from proxy.wire import registry
 from tests.support.ports import World
@@ -130,3 +131,18 @@ def test_version_0_asks_for_no_log_ends(world):
     before = world.cluster.count(2)
     assert told(describe(world, version=0)) == {("t", 0): (0, 5, -1, 0)}
     assert world.cluster.count(2) == before
+
+
+@pytest.mark.parametrize("partition", [-1, 1, 255, 256, 2**31 - 1, -(2**31)])
+def test_a_number_that_is_no_partition_of_a_resting_group(world, partition):
+    """Nothing is known of it, and the connection stays."""
+    topic = world.cluster.create("t")
+    coordinator, key = world.services.coordinator, ShareKey("g", topic.topic_id, 0)
+    coordinator.add_group("g")
+    coordinator.rest(key, coordinator.new_partition(key, 7).snapshot().encode())
+    message = registry.message("DescribeShareGroupOffsetsRequest")
+    wanted = message.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition, 0])
+    group = message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[wanted])
+    (answered,) = world.ask(90, 1, groups=[group]).groups
+    told = [(each.partition_index, each.error_code, each.start_offset) for each in answered.topics[0].partitions]
+    assert told == [(partition, 0, -1), (0, 0, 7)]

@@ -39,6 +39,8 @@ ALL_BITS = 3576
 GROUP_BITS = 328
 """READ, DELETE and DESCRIBE on a group."""
 NO_BITS = -2147483648
+LEADER_EPOCH_SINCE = 4
+"""Version of ListOffsets."""
 
 
 class SlowJournal(MemoryJournal):
@@ -180,6 +182,10 @@ class Cluster:
         self.consumer_groups: set[str] = set()
         self.fail_next: dict[int, list[ErrorCode]] = {}
         """API key -> errors for the partitions of its next answers."""
+        self.scripted = frozenset({1, 2, 3, 10, 12, 15, 47, 69})
+        """API keys that are answered by what follows."""
+        self.others: Callable[[int, int, Any], Any] = _nobody
+        """Answers all others: (key, version, request)."""
         self.throttle_ms = 0
         self.held: set[int] = set()
         """API keys whose answers wait for `release`."""
@@ -237,7 +243,7 @@ class Cluster:
             return promise
 
         def answer() -> memoryview:
-            return memoryview(registry.response(key, version).encode(self._answer(connection, key, request)))
+            return memoryview(registry.response(key, version).encode(self._answer(connection, key, version, request)))
 
         if key in self.held:
             self._waiting.append((promise, answer))
@@ -245,7 +251,10 @@ class Cluster:
             promise.set(answer())
         return promise
 
-    def _answer(self, connection: Connection, key: int, request: Any) -> Any:
+    def _answer(self, connection: Connection, key: int, version: int, request: Any) -> Any:
+        self._version = version
+        if key not in self.scripted:
+            return self.others(key, version, request)
         return {
             2: self._list_offsets,
             3: self._metadata,
@@ -304,7 +313,7 @@ class Cluster:
             message.MetadataResponseBroker(node_id=node, host=address.host, port=address.port, rack=None)
             for node, address in self.nodes.items()
         ]
-        topics = [self._metadata_topic(message, asked) for asked in request.topics]
+        topics = [self._metadata_topic(message, asked) for asked in request.topics or ()]
         return message(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
 
     def _metadata_topic(self, message: Any, asked: Any) -> Any:
@@ -356,7 +365,8 @@ class Cluster:
         offset = {-2: log.start, -1: log.end}.get(asked.timestamp)
         if offset is None:
             offset = next((f for f, _, data in log.batches if _max_timestamp(data) >= asked.timestamp), -1)
-        return message.ListOffsetsPartitionResponse(partition_index=index, offset=offset, leader_epoch=log.epoch)
+        epoch = {"leader_epoch": log.epoch} if self._version >= LEADER_EPOCH_SINCE else {}
+        return message.ListOffsetsPartitionResponse(partition_index=index, offset=offset, **epoch)
 
     def _refusal(
         self, key: int, connection: Connection, topic: Topic | None, index: int, epoch: int, needs: int
@@ -367,7 +377,7 @@ class Cluster:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not topic.bits & needs:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if index >= len(topic.logs):
+        if not 0 <= index < len(topic.logs):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         log = topic.logs[index]
         if log.leader != connection.node_id:
@@ -375,6 +385,10 @@ class Cluster:
         if 0 <= epoch < log.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > log.epoch else ErrorCode.NONE
+
+
+def _nobody(key: int, version: int, request: Any) -> Any:
+    raise AssertionError(f"nobody answers {registry.API_KEYS[key]} v{version} here: {request}")
 
 
 def _max_timestamp(batch: bytes) -> int:

@@ -23,6 +23,8 @@ from proxy.wire import frames, registry
 
 BROKER, OTHER = 1, 2
 CORRELATION = 7
+PARTITIONS_MAX = 10_000
+"""More are refused (37), as a broker does at some point."""
 
 
 class Alarm:
@@ -109,12 +111,20 @@ class Cluster:
         if wanted is None or (version == 0 and not wanted):
             topics = [self._entry(message, name) for name in sorted(self.topics)]
         else:
-            topics = [self._entry(message, each.name or names.get(bytes(each.topic_id)), each) for each in wanted]
+            topics = [self._entry(message, self._name(each, names), each) for each in wanted]
         if request.include_topic_authorized_operations:
             for topic in topics:
                 topic.topic_authorized_operations = 264
         brokers = [message.MetadataResponseBroker(node_id=n, host=f"up{n}", port=9092) for n in (BROKER, OTHER)]
         return message(brokers=brokers, controller_id=BROKER, topics=topics)
+
+    def _name(self, asked: Any, names: Mapping[bytes, str]) -> str | None:
+        return asked.name if asked.name is not None else names.get(bytes(asked.topic_id))
+
+    @property
+    def _none(self) -> str | None:
+        """In place of the name of a topic that is not known; null from v12 on."""
+        return None if self.version >= 12 else ""
 
     def _entry(self, message: Any, name: str | None, asked: Any = None) -> Any:
         if name in self.hidden:
@@ -125,8 +135,8 @@ class Cluster:
             topic = None
         if topic is None:
             by_id = asked is not None and asked.name is None
-            gone = {"error_code": 100, "topic_id": asked.topic_id, "name": None} if by_id else {"error_code": 3}
-            return message.MetadataResponseTopic(partitions=[], **({"name": name} | gone))
+            gone = {"error_code": 100, "topic_id": asked.topic_id, "name": self._none} if by_id else {"error_code": 3}
+            return message.MetadataResponseTopic(partitions=[], **({"name": name or ""} | gone))
         parts = [
             message.MetadataResponsePartition(
                 error_code=0,
@@ -145,7 +155,7 @@ class Cluster:
         message = registry.message("CreateTopicsResponse")
         results = []
         for each in request.topics:
-            code = self._code(19) or (36 if each.name in self.topics else 0)
+            code = self._code(19) or _code_of(each.num_partitions) or (36 if each.name in self.topics else 0)
             if not code:
                 configs = {config.name: config.value for config in each.configs}
                 replicas = [BROKER, OTHER][: each.replication_factor] if each.replication_factor > 0 else [BROKER]
@@ -169,14 +179,15 @@ class Cluster:
             code = self._code(20) or (0 if name in self.topics else 3)
             topic = self.topics.pop(name, None) if not code else None
             topic_id = topic.topic_id if topic is not None else each.topic_id
-            results.append(message.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
+            told = name if version >= 6 else name or ""
+            results.append(message.DeletableTopicResult(name=told, topic_id=topic_id, error_code=code))
         return message(responses=results)
 
     def _CreatePartitions(self, _version: int, request: Any) -> Any:
         message = registry.message("CreatePartitionsResponse")
         results = []
         for each in request.topics:
-            code = self._code(37)
+            code = self._code(37) or _code_of(each.count) or (0 if each.name in self.topics else 3)
             if not code:
                 self.topics[each.name].partitions = each.count
             results.append(message.CreatePartitionsTopicResult(name=each.name, error_code=code))
@@ -192,7 +203,7 @@ class Cluster:
             if topic is None:
                 entries.append(message.DescribeTopicPartitionsResponseTopic(error_code=3, name=name, partitions=[]))
                 continue
-            first = request.cursor.partition_index if request.cursor is not None and name == begin else 0
+            first = max(request.cursor.partition_index, 0) if request.cursor is not None and name == begin else 0
             parts = [
                 message.DescribeTopicPartitionsResponsePartition(
                     partition_index=index, leader_id=99, leader_epoch=99, replica_nodes=[99], isr_nodes=[99],
@@ -234,6 +245,10 @@ class Cluster:
             for topic in request.topic_data
         ]
         return message(responses=responses, node_endpoints=[])
+
+
+def _code_of(partitions: int) -> int:
+    return 0 if -1 <= partitions <= PARTITIONS_MAX else 37
 
 
 @dataclass

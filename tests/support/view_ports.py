@@ -13,7 +13,7 @@ from proxy.apis.view_services import ViewOptions, ViewServices
 from proxy.errors import ErrorCode
 from proxy.views.catalog import View
 from proxy.views.cuts import Cut, EvenCut, StripeCut
-from proxy.views.names import parse
+from proxy.views.names import BadViewName, parse
 from proxy.wire import frames, records, registry
 from tests.support.ports import Connection, Log, Reply, Topic, World
 
@@ -93,7 +93,10 @@ class ViewWorld(World):
         return self.view_ids[name]
 
     def learn(self, name: str) -> bool:
-        parsed = parse(name)
+        try:
+            parsed = parse(name)
+        except BadViewName:
+            return False
         assert parsed is not None
         base = self.cluster.topics.get(parsed.base)
         if base is None or name not in self.view_ids:

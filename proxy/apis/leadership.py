@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from proxy.apis.ports import Connection
 from proxy.apis.promise import Promise
-from proxy.apis.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Right, rights_of
+from proxy.apis.rights import ABSENT_TOPICS, DESCRIBE_BIT, NO_BITS, READ_BIT, Right, rights_of
 from proxy.apis.services import Services
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
@@ -80,7 +80,7 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
 
 def _absent(connection: Connection) -> dict[str | bytes, tuple[float, int]]:
     """Topics, by name or id, that the broker did not show to this connection: when it said so, and why."""
-    return connection.memory.setdefault("absent-topics", {})  # type: ignore[no-any-return]
+    return connection.memory.setdefault(ABSENT_TOPICS, {})  # type: ignore[no-any-return]
 
 
 def names_to_ask(connection: Connection, services: Services, names: Iterable[str], right: Right) -> list[str]:

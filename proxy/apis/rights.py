@@ -119,12 +119,23 @@ class Rights:
         self.verdicts[right, name] = (allowed, now)
 
 
+_RIGHTS = "rights"
+ABSENT_TOPICS = "absent-topics"
+"""Where a connection remembers what it may do, and which topics it was not shown."""
+
+
 def rights_of(connection: Connection) -> Rights:
     """The rights remembered for this connection."""
-    rights: Rights | None = connection.memory.get("rights")
+    rights: Rights | None = connection.memory.get(_RIGHTS)
     if rights is None:
-        rights = connection.memory["rights"] = Rights()
+        rights = connection.memory[_RIGHTS] = Rights()
     return rights
+
+
+def forget(memory: dict[str, Any]) -> None:
+    """Take what a connection remembers of its rights out of its memory: its broker is to say it anew."""
+    for name in (_RIGHTS, ABSENT_TOPICS):
+        memory.pop(name, None)
 
 
 def refusal(question: int, code: int) -> ErrorCode:

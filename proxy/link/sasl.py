@@ -2,8 +2,9 @@
 
 Theory of operation. What matters here is when a request of the proxy's own may be sent on the client's upstream
 connection: a broker ends the connection on anything else between SaslHandshake and the end of the authentication, and
-after the session lifetime (KIP-368). Success is not written anywhere (an intermediate round looks the same), so an
-exchange counts as over when the client itself sends an ordinary request after an answer without error.
+after the session lifetime (KIP-368). A request of the client that would be served here ends it likewise. Success is not
+written anywhere (an intermediate round looks the same), so an exchange counts as over when the client itself sends an
+ordinary request after an answer without error.
 
     NONE ─ handshake v1 ─▶ EXCHANGING ─ answer without error, then an ordinary request ─▶ DONE ─ handshake ─▶ EXCHANGING
       └─── handshake v0 ─▶ TOKENS ─ a frame that is a Kafka request ─▶ DONE
@@ -47,13 +48,18 @@ class Sasl:
         if error_code:
             self.stage = Stage.FAILED
 
-    def authenticate_answered(self, error_code: int, session_lifetime_ms: int, now: float) -> None:
-        """The broker answered one round. A lifetime of 0 says nothing or "without end"."""
+    def authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
+        """The broker answered one round; its lifetime counts from when the request was sent, not to count too long.
+
+        0 says nothing: a broker with lifetimes gives one with every success, and an intermediate round gives none, so
+        the one that was given before stays.
+        """
         if error_code:
             self.stage = Stage.FAILED
             return
         self._agreed = True
-        self._expires = now + session_lifetime_ms / 1000 if session_lifetime_ms > 0 else inf
+        if session_lifetime_ms > 0:
+            self._expires = sent_at + session_lifetime_ms / 1000
 
     def ordinary_request(self) -> None:
         """The client sent a request that belongs to no exchange."""
@@ -61,5 +67,5 @@ class Sasl:
             self.stage = Stage.DONE
 
     def may_ask(self, now: float) -> bool:
-        """Whether a request of the proxy's own would be judged, not end the connection."""
+        """Whether a request would be judged, not end the connection: one of the proxy's own, or an ordinary one."""
         return self.stage in (Stage.NONE, Stage.DONE) and now < self._expires

@@ -58,16 +58,17 @@ class SaslHandshakeAnswer:
 class SaslAuthenticateAnswer:
     """Tells how one round ended, and how long the session lives."""
 
-    __slots__ = ("version",)
+    __slots__ = ("_sent_at", "version")
     rewrite = True
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, sent_at: float) -> None:
         self.version = version
+        self._sent_at = sent_at
 
     def arrived(self, connection: Connection, frame: memoryview) -> memoryview:
         """Note the outcome; the client gets the frame as it is."""
         _, answer = frames.decode_response(SASL_AUTHENTICATE_KEY, self.version, frame[4:])
-        connection.sasl_authenticate_answered(answer.error_code, answer.session_lifetime_ms)
+        connection.sasl_authenticate_answered(answer.error_code, answer.session_lifetime_ms, self._sent_at)
         return frame
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from proxy.apis import rights
 from proxy.apis.promise import Promise
 from proxy.errors import RemoteProtocolError, UpstreamLost
 from proxy.link.downstream import NOTHING_PASSES
@@ -37,6 +38,10 @@ from proxy.wire.frames import Answer, Pieces
 
 if TYPE_CHECKING:
     from proxy.runtime.plane import Plane, Port
+
+
+NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
+"""A broker ends the connection as well: at anything but SaslHandshake (SocketServer.processCompletedReceives)."""
 
 
 class Connection:
@@ -220,6 +225,12 @@ class Connection:
 
     # SASL
 
+    def sasl_handshake_sent(self, version: int) -> None:
+        """The client begins an exchange: what was said of its rights before counts no more."""
+        self.sasl.handshake_sent(version)
+        if self._memory is not None:
+            rights.forget(self._memory)
+
     def sasl_handshake_answered(self, version: int, error_code: int) -> None:
         """The broker answered SaslHandshake."""
         self.sasl.handshake_answered(error_code)
@@ -230,9 +241,9 @@ class Connection:
                 self.up.go_by(NOTHING_PASSES)
             self.up.resume_soon()
 
-    def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int) -> None:
+    def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
         """The broker answered SaslAuthenticate."""
-        self.sasl.authenticate_answered(error_code, session_lifetime_ms, self.plane.reactor.now())
+        self.sasl.authenticate_answered(error_code, session_lifetime_ms, sent_at)
 
     def may_ask(self, now: float) -> bool:
         """Whether a request of ours can be sent now and would be judged."""
@@ -287,7 +298,11 @@ class Connection:
 
     def _serve_on(self, serving: Serving) -> None:
         if serving.stage is Stage.WAITING and self._all_answered:
-            serving.start()
+            self.sasl.ordinary_request()  # what was in flight when it came is answered by now
+            if self.sasl.may_ask(self.plane.reactor.now()):
+                serving.start()
+            else:
+                self.end("request-refused", reason=NOT_AUTHENTICATED)
         elif serving.stage is Stage.ANSWERING and not self.client.has_unsent:
             serving.written()
 

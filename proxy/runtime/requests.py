@@ -106,10 +106,11 @@ def _pass(connection: Connection, buffer: memoryview, at: int, end: int, head: H
 
 def _sasl(connection: Connection, buffer: memoryview, at: int, end: int, head: Head, route: Route) -> int | None:
     if route.kind is Kind.SASL_AUTHENTICATE:
-        return _pass(connection, buffer, at, end, head, SaslAuthenticateAnswer(route.version))
+        sent_at = connection.plane.reactor.now()
+        return _pass(connection, buffer, at, end, head, SaslAuthenticateAnswer(route.version, sent_at))
     if route.version == 0 and end - at < head.size + 4:
         return None  # small, and what follows must wait for its answer: taken whole
-    connection.sasl.handshake_sent(route.version)
+    connection.sasl_handshake_sent(route.version)
     upto = _pass(connection, buffer, at, end, head, SaslHandshakeAnswer(route.version))
     if route.version == 0:
         connection.up.handshaking = True

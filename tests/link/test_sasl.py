@@ -9,8 +9,8 @@ def authenticated(lifetime_ms: int = 0) -> Sasl:
     sasl = Sasl()
     sasl.handshake_sent(1)
     sasl.handshake_answered(0)
-    sasl.authenticate_answered(0, 0, now=10.0)
-    sasl.authenticate_answered(0, lifetime_ms, now=10.0)
+    sasl.authenticate_answered(0, 0, sent_at=10.0)
+    sasl.authenticate_answered(0, lifetime_ms, sent_at=10.0)
     sasl.ordinary_request()
     return sasl
 
@@ -28,7 +28,7 @@ def test_nothing_is_asked_from_the_handshake_until_an_ordinary_request_after_suc
     asked.append(sasl.may_ask(1.0))
     sasl.handshake_answered(0)
     asked.append(sasl.may_ask(2.0))
-    sasl.authenticate_answered(0, 0, now=3.0)
+    sasl.authenticate_answered(0, 0, sent_at=3.0)
     asked.append(sasl.may_ask(3.0))  # may be an intermediate round
     sasl.ordinary_request()
     assert asked == [False, False, False]
@@ -48,7 +48,7 @@ def test_an_error_ends_it() -> None:
     refused.handshake_answered(33)
     wrong.handshake_sent(1)
     wrong.handshake_answered(0)
-    wrong.authenticate_answered(58, 0, now=1.0)
+    wrong.authenticate_answered(58, 0, sent_at=1.0)
     wrong.ordinary_request()
     assert (refused.stage, wrong.stage) == (Stage.FAILED, Stage.FAILED)
     assert not refused.may_ask(1.0)
@@ -62,7 +62,7 @@ def test_nothing_is_asked_after_the_session_lifetime_until_authenticated_anew() 
     sasl.handshake_sent(1)
     assert not sasl.may_ask(16.0)
     sasl.handshake_answered(0)
-    sasl.authenticate_answered(0, 5_000, now=16.0)
+    sasl.authenticate_answered(0, 5_000, sent_at=16.0)
     sasl.ordinary_request()
     assert sasl.may_ask(20.9)
     assert not sasl.may_ask(21.0)
@@ -80,3 +80,13 @@ def test_raw_tokens_end_with_an_ordinary_request() -> None:
     assert not sasl.may_ask(1.0)
     sasl.ordinary_request()
     assert sasl.may_ask(1.0)
+
+
+def test_an_intermediate_round_does_not_lengthen_a_session() -> None:
+    """It needs no proof: whoever begins anew and stops half way is where he was."""
+    sasl = authenticated(lifetime_ms=5_000)
+    sasl.handshake_sent(1)
+    sasl.handshake_answered(0)
+    sasl.authenticate_answered(0, 0, sent_at=14.0)
+    sasl.ordinary_request()
+    assert not sasl.may_ask(15.0)

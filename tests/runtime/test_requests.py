@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis import rights
 from proxy.apis.ports import Call
 from proxy.runtime import questions
 from proxy.wire import frames, registry
@@ -208,3 +209,80 @@ def test_nothing_is_asked_after_the_session_lifetime(asking_world: World) -> Non
     local(client, broker, 1)
     wait(w, 2.2)
     assert bytes(broker.take()) == b""
+
+
+# requests that are served here without a question, because the rights are remembered
+
+
+class Remembering:
+    """A handler that asks nobody, and remembers a right of the connection."""
+
+    def __init__(self) -> None:
+        self.known: list[bool] = []
+
+    async def __call__(self, call: Call, _services: Any) -> bytes:
+        remembered = rights.rights_of(call.connection)
+        self.known.append(bool(remembered.verdicts))
+        remembered.remember(rights.Right.READ_GROUP, "g", True, 0.0)
+        return answer(call.correlation_id, b"ok")
+
+
+def authenticated(w: World, lifetime_ms: int) -> tuple[Peer, Peer]:
+    client, broker = w.pair()
+    exchange(client, broker, handshake(1, 1), handshake_answer(1, 1))
+    exchange(client, broker, authenticate(2, 2), authenticate_answer(2, 2, lifetime_ms=lifetime_ms))
+    return client, broker
+
+
+def served(client: Peer, number: int) -> None:
+    client.send(request(LOCAL, 1, number))
+    client.expect(answer(number, b"ok"))
+
+
+def test_nothing_is_served_after_the_session_lifetime() -> None:
+    """The connection ends as a broker ends it, whatever is remembered; what was not served is not passed on."""
+    handler = Remembering()
+    with world(some_routes(local=handler)) as w:
+        client, broker = authenticated(w, lifetime_ms=300)
+        served(client, 10)
+        served(client, 11)
+        wait(w, 0.4)
+        client.send(request(LOCAL, 1, 12))
+        client.expect_end()
+        assert bytes(broker.take()) == b""
+        assert handler.known == [False, True]
+        assert (w.notes[-1][0], "lifetime" in w.reason()) == ("request-refused", True)
+
+
+def test_after_authentication_anew_rights_are_asked_for_anew() -> None:
+    handler = Remembering()
+    with world(some_routes(local=handler)) as w:
+        client, broker = authenticated(w, lifetime_ms=300)
+        served(client, 10)
+        exchange(client, broker, handshake(1, 3), handshake_answer(1, 3))
+        exchange(client, broker, authenticate(2, 4), authenticate_answer(2, 4, lifetime_ms=60_000))
+        wait(w, 0.4)
+        served(client, 11)
+        assert handler.known == [False, False]
+
+
+def test_nothing_is_served_in_the_middle_of_an_authentication() -> None:
+    handler = Remembering()
+    with world(some_routes(local=handler)) as w:
+        client, broker = authenticated(w, lifetime_ms=0)
+        served(client, 10)
+        exchange(client, broker, handshake(1, 3), handshake_answer(1, 3))
+        client.send(request(LOCAL, 1, 12))
+        client.expect_end()
+        assert handler.known == [False]
+
+
+def test_a_request_sent_with_the_authentication_is_served_once_that_is_over() -> None:
+    """Nobody waits for the answer: brokers read on behind it."""
+    with world(some_routes(local=Remembering())) as w:
+        client, broker = w.pair()
+        exchange(client, broker, handshake(1, 1), handshake_answer(1, 1))
+        client.send(authenticate(2, 2) + request(LOCAL, 1, 3))
+        broker.expect(authenticate(2, 2))
+        broker.send(authenticate_answer(2, 2))
+        client.expect(authenticate_answer(2, 2) + answer(3, b"ok"))

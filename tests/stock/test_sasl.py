@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
 from localkafka.cluster import Cluster
+from localkafka.connection import Connection, build
 from localkafka.front import Front
 
 from tests.support.brokers import NEW, OLD, QUICK, USERS, Running
-from tests.support.raw import GROUP_RESOURCE, Raw, RawError, Topic, until
+from tests.support.raw import GROUP_RESOURCE, Raw, RawError, Topic, authenticate, until
 from tests.support.worlds import ACCEPT, World, warm_up
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
@@ -138,6 +140,54 @@ def test_unauthenticated_requests_are_refused(front: Front) -> None:
     for api, version, values in asking:
         with Raw(front.bootstrap) as raw, pytest.raises(ConnectionError):
             raw.ask(api, version, **values)
+
+
+LIFETIME_S = 3.0
+"""Of a SASL session, where brokers are told so (KIP-368)."""
+
+
+@pytest.fixture(scope="module", params=[OLD, NEW])
+def expiring(running: Running, request: pytest.FixtureRequest) -> dict[str, str]:
+    """A cluster behind a proxy that serves share groups, and by itself where it has them."""
+    native = request.param == NEW
+    lifetime = {"connections.max.reauth.ms": str(round(LIFETIME_S * 1000))}
+    kafka = running.cluster(request.param, sasl=USERS, properties=(QUICK if native else {}) | lifetime)
+    _allow_alice(kafka.bootstrap)
+    identity = {"mechanism": "PLAIN", "username": ADMIN[0], "password": ADMIN[1]}
+    upstream = {"bootstrap": kafka.bootstrap, "sasl": identity}
+    front = running.front(kafka.bootstrap, {"upstream": upstream, "share_groups": {"serve": "local"}})
+    return {"proxy": front.bootstrap} | ({"native": kafka.bootstrap} if native else {})
+
+
+def test_nothing_is_served_after_the_session_lifetime(expiring: dict[str, str], fresh: Fresh) -> None:
+    """As a broker ends it: at the first request after it; who has authenticated anew in time goes on."""
+    for name, bootstrap in expiring.items():
+        group = f"alice-{fresh('group')}"
+        until(partial(_joins, bootstrap, group), f"{name} to let the member in")
+        with Raw(bootstrap, sasl=ALICE) as alice:
+            on = alice.coordinator(group)
+            idle, renewed = alice.connect(on), alice.connect(on)
+            assert _beats(idle, group) == _beats(renewed, group) == 0
+            time.sleep(0.6 * LIFETIME_S)
+            authenticate(renewed, *ALICE)
+            time.sleep(0.6 * LIFETIME_S)
+            assert _beats(renewed, group) == 0
+            with pytest.raises(ConnectionError):
+                _beats(idle, group)
+
+
+def _joins(bootstrap: str, group: str) -> bool:
+    """Whether the group takes a member, on connections that live for no longer than that takes."""
+    with Raw(bootstrap, sasl=ALICE) as raw:
+        return _beats(raw.on_coordinator(group), group) == 0
+
+
+def _beats(connection: Connection, group: str) -> int:
+    beat = build(
+        "ShareGroupHeartbeatRequest", group_id=group, member_id="a-member-of-22-letters", member_epoch=0,
+        subscribed_topic_names=["alice-topic"],
+    )  # fmt: skip
+    return int(connection.ask(76, 1, beat).error_code)
 
 
 def test_wrong_password(front: Front) -> None:

@@ -25,10 +25,12 @@ from proxy.apis.services import Services
 from proxy.apis.share_fleet import Peer
 from proxy.cluster.peering import NONCE_BYTES, PeerProtocol
 from proxy.cluster.routes import Handler
+from proxy.errors import RemoteProtocolError
 from proxy.runtime import dialling
 from proxy.runtime.listeners import Listener, bind
 from proxy.runtime.peer_link import HANDSHAKE_S, PeerLink, User
 from proxy.runtime.reactor import Reactor
+from proxy.runtime.strangers import Strangers
 from proxy.runtime.transports import PlainTransport, TlsTransport, Transport
 from proxy.values import Address
 
@@ -36,7 +38,7 @@ DIAL_S = 2.0
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 """Before a link that ended, or could not be made, is dialled anew."""
 LINKS_MAX = 200
-"""Links that others may have here, strangers included; one more is closed at once."""
+"""Links that members of the fleet may have here; one more is closed. Those of others: `strangers.UNPROVEN_MAX`."""
 TELL_GROUPS_S = 0.5
 """So often other proxies hear which groups have come and gone."""
 FIRST_NUMBER = 1 << 40
@@ -89,7 +91,9 @@ class Links:
         self._edges: dict[str, tuple[PeerLink, PeerEdge]] = {}
         """Where it is reached -> the link dialled to it."""
         self._dialling: dict[str, trio.CancelScope] = {}
-        self._accepted: dict[PeerLink, PeerOwner | None] = {}
+        self._accepted: dict[PeerLink, PeerOwner] = {}
+        """Of members of the fleet that dialled this proxy."""
+        self._strangers = Strangers()
         self._listeners: tuple[Listener, ...] = ()
         self._numbers = count(FIRST_NUMBER)
         self._groups: frozenset[str] = frozenset()
@@ -139,7 +143,7 @@ class Links:
     @property
     def far_clients(self) -> int:
         """Clients of other proxies whose groups are owned here."""
-        return sum(owner.connections for owner in self._accepted.values() if owner is not None)
+        return sum(owner.connections for owner in self._accepted.values())
 
     # Running
 
@@ -169,7 +173,8 @@ class Links:
         """End everything."""
         for listener in self._listeners:
             listener.close()
-        for link in [link for link, _ in self._edges.values()] + list(self._accepted):
+        edges = [link for link, _ in self._edges.values()]
+        for link in (*edges, *self._accepted, *self._strangers.links()):
             link.close("the proxy stops")
 
     def _follow(self, nursery: trio.Nursery) -> None:
@@ -228,23 +233,27 @@ class Links:
             link.close("not wanted any more")
         return was_good
 
-    def _let_in(self, sock: socket.socket, _host: str) -> None:
-        if len(self._accepted) >= LINKS_MAX:
-            self._notes("peer-refused", peer="", reason=f"more than {LINKS_MAX} links")
-            sock.close()
-            return
+    def _let_in(self, sock: socket.socket, host: str) -> None:
+        in_the_way = self._strangers.in_the_way(host)
+        if in_the_way is not None:
+            in_the_way.close("it proved nothing, and others wait")
 
         def established(link: PeerLink) -> User:
+            self._strangers.remove(link)
+            if len(self._accepted) >= LINKS_MAX:
+                raise RemoteProtocolError(f"more than {LINKS_MAX} links of the fleet")
             owner = PeerOwner(self._services, self._handlers, link.send, lambda: self._table.generation, self._numbers)
             self._accepted[link] = owner
             owner.tell_groups()
             return owner
 
-        link = self._link(sock, dials=None, established=established, ended=lambda link: self._forget(link))
-        self._accepted.setdefault(link, None)
+        link = self._link(sock, dials=None, established=established, ended=self._forget)
+        if not link.closed:
+            self._strangers.add(link, host)
 
     def _forget(self, link: PeerLink) -> None:
         self._accepted.pop(link, None)
+        self._strangers.remove(link)
 
     def _link(
         self,
@@ -294,8 +303,7 @@ class Links:
         while True:
             await trio.sleep(TELL_GROUPS_S)
             for owner in list(self._accepted.values()):
-                if owner is not None:
-                    owner.tell_groups()
+                owner.tell_groups()
 
 
 def _parsed(text: str) -> Address:

@@ -13,8 +13,10 @@ import trustme
 
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.runtime.fleet import Links, LinkTls
+from proxy.runtime import fleet, peer_link
+from proxy.runtime.fleet import LINKS_MAX, Links, LinkTls
 from proxy.runtime.reactor import Reactor
+from proxy.runtime.strangers import UNPROVEN_MAX
 from proxy.values import Address
 from proxy.wire import registry
 from tests.support.far import FarWorld
@@ -164,6 +166,64 @@ def test_who_does_not_know_the_secret_serves_and_is_served_by_nobody() -> None:
 
     play(test, SECRET, b"another secret...")
     play(test, SECRET, None)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever proves nothing is not ended by the clock."""
+    monkeypatch.setattr(peer_link, "HANDSHAKE_S", 600.0)
+    monkeypatch.setattr(peer_link, "SILENT_S", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_strangers_do_not_take_the_places_of_members() -> None:
+    """From the same host, more of them than there are links for members, and they come back when they are ended."""
+
+    async def flood(address: str) -> None:
+        host, port = address.split(":")
+        held: list[trio.SocketStream] = []
+        try:
+            for _ in range(100_000):
+                held.append(await trio.open_tcp_stream(host, int(port)))
+                if len(held) > 2 * LINKS_MAX:
+                    held.pop().socket.close()
+        finally:
+            for stranger in held:
+                stranger.socket.close()
+
+    async def test(_r: Reactor, nursery: trio.Nursery, a: One, b: One) -> None:
+        nursery.start_soon(flood, b.address)
+        await until(lambda: b.events().count("peer-refused") > LINKS_MAX)
+        a.sees(b)
+        first = await until(lambda: a.links.owner(0))
+        answer = first.serve(call_of(a))
+        assert await until(lambda: answer.done)
+        for link in list(b.links._accepted):
+            link.close("cut")
+        assert await until(lambda: a.links.owner(0) not in (None, first))
+        assert len(b.links._strangers) <= UNPROVEN_MAX
+
+    play(test)
+
+
+@pytest.mark.usefixtures("patient")
+def test_members_beyond_their_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers do not count among them."""
+    monkeypatch.setattr(fleet, "LINKS_MAX", 1)
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        host, port = b.address.split(":")
+        strangers = [await trio.open_tcp_stream(host, int(port)) for _ in range(3)]
+        a.sees(b)
+        await until(lambda: a.links.owner(0))
+        b.sees(b)
+        await until(lambda: "more than 1 links of the fleet" in str(b.notes))
+        assert (len(b.links._accepted), len(b.links._strangers)) == (1, 3)
+        for stranger in strangers:
+            await stranger.aclose()
+        await until(lambda: not len(b.links._strangers))
+
+    play(test)
 
 
 def test_proxy_that_is_not_there_is_tried_again() -> None:

@@ -13,6 +13,8 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
+from proxy.apis import broker_addresses
+from proxy.apis.broker_addresses import DESCRIBE_CONFIGS
 from proxy.apis.leadership import endpoints
 from proxy.apis.peer_records import HeldRecords
 from proxy.apis.ports import Call, Connection
@@ -182,9 +184,12 @@ class PeerEdge:
 
     def _complete(self, call: Call, frame: Any) -> bytes | None:
         """The answer with records and addresses of this proxy; None when records are not here any more."""
-        if call.key not in (SHARE_FETCH, SHARE_ACKNOWLEDGE):
+        if call.key not in (SHARE_FETCH, SHARE_ACKNOWLEDGE, DESCRIBE_CONFIGS):
             return bytes(frame)
         _, answer = frames.decode_response(call.key, call.version, memoryview(frame)[4:])
+        if call.key == DESCRIBE_CONFIGS:  # of brokers named beside a group
+            broker_addresses.hide(answer, self._services.book)
+            return frames.response(call.key, call.version, call.correlation_id, answer)
         if call.key == SHARE_FETCH:
             for topic in answer.responses or ():
                 for partition in topic.partitions:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from proxy.apis import handlers, peer_edge
+from proxy.apis.broker_addresses import BROKER
+from proxy.apis.group_configs import GROUP
 from proxy.apis.peer_records import HeldRecords
 from proxy.apis.share_gate import ALL, HOLD_MAX_S
+from proxy.cluster.addresses import AddressBook
 from proxy.errors import ErrorCode
-from proxy.values import Limits
+from proxy.values import Address, Limits
+from proxy.wire import registry
 from tests.support.far import FarWorld
 from tests.support.ports import acquired
 
@@ -201,3 +205,25 @@ def test_groups_of_the_owner_are_known(world):
     world.services.coordinator.remove_group("g")
     world.owner.tell_groups()
     assert not world.edge.holds("g")
+
+
+def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(world):
+    """The owner of the group asks the broker, and knows its own addresses only."""
+    message = registry.message("DescribeConfigsResponse")
+    listener = message.DescribeConfigsResourceResult(name="listeners", value="A://10.0.0.1:9092")
+
+    def answer(_key, _version, request):
+        (asked,) = request.resources
+        kind, name = asked.resource_type, asked.resource_name
+        configs = [listener] if kind == BROKER else []
+        return message(results=[message.DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)])
+
+    world.cluster.others = answer
+    world.edge.book = AddressBook(9300, "edge.example", lambda *_: True)
+    for book in (world.edge.book, world.services.book):
+        book.advertise(1, Address("10.0.0.1", 9092))
+    named = registry.message("DescribeConfigsRequest").DescribeConfigsResource
+    resources = [named(resource_type=kind, resource_name=name) for kind, name in ((BROKER, "1"), (GROUP, "g"))]
+    broker, group = world.ask(32, 4, resources=resources).results
+    assert [entry.value for entry in broker.configs] == ["A://edge.example:9301"]
+    assert group.error_code == 0

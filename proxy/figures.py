@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from proxy.composition import Parts
     from proxy.runtime.plane import Statistics
     from proxy.runtime.share_home import ShareHome
+    from proxy.runtime.turns import Turns
 
 PLANE_GAUGES = {
     "connections": "Client connections now.",
@@ -43,6 +44,14 @@ VIEW_COUNTERS = {
 def of_events(metrics: Metrics, notes: LogNotes) -> None:
     """What was noted, by event: also those that the log leaves out."""
     metrics.add("events", "counter", "What happened, by event of the log.", lambda: notes.counts, "event")
+
+
+def of_turns(metrics: Metrics, turns: Turns) -> None:
+    """How long the loop keeps clients waiting."""
+    longest = "Longest turn of the loop since the last scrape; 0 where none took 5 ms."
+    over = "Turns of the loop that took longer, by seconds; none over 0.02 is the rule."
+    metrics.add("turn_longest_seconds", "gauge", longest, turns.take_longest)
+    metrics.add("turns_over", "counter", over, turns.over, "seconds")
 
 
 def of_parts(metrics: Metrics, parts: Parts) -> None:

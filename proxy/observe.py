@@ -70,6 +70,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "connection-closed": DEBUG,
     "connection-cut": INFO,
     "connection-limit": WARNING,
+    "turn-long": WARNING,
     "accept-failed": WARNING,
     BROKER_UNREACHABLE: WARNING,
     "client-stalled": WARNING,

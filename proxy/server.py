@@ -38,7 +38,7 @@ def run(config: Config) -> int:
         ConfigError: a setting that only shows now to be wrong. OSError: a port cannot be had.
     """
     notes = observe.LogNotes(observe.log_lines(config.log_format), observe.LEVELS[config.log_level])
-    reactor = Reactor()
+    reactor = Reactor(notes=notes)
     try:
         return reactor.run(Server(config, reactor, notes).main)
     except BaseExceptionGroup as group:
@@ -69,6 +69,7 @@ class Server:
             topics=self._topics,
         )
         figures.of_events(self._metrics, notes)
+        figures.of_turns(self._metrics, reactor.turns)
 
     async def main(self) -> int:
         """Everything, in order; the exit status."""
@@ -114,6 +115,8 @@ class Server:
             nursery.start_soon(parts.audit.run)
         if parts.views is not None:
             nursery.start_soon(parts.views.run)
+        await trio.lowlevel.checkpoint()  # the turn that did all this kept nobody waiting who was served
+        self._reactor.turns.begin()
         await self._stop.wait()
         await self._drain(parts)
 

@@ -20,6 +20,7 @@
 
 #define BATCH 256
 #define ENDED 0
+#define NOTED_S 0.005 /* turns.NOTED_S */
 
 struct way {
     Walk *walk; /* strong; NULL: this descriptor has none */
@@ -34,10 +35,12 @@ typedef struct {
     struct way *ways; /* by descriptor */
     int ways_count;
     int called; /* this turn called something in Python */
+    PyObject *turns; /* is told what takes long (turns.Turns) */
+    double woke, seen; /* when the last wait ended, when the clock was read last since */
 } Pump;
 
 static struct walk_functions *functions;
-static PyObject *word_failed, *word_self;
+static PyObject *word_failed, *word_self, *word_took, *word_ended;
 
 static double monotonic(void)
 {
@@ -78,6 +81,26 @@ static int settle(PyObject *owner, PyObject *result)
     return -1;
 }
 
+static int tell(PyObject *turns, PyObject *method, PyObject *whose, double seconds)
+{
+    PyObject *told = PyFloat_FromDouble(seconds), *result = NULL;
+    if (told)
+        result = PyObject_CallMethodObjArgs(turns, method, whose ? whose : told, whose ? told : NULL, NULL);
+    Py_XDECREF(told);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Something in Python was called and has come back with `outcome`. */
+static int called(Pump *self, PyObject *whose, int outcome)
+{
+    double before = self->seen;
+    self->seen = monotonic();
+    if (outcome < 0 || self->seen - before <= NOTED_S)
+        return outcome;
+    return tell(self->turns, word_took, whose, self->seen - before);
+}
+
 /* A socket without a way, or one in which something is in the way: the reactor's callback. */
 static int call_ready(Pump *self, int fd, uint32_t mask)
 {
@@ -99,6 +122,7 @@ static int call_ready(Pump *self, int fd, uint32_t mask)
     }
     int outcome = settle(owner, result);
     Py_XDECREF(owner);
+    outcome = called(self, callback, outcome);
     Py_DECREF(callback);
     return outcome;
 }
@@ -106,14 +130,15 @@ static int call_ready(Pump *self, int fd, uint32_t mask)
 static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, Py_ssize_t second)
 {
     self->called = 1;
-    return settle((PyObject *)walk, PyObject_CallMethod((PyObject *)walk, name, "nn", first, second));
+    int outcome = settle((PyObject *)walk, PyObject_CallMethod((PyObject *)walk, name, "nn", first, second));
+    return called(self, (PyObject *)walk, outcome);
 }
 
 /* An exception is set that came of this way's bytes. */
 static int settle_unexpected(Pump *self, Walk *walk)
 {
     self->called = 1;
-    return settle((PyObject *)walk, NULL);
+    return called(self, (PyObject *)walk, settle((PyObject *)walk, NULL));
 }
 
 static int is_crowded(Walk *walk)
@@ -202,13 +227,18 @@ static int milliseconds(double wait)
 }
 
 /* Serve the events of one wait; 0: go on, 1: this turn is over, -1: exception. */
-static int wait_once(Pump *self, double wait)
+static int wait_once(Pump *self, double now, double until)
 {
     struct epoll_event events[BATCH];
     int count, epoll = self->epoll;
+    double woke = self->woke;
+    if (woke > 0 && now - woke > NOTED_S && tell(self->turns, word_ended, NULL, now - woke) < 0)
+        return -1;
     Py_BEGIN_ALLOW_THREADS
-    count = epoll_wait(epoll, events, BATCH, milliseconds(wait));
+    count = epoll_wait(epoll, events, BATCH, milliseconds(until - now));
+    woke = monotonic(); /* waiting for the interpreter's lock is no rest */
     Py_END_ALLOW_THREADS
+    self->woke = self->seen = woke;
     if (count < 0 && errno != EINTR) {
         PyErr_SetFromErrno(PyExc_OSError);
         return -1;
@@ -231,7 +261,7 @@ static PyObject *pump_turn(PyObject *object, PyObject *argument)
     int outcome;
     self->called = 0;
     do
-        outcome = wait_once(self, until - now);
+        outcome = wait_once(self, now, until);
     while (!outcome && (now = monotonic()) < until);
     if (outcome < 0)
         return NULL;
@@ -294,19 +324,20 @@ static PyObject *pump_forget(PyObject *object, PyObject *argument)
 static int pump_init(PyObject *object, PyObject *args, PyObject *names)
 {
     Pump *self = (Pump *)object;
-    PyObject *view, *ready;
+    PyObject *view, *ready, *turns;
     int epoll;
     (void)names;
     if (self->view) {
         PyErr_SetString(PyExc_TypeError, "a pump is made once");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "iOO!", &epoll, &view, &PyDict_Type, &ready) ||
+    if (!PyArg_ParseTuple(args, "iOO!O", &epoll, &view, &PyDict_Type, &ready, &turns) ||
         PyObject_GetBuffer(view, &self->buffer, PyBUF_WRITABLE) < 0)
         return -1;
     self->epoll = epoll;
     self->view = Py_NewRef(view);
     self->ready = Py_NewRef(ready);
+    self->turns = Py_NewRef(turns);
     return 0;
 }
 
@@ -315,6 +346,7 @@ static int pump_traverse(PyObject *object, visitproc visit, void *arg)
     Pump *self = (Pump *)object;
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->ready);
+    Py_VISIT(self->turns);
     for (int i = 0; i < self->ways_count; i++)
         Py_VISIT(self->ways[i].walk);
     return 0;
@@ -339,6 +371,7 @@ static void pump_dealloc(PyObject *object)
         PyBuffer_Release(&self->buffer);
     Py_XDECREF(self->view);
     Py_XDECREF(self->ready);
+    Py_XDECREF(self->turns);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -351,7 +384,7 @@ static PyMethodDef pump_methods[] = {
 };
 
 static PyType_Slot pump_slots[] = {
-    {Py_tp_doc, "Pump(epoll_fd, buffer, ready): see pump.Pump."},
+    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, turns): see pump.Pump."},
     {Py_tp_init, pump_init},
     {Py_tp_methods, pump_methods},
     {Py_tp_dealloc, pump_dealloc},
@@ -377,7 +410,9 @@ PyMODINIT_FUNC PyInit__pump(void)
     Py_XDECREF(capsule);
     word_failed = PyUnicode_InternFromString("failed");
     word_self = PyUnicode_InternFromString("__self__");
-    if (!functions || !word_failed || !word_self)
+    word_took = PyUnicode_InternFromString("took");
+    word_ended = PyUnicode_InternFromString("ended");
+    if (!functions || !word_failed || !word_self || !word_took || !word_ended)
         return NULL;
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;

@@ -79,6 +79,7 @@ def deliver(connection: Connection, expected: object, frame: memoryview) -> byte
     """What the client gets for an answer that was gathered: rewritten, as it is, or nothing."""
     if isinstance(expected, Route):
         assert expected.rewrite is not None  # noqa: S101  # else it would have passed
+        connection.plane.reactor.turns.doing = connection, expected
         return expected.rewrite(frame[4:], connection.context) or frame
     assert isinstance(expected, Special)  # noqa: S101  # nothing else is ever queued
     return expected.arrived(connection, frame)

@@ -210,6 +210,10 @@ class Connection:
         """Call at the end of this turn, on behalf of this connection."""
         self.plane.reactor.call_soon(self, callback)
 
+    def describe(self) -> dict[str, object]:
+        """For log lines about what this connection did."""
+        return {"connection": self.id, "client": self.client_host, "node_id": self.node_id}
+
     def guarded(self, callback: Callable[[], object]) -> None:
         """Call now; what it raises ends this connection and nothing else."""
         faults.guard(self, callback)

@@ -101,6 +101,10 @@ class Downward(Upstream):
         self._connection.to_client(self._buffer[sent:count])
         self._connection.update()
 
+    def describe(self) -> dict[str, object]:
+        """See Connection."""
+        return self._connection.describe()
+
     def failed(self, error: Exception) -> None:
         """See faults.Owner. Trouble in the TLS handshake comes here too."""
         if isinstance(error, RemoteProtocolError | AnswerUnusable):
@@ -178,6 +182,7 @@ class Downward(Upstream):
         if type(expected) is not Route or expected.rewrite is None or correlation_id != asked or size + 4 != count:
             return False
         pending.popleft()
+        self._connection.plane.reactor.turns.doing = self._connection, expected
         rewrite = expected.rewrite
         data = rewrite(buffer[4:count], self._connection.context) or buffer[:count]
         self.bytes += len(data)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from proxy.link.walking import AnswerWalk, RequestWalk
 from proxy.runtime.polling import Poller
+from proxy.runtime.turns import Turns
 
 if TYPE_CHECKING:
-    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]]], Pump] | None
+    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump] | None
 else:
     try:
         from proxy.runtime._pump import Pump as _Pump
@@ -55,8 +56,10 @@ class Pump(Protocol):
         """The descriptor is about to be closed; harmless when it has no way."""
 
 
-def new_pump(poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]]) -> Pump | None:
+def new_pump(
+    poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], turns: Turns
+) -> Pump | None:
     """A pump over this poller, the receive buffer and the reactor's callbacks; None where there can be none."""
     if _Pump is None or not isinstance(poller, select.epoll):
         return None
-    return _Pump(poller.fileno(), buffer, ready)
+    return _Pump(poller.fileno(), buffer, ready, turns)

@@ -45,12 +45,14 @@ from typing import TypeVar
 import outcome
 import trio
 
+from proxy.apis.ports import Notes
 from proxy.errors import LocalProtocolError
 from proxy.link.walking import AnswerWalk, RequestWalk
 from proxy.runtime import faults
 from proxy.runtime.faults import serve
 from proxy.runtime.polling import BATCH, READ, Poller, new_poller
 from proxy.runtime.pump import new_pump
+from proxy.runtime.turns import NOTED_S, TrioSteps, Turns, unnoted
 
 T = TypeVar("T")
 
@@ -80,12 +82,17 @@ class Alarm:
 class Reactor:
     """Sockets, timers and the guest. One per process."""
 
-    def __init__(self, poller: Poller | None = None) -> None:
+    def __init__(self, poller: Poller | None = None, notes: Notes = unnoted) -> None:
+        """`notes` is told of turns that take too long."""
         self._poller = poller or new_poller()
+        self.turns = Turns(notes)
+        """How long turns take."""
+        self._woke = inf
+        """When the last wait ended, where there is no pump."""
         self._ready: dict[int, Callable[[int], None]] = {}
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         """Whoever reads a socket reads into this; its content is good until the callback returns."""
-        self._pump = new_pump(self._poller, self.buffer, self._ready)
+        self._pump = new_pump(self._poller, self.buffer, self._ready, self.turns)
         self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._alarms_crowded = ALARMS_CROWDED
@@ -163,6 +170,7 @@ class Reactor:
 
     def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
         """One turn: ring alarms, wait for sockets, call back, then chores: own calls, Trio's, sockets to close."""
+        self.turns.doing = None
         now = monotonic()
         if now >= self._due:
             self._ring_alarms(now)
@@ -196,6 +204,7 @@ class Reactor:
             run_sync_soon_not_threadsafe=self._chores.append,
             done_callback=outcomes.append,
             host_uses_signal_set_wakeup_fd=False,
+            instruments=[TrioSteps(self.turns)],
         )
         turn = self.turn
         while not outcomes:
@@ -211,6 +220,7 @@ class Reactor:
     def shut(self) -> None:
         """Give back what the loop itself holds, after the last turn."""
         self._do_chores()
+        self.turns.end()
         self._poller.close()
         self._bell.close()
         self._bell_rope.close()
@@ -220,7 +230,15 @@ class Reactor:
         self._cancel_guest(error)
 
     def _poll_and_serve(self, wait_s: float) -> None:
-        serve(self._poller.poll(wait_s, BATCH), self._ready)
+        worked = monotonic() - self._woke
+        if worked > NOTED_S:
+            self.turns.ended(worked)
+        events = self._poller.poll(wait_s, BATCH)
+        self._woke = monotonic()
+        for event in events:
+            callback, began = self._ready.get(event[0]), monotonic()
+            serve((event,), self._ready)
+            self._timed(callback, began)
 
     async def _hosted(self, main: Callable[[], Awaitable[T]]) -> T:
         with trio.CancelScope() as self._scope:
@@ -247,9 +265,18 @@ class Reactor:
 
     def _do_chores(self) -> None:
         """Those there are now; what they bring about is done in the next turn."""
-        chores = self._chores
+        chores, began = self._chores, monotonic()
         for _ in range(len(chores)):
-            chores.popleft()()
+            chore = chores.popleft()
+            chore()
+            began = self._timed(chore, began)
+
+    def _timed(self, callback: object, began: float) -> float:
+        """A callback was called at `began` and is over; now."""
+        now = monotonic()
+        if now - began > NOTED_S:
+            self.turns.took(callback, now - began)
+        return now
 
     def _rung(self, _mask: int) -> None:
         with suppress(BlockingIOError):
@@ -266,5 +293,7 @@ class Reactor:
             alarm = heapq.heappop(alarms)[2]
             callback, alarm.callback = alarm.callback, None
             if callback is not None:
+                began = monotonic()
                 callback()
+                self._timed(callback, began)
         self._due = alarms[0][0] if alarms else inf

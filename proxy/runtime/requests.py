@@ -57,6 +57,7 @@ def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int 
 def gathered(connection: Connection, asked: Asked, frame: memoryview) -> None:
     """A request has come whole (`frame` with its size, writable, ours): serve it here or pass it on."""
     route = asked.route
+    connection.plane.reactor.turns.doing = connection, route
     if route.kind is Kind.LOCAL or (route.serve_here is not None and route.serve_here(frame[4:])):
         _limit(connection, asked, "served_request_bytes")
         connection.serve(asked, frame)

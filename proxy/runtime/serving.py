@@ -61,6 +61,7 @@ class Serving:
         assert asked is not None  # noqa: S101  # muted
         assert asked.route.handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
         self.stage = Stage.RUNNING
+        self._connection.plane.reactor.turns.doing = self._connection, asked.route
         try:
             call = self._decode(asked)
         except RemoteProtocolError as error:

@@ -180,6 +180,11 @@ class TlsTransport:
         self._parted = False
         self._alarm: Alarm | None = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
 
+    def describe(self) -> dict[str, object]:
+        """What its owner says of itself."""
+        describe = getattr(getattr(getattr(self, "_ready", None), "__self__", None), "describe", dict)
+        return dict(describe())
+
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
         """See Transport; the handshake begins here, the first time."""
         self._ready = ready

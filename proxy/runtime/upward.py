@@ -96,6 +96,10 @@ class Upward(Downstream):
             self._connection.to_broker(self._buffer[sent:count])
         self._connection.update()
 
+    def describe(self) -> dict[str, object]:
+        """See Connection."""
+        return self._connection.describe()
+
     def failed(self, error: Exception) -> None:
         """See faults.Owner."""
         self._connection.failed(error)

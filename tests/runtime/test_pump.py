@@ -18,6 +18,7 @@ from proxy.link.looks import SILENT
 from proxy.link.walking import AnswerWalk, Pending, RequestWalk, Table
 from proxy.runtime.polling import READ
 from proxy.runtime.pump import new_pump
+from proxy.runtime.turns import Turns
 
 pytest.importorskip("proxy.runtime._pump", reason="the pump could not be built in C here")
 
@@ -87,7 +88,7 @@ class World:
         self.buffer = memoryview(bytearray(BUFFER))
         self.masks: list[int] = []
         self.ready = {}
-        pump = new_pump(self.epoll, self.buffer, self.ready)
+        pump = new_pump(self.epoll, self.buffer, self.ready, Turns())
         assert pump is not None
         self.pump = pump
         self.client, inner = socket.socketpair()

@@ -24,7 +24,9 @@ from proxy.composition import decide_share, keeps_state, own_settings, planned_r
 from proxy.config import Config
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.hostports import PORT_MAX
+from proxy.runtime import descriptors
 from proxy.runtime.client import OwnClient
+from proxy.runtime.descriptors import Room
 from proxy.runtime.own_connection import BrokerVersions, OwnSettings, connection, mechanisms
 from proxy.runtime.watch import Sight
 from proxy.state_rights import StateRights
@@ -61,6 +63,8 @@ class Found:
     """What the identity may do where share state is kept; None where there is none to ask with."""
     views: ViewRights | None = None
     """What it may do about views; None where there is none to ask with."""
+    room: Room | None = None
+    """What the limit of open files leaves for clients, where the proxy runs with that of this command."""
     share_groups: tuple[str, ...] = ()
     """Share groups the brokers hold themselves, as far as the proxy's identity may see them."""
 
@@ -87,6 +91,7 @@ def run(config: Config) -> bool:
     contexts.towards_clients(config.client_tls)
     contexts.between_proxies(config.cluster.peer.tls)
     found = trio.run(inspect, config, settings)
+    found.room = descriptors.look(config.named_limits.connections)
     verdict = judge(config, found)
     show(config, found, verdict, Console())
     return not verdict.obstacles
@@ -204,6 +209,7 @@ def judge(config: Config, found: Found) -> Verdict:
     offer = Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")
     common = effective_versions.common(told.ranges for told in found.versions.values())
     obstacles, remarks = list[str](), list[str]()
+    _judge_room(config, found, obstacles, remarks)
     if all(found.servers.values()):
         obstacles += [f"no bootstrap server can be used: {trouble}" for trouble in found.servers.values()]
     else:
@@ -236,6 +242,12 @@ def _ports(config: Config, found: Found) -> list[str]:
         for node_id, port in sorted(above.items())
         if port > PORT_MAX
     ]
+
+
+def _judge_room(config: Config, found: Found, obstacles: list[str], remarks: list[str]) -> None:
+    lacks = "" if found.room is None else descriptors.shortage(found.room, config.named_limits.connections)
+    if lacks and found.room is not None:
+        (remarks if found.room.connections else obstacles).append(lacks)
 
 
 def _judge_identities(config: Config, found: Found, obstacles: list[str], remarks: list[str]) -> None:
@@ -290,6 +302,9 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console) -> No
         console.print(f"Share groups: {where} ({verdict.share_reason}).")
         console.print(view_rights.line(config))
         console.print(_identity(config, found))
+        if found.room is not None:
+            room = found.room
+            console.print(f"Client connections: up to {room.connections} (limit of open files: {room.files}).")
     for remark in verdict.remarks:
         console.print(f"note: {remark}", style="yellow", highlight=False, soft_wrap=True)
     for obstacle in verdict.obstacles:

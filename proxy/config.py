@@ -317,6 +317,12 @@ class Config(Section):
         """The port of the broker with node id 0."""
         return self.bound.port + 1 if self.first_port is None else self.first_port
 
+    def with_connections(self, connections: int) -> Config:
+        """The same settings with another `limits.connections`."""
+        other = self.model_copy(update={"limits": self.limits | {"connections": connections}})
+        other.__dict__.pop("named_limits", None)  # computed from what it was before, and copied with the rest
+        return other
+
     @cached_property
     def named_limits(self) -> Limits:
         """`limits`, checked and with its defaults; ConfigError names every mistake."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from proxy.errors import ConfigError
 from proxy.hostports import PORT_MAX
@@ -41,8 +41,14 @@ def parse_limits(written: Mapping[str, Any]) -> Limits:
     found = list(_limits(written))
     if found:
         raise ConfigError("\n".join(f"{'.'.join(key)}: {text}" for key, text in found))
-    kinds = get_type_hints(Limits)
+    kinds = _kinds()
     return Limits(**{name: kinds[name](value) for name, value in written.items()})
+
+
+def _kinds() -> dict[str, Any]:
+    """Every limit, and whether it is a whole number; what may be unset has the kind of its values."""
+    hints = get_type_hints(Limits)
+    return {name: hint if isinstance(hint, type) else get_args(hint)[0] for name, hint in hints.items()}
 
 
 def _listening(config: Config) -> Found:
@@ -174,7 +180,7 @@ def _readable(key: Key, path: str | None) -> Found:
 
 
 def _limits(written: Mapping[str, Any]) -> Found:
-    kinds = get_type_hints(Limits)
+    kinds = _kinds()
     names = [f.name for f in fields(Limits)]
     for name, value in written.items():
         if name not in names:

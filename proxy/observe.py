@@ -26,6 +26,7 @@ _NAMES = {number: name for name, number in LEVELS.items()}
 
 # What the shell itself says.
 STARTING = "starting"
+CONNECTIONS_LOWERED = "connections-lowered"
 SERVING = "serving"
 STOPPING = "stopping"
 STOPPED = "stopped"
@@ -49,6 +50,7 @@ ADMIN_BAD_REQUEST = "admin-bad-request"
 EVENT_LEVELS: Mapping[str, int] = {
     # The shell's own.
     STARTING: INFO,
+    CONNECTIONS_LOWERED: WARNING,
     SERVING: INFO,
     STOPPING: INFO,
     STOPPED: INFO,

@@ -19,7 +19,8 @@ from proxy.apis.services import Services
 from proxy.apis.share_state import TOPIC
 from proxy.composition import Parts, compose, own_settings
 from proxy.config import Config
-from proxy.runtime import admin, huge_pages, listeners
+from proxy.errors import ConfigError
+from proxy.runtime import admin, descriptors, huge_pages, listeners
 from proxy.runtime.admin_groups import GroupPages
 from proxy.runtime.client import OwnClient
 from proxy.runtime.reactor import Reactor
@@ -38,6 +39,7 @@ def run(config: Config) -> int:
         ConfigError: a setting that only shows now to be wrong. OSError: a port cannot be had.
     """
     notes = observe.LogNotes(observe.log_lines(config.log_format), observe.LEVELS[config.log_level])
+    config = _with_room(config, notes)
     reactor = Reactor(notes=notes)
     try:
         return reactor.run(Server(config, reactor, notes).main)
@@ -190,6 +192,23 @@ class Server:
         if self._parts is None:  # not yet known where share groups live: is there state of any that live here?
             return [TOPIC]
         return [topic.name for topic in self._parts.services.topology.topics()]
+
+
+def _with_room(config: Config, notes: observe.LogNotes) -> Config:
+    """The settings, with as many client connections as the limit of open files, raised first, has room for.
+
+    Raises:
+        ConfigError: there is no room for any.
+    """
+    wanted = config.named_limits.connections
+    room = descriptors.raise_limit(wanted)
+    lacks = descriptors.shortage(room, wanted)
+    if not lacks:
+        return config
+    if not room.connections:
+        raise ConfigError(lacks)
+    notes(observe.CONNECTIONS_LOWERED, connections=room.connections, reason=lacks)
+    return config.with_connections(room.connections)
 
 
 def _try_port(config: Config) -> None:

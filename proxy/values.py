@@ -60,6 +60,8 @@ class Limits:
     """One attempt to connect to one upstream address, TLS included."""
     connections: int = 10_000
     """Client connections at once; one more is closed at once with a log line."""
+    connections_per_address: int | None = None
+    """Of these, those from one client address; None: as many as there are."""
     in_flight_requests: int = 10_000
     """Requests of one connection that wait for their answer; past it the client is not read."""
     share_cache_bytes: int = 64 * MIB

@@ -29,13 +29,17 @@ class FrontError(Exception):
 class Front:
     """A running proxy. `settings` are further keys of its YAML file."""
 
-    def __init__(self, upstream: str, folder: Path, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, upstream: str, folder: Path, settings: Mapping[str, Any] | None = None, files_max: int | None = None
+    ) -> None:
+        """`files_max`: its hard limit of open files; None: that of this process."""
         ports = free_ports(NODE_IDS + 2)
         self.port, self.first_port, self.admin_port = ports[0], ports[1], ports[-1]
         self.folder = folder
         self._config = {"upstream": {"bootstrap": upstream}, "listen": self.bootstrap, "first_port": self.first_port}
         self._config |= {"admin": f"{HOST}:{self.admin_port}", "drain_s": 2, **(settings or {})}
         self.child: Child | None = None
+        self._files_max = files_max
 
     @property
     def bootstrap(self) -> str:
@@ -66,7 +70,10 @@ class Front:
         config = self.folder / "proxy.yaml"
         config.write_text(yaml.safe_dump(self._config))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KSP_")}
-        self.child = Child([*_command(), "serve", "--config", str(config)], self.log, environment)
+        command = [*_command(), "serve", "--config", str(config)]
+        if self._files_max is not None:
+            command = ["sh", "-c", f'ulimit -n {self._files_max}; exec "$0" "$@"', *command]
+        self.child = Child(command, self.log, environment)
         try:
             self._wait_ready()
         except BaseException:

@@ -115,6 +115,8 @@ class Plane:
         self.passing = NOTHING_PASSES
         self._ports: dict[int, Port] = {}
         self._connections: dict[int, Connection] = {}
+        self._by_address: Counter[str] = Counter()
+        """Connections by the client's address."""
         self._lingering: dict[Linger, int] = {}
         self._ids = itertools.count(1)
         self._accepts = True
@@ -247,6 +249,9 @@ class Plane:
     def forget(self, connection: Connection, event: str, context: Mapping[str, Any]) -> None:
         """A connection has ended; says so."""
         del self._connections[connection.id]
+        self._by_address[connection.client_host] -= 1
+        if not self._by_address[connection.client_host]:
+            del self._by_address[connection.client_host]
         self._ended[event] += 1
         self._totals["bytes_up"] += connection.up.bytes
         self._totals["bytes_down"] += connection.down.bytes
@@ -273,14 +278,29 @@ class Plane:
         return Listener(self.reactor, sock, accepted, trouble)
 
     def _accept(self, entry: Port, sock: socket.socket, client_host: str) -> None:
-        if not self._accepts or len(self._connections) >= self.limits.connections:
+        limit = self._limit_reached(client_host)
+        if not self._accepts or limit:
             sock.close()
             self._ended["connection-limit"] += 1
-            self.notes("connection-limit", client=client_host, limit=self.limits.connections)
+            self.notes("connection-limit", client=client_host, reason=limit or "the proxy stops")
             return
         connection = Connection(self, entry, self._client_transport(sock), client_host)
         self._connections[connection.id] = connection
+        self._by_address[client_host] += 1
         self._totals["connections"] += 1
+
+    def _limit_reached(self, client_host: str) -> str:
+        """Which limit has no room for one more, in words; empty when there is room.
+
+        A side that still sends what was left, after its connection ended, keeps a descriptor and counts as well.
+        """
+        limits = self.limits
+        if len(self._connections) + len(self._lingering) >= limits.connections:
+            return f"limits.connections ({limits.connections}) is reached"
+        most = limits.connections_per_address
+        if most is not None and self._by_address[client_host] >= most:
+            return f"limits.connections_per_address ({most}) is reached"
+        return ""
 
     def _client_transport(self, sock: socket.socket) -> Transport:
         if self.client_tls is None:

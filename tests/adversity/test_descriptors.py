@@ -1,0 +1,112 @@
+"""A proxy that may open few files: clients get what is left, and the proxy's own connections always have theirs."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from localkafka.cluster import Cluster
+from localkafka.connection import Connection, build
+from localkafka.front import Front
+
+from proxy.runtime.descriptors import KEPT
+from proxy.runtime.listeners import PAUSE_S
+from proxy.values import Address
+from tests.support.raw import LIMIT_S, Raw, until
+
+pytestmark = pytest.mark.broker
+
+ROOM = 60
+FILES = KEPT + 2 * ROOM + 1
+
+
+@pytest.fixture
+def front(kafka_39: Cluster, tmp_path: Path) -> Iterator[Front]:
+    settings = {"share_groups": {"state": "memory"}}
+    with Front(kafka_39.bootstrap, tmp_path / "proxy", settings, files_max=FILES) as front:
+        yield front
+
+
+def client(front: Front) -> Connection:
+    return Connection(Address("127.0.0.1", front.port))
+
+
+def is_served(connection: Connection) -> bool:
+    """Asks its broker, so that it has an upstream connection."""
+    request = build("ApiVersionsRequest", client_software_name="t", client_software_version="1")
+    return bool(connection.ask(18, 3, request).api_keys)
+
+
+def is_closed(front: Front) -> bool:
+    """One more is closed at once."""
+    with socket.create_connection(("127.0.0.1", front.port), LIMIT_S) as sock:
+        try:
+            return sock.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+def test_clients_get_what_is_left_and_the_proxy_keeps_its_own(front: Front, fresh: Callable[[str], str]) -> None:
+    assert f"connections={ROOM}" in front.log.read_text().replace("'", "")
+    base = fresh("base")
+    with ExitStack() as stack:
+        raw = stack.enter_context(Raw(front.bootstrap))
+        raw.create_topic(base)
+        used = len(raw._connections)
+        clients = [stack.enter_context(client(front)) for _ in range(ROOM - used)]
+        assert all(map(is_served, clients))
+        assert is_closed(front)
+        until(lambda: f"limits.connections ({ROOM}) is reached" in front.output(), "a line in the log")
+        assert front.ask("/readyz")[0]
+        assert f"ksp_connections {ROOM}.0" in front.ask("/metrics")[1]
+        assert raw.wait_for_leaders(f"__view.r2.{base}", 2)  # the proxy's own connections make it
+        assert all(map(is_served, clients))
+        clients[0].close()
+        until(lambda: not is_closed_or_full(front), "room for another")
+    assert "accept-failed" not in front.log.read_text()
+
+
+def is_closed_or_full(front: Front) -> bool:
+    try:
+        with client(front) as connection:
+            return not is_served(connection)
+    except OSError:
+        return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets the limits of another process")
+def test_without_any_descriptor_left_accepting_rests_and_goes_on(front: Front) -> None:
+    """What is not foreseen (somebody lowers the limit, the system runs out) is no busy loop, and passes."""
+    assert front.child is not None
+    pid = front.child.pid
+    with client(front) as served:
+        assert is_served(served)
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        highest = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
+        open_now = len(os.listdir(f"/proc/{pid}/fd"))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now, before[1]))
+        waiting = [socket.create_connection(("127.0.0.1", front.port), LIMIT_S) for _ in range(highest - open_now + 4)]
+        try:
+            until(lambda: "accept-failed" in front.output(), "a line in the log")
+            began, cpu = time.monotonic(), cpu_s(pid)
+            time.sleep(2 * PAUSE_S)
+            assert cpu_s(pid) - cpu < (time.monotonic() - began) / 4
+            assert is_served(served)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            until(lambda: not is_closed_or_full(front), "accepting to go on")
+        finally:
+            for sock in waiting:
+                sock.close()
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

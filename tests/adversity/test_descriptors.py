@@ -89,10 +89,10 @@ def test_without_any_descriptor_left_accepting_rests_and_goes_on(front: Front) -
     with client(front) as served:
         assert is_served(served)
         before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        highest = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
-        open_now = len(os.listdir(f"/proc/{pid}/fd"))
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now, before[1]))
-        waiting = [socket.create_connection(("127.0.0.1", front.port), LIMIT_S) for _ in range(highest - open_now + 4)]
+        opened = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        lowest_free = min(set(range(len(opened) + 1)) - opened)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+        waiting = [socket.create_connection(("127.0.0.1", front.port), LIMIT_S) for _ in range(4)]
         try:
             until(lambda: "accept-failed" in front.output(), "a line in the log")
             began, cpu = time.monotonic(), cpu_s(pid)

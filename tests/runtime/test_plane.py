@@ -219,3 +219,33 @@ def test_drain_of_an_empty_plane_is_over_at_once() -> None:
         return None
 
     assert drained(scenario, within_s=60.0) == (True, None)
+
+
+def test_one_address_gets_no_more_than_its_limit_and_all_of_it_again() -> None:
+    with world(limits=Limits(connections_per_address=2)) as w:
+        first, second = w.client(), w.client()
+        w.turn_until(lambda: w.plane.statistics().connections == 2)
+        w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
+        ((_, context),) = [noted for noted in w.notes if noted[0] == "connection-limit"]
+        assert context["reason"] == "limits.connections_per_address (2) is reached"
+        first.close()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.client()
+        w.turn_until(lambda: w.plane.statistics().connections == 2)
+        second.close()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        assert sum(w.plane._by_address.values()) == 1
+
+
+def test_a_side_that_still_sends_after_its_connection_ended_counts_as_one() -> None:
+    """It keeps its descriptor until its peer has taken all."""
+    with world(limits=Limits(connections=2)) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1))
+        broker.expect(request(FETCH, 11, 1))
+        broker.send(answer(1, bytes(8 << 20))[: 8 << 20])
+        broker.close()
+        w.turn_until(lambda: w.plane._lingering and not w.plane.statistics().connections)
+        w.client()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()

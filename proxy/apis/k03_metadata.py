@@ -25,13 +25,15 @@ from typing import Any
 
 from proxy.apis.exchange import ask, reply, told
 from proxy.apis.group_ids import decoded
+from proxy.apis.hidden_topics import Unclear, show_no_hidden, without_hidden
 from proxy.apis.ports import Call
 from proxy.apis.promise import Promise
-from proxy.apis.rewrites import ours, unusable
+from proxy.apis.rewrites import ours, repaired, rewriter, sized, unusable
 from proxy.apis.services import Services
 from proxy.apis.view_metadata import metadata_entry, refused_entry
 from proxy.apis.view_services import ViewServices
 from proxy.cluster.addresses import AddressBook
+from proxy.cluster.routes import Context, Rewrite
 from proxy.errors import ErrorCode
 from proxy.values import UNKNOWN_NODE, ZERO_UUID
 from proxy.views.catalog import ViewCatalog
@@ -42,17 +44,7 @@ KEY = 3
 BY_ID_SINCE = 12
 """Requests may name topics by id from here on (KIP-516)."""
 
-HIDDEN_PREFIXES = ("__proxy_", "__view.")
-HIDDEN_TOPICS = ("__individual_commit_offsets",)
-"""Left out of answers about all topics."""
-
-_TRACES = tuple(word.encode() for word in (*HIDDEN_PREFIXES, *HIDDEN_TOPICS))
 _NULL_LIST, _NULL_COMPACT_LIST, _EMPTY_LIST = b"\xff\xff\xff\xff", b"\x00", b"\x00\x00\x00\x00"
-
-
-def is_hidden(topic: str | None) -> bool:
-    """Whether answers about all topics leave this one out."""
-    return topic is not None and (topic.startswith(HIDDEN_PREFIXES) or topic in HIDDEN_TOPICS)
 
 
 def repair(answer: Any, book: AddressBook) -> None:
@@ -70,21 +62,25 @@ def repair(answer: Any, book: AddressBook) -> None:
         answer.controller_id = answer.brokers[0].node_id if answer.brokers else UNKNOWN_NODE
 
 
-def repair_all_topics(answer: Any, book: AddressBook) -> None:
-    """As `repair`, for an answer to "all topics"."""
-    repair(answer, book)
-    answer.topics = [topic for topic in answer.topics or () if not is_hidden(topic.name)]
+def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
+    """The rewriter of answers to "all topics": our addresses, and nothing hidden."""
+    readdress = rewriter(KEY, version, book, repair, names_no_broker)
+
+    def rewrite(frame: memoryview, context: Context) -> bytes | None:
+        changed = readdress(frame, context)
+        answer = frame if changed is None else memoryview(changed)[4:]
+        try:
+            pieces = without_hidden(answer, version)
+        except Unclear:
+            return repaired(answer, KEY, version, book, lambda decoded, _: show_no_hidden(decoded))
+        return changed if pieces is None else sized(*pieces)
+
+    return rewrite
 
 
 def names_no_broker(_: memoryview, found: Sequence[Any]) -> bool:
     """Whether an answer has an empty list of brokers, which `repair` has to judge."""
     return not found
-
-
-def may_show_hidden(frame: memoryview, found: Sequence[Any]) -> bool:
-    """Whether one of the hidden names may stand in the answer (a search through its bytes), or no broker at all."""
-    answer = bytes(frame)
-    return not found or any(trace in answer for trace in _TRACES)
 
 
 def all_topics_marker(version: int) -> bytes:

@@ -20,7 +20,7 @@ from proxy.apis.exchange import ask, ask_upstream, reply, told
 from proxy.apis.fleet_lists import held_elsewhere
 from proxy.apis.group_configs import GROUP
 from proxy.apis.group_ids import decoded
-from proxy.apis.k03_metadata import is_hidden
+from proxy.apis.hidden_topics import is_hidden
 from proxy.apis.leadership import METADATA, METADATA_VERSION
 from proxy.apis.ports import Call
 from proxy.apis.services import Services

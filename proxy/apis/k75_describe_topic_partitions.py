@@ -17,7 +17,7 @@ from typing import Any
 
 from proxy.apis.exchange import ask_upstream, reply
 from proxy.apis.group_ids import decoded
-from proxy.apis.k03_metadata import is_hidden
+from proxy.apis.hidden_topics import is_hidden
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.view_metadata import describe_as_base, refused_description

@@ -160,7 +160,7 @@ class _Table:
 
     def _metadata(self, version: int, served: Served | None) -> Route:
         """Answers to "all topics" are another matter than those to names; the request tells which it will be."""
-        every = rewriter(METADATA, version, self._book, k03_metadata.repair_all_topics, k03_metadata.may_show_hidden)
+        every = k03_metadata.all_topics_rewriter(version, self._book)
         for_all = Route(
             kind=Kind.ANSWER,
             key=METADATA,

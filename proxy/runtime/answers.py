@@ -6,6 +6,7 @@ with its size and says what the client is given: the frame, other bytes, or noth
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from proxy.apis.promise import Promise
@@ -36,7 +37,7 @@ class OwnAnswer:
         body = frame[4 + offset :]
         if body.obj is connection.plane.reactor.buffer.obj:
             body = memoryview(bytes(body))  # read over in the next turn; a gathered frame is nobody else's
-        connection.call_soon(lambda: self.promise.set(body))
+        connection.call_soon(partial(connection.answered, self.promise, body))
 
 
 class SaslHandshakeAnswer:

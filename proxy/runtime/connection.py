@@ -201,6 +201,12 @@ class Connection:
         """Requests of the client that wait for an answer."""
         return self._client_pending + self.is_muted
 
+    def answered(self, promise: Promise[memoryview], body: memoryview) -> None:
+        """The broker answered a request of ours: whoever asked goes on, nearly always the request served here."""
+        if self._serving is not None:
+            self._serving.goes_on()
+        promise.set(body)
+
     def own_answer_begins(self) -> None:
         """An answer to a request of ours has left the queue of pending ones, whether or not all of it is here."""
         if self._questions is not None:

@@ -71,6 +71,11 @@ class Serving:
         self._task = Task(asked.route.handler(call, services), self._done)
         self._task.start()
 
+    def goes_on(self) -> None:
+        """Something that the handler may wait for is here: what takes long from now on is most likely its."""
+        if self.stage is Stage.RUNNING and self._asked is not None:
+            self._connection.plane.reactor.turns.doing = self._connection, self._asked.route
+
     def written(self) -> None:
         """The kernel has the whole answer."""
         self._connection.plane.budget.sent(self._answer_bytes)

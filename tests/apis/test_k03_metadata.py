@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.apis import k03_metadata
+from proxy.apis import hidden_topics, k03_metadata
 from proxy.errors import RemoteProtocolError
 from proxy.wire import frames, registry
 from tests.support.view_broker import World
@@ -66,7 +66,7 @@ def test_in_a_real_answer_only_the_address_changes(release, version, frame):
     ],
 )
 def test_hidden_topics(topic, hidden):
-    assert k03_metadata.is_hidden(topic) is hidden
+    assert hidden_topics.is_hidden(topic) is hidden
 
 
 V = "__view.r4.orders"

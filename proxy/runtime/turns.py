@@ -61,8 +61,9 @@ class Turns:
         self._slowest = _NONE
         self._collection_began = 0.0
         self._counts = False
-        self.doing: tuple[Connection, Route] | None = None
-        """Whose request or answer is being looked into; set on the slow paths, and taken back at the next turn."""
+        self.doing: tuple[Connection | None, Route] | None = None
+        """Whose request or answer is being looked into, and of what route (whose: where that is at hand); set on the
+        slow paths, and taken back at the next turn."""
 
     def took(self, whose: object, seconds: float) -> None:
         """A call of this turn took longer than NOTED_S; `whose` is the callback or a word for it.
@@ -75,7 +76,7 @@ class Turns:
             if self.doing is not None:
                 connection, route = self.doing
                 words = f"{registry.API_KEYS.get(route.key, route.key)} v{route.version}, {words}"
-                about = connection.up.describe()
+                about = about if connection is None else connection.describe()
             self._slowest = _Call(seconds, words, about)
 
     def ended(self, seconds: float) -> None:

@@ -1,6 +1,8 @@
 """The admin listener: probes and metrics, and peers that do not behave."""
 
 import json
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -50,6 +52,19 @@ async def running(
         nursery.start_soon(admin.serve_admin, listeners, probes, heard)
         yield partial(trio.open_tcp_stream, "127.0.0.1", port), heard
         nursery.cancel_scope.cancel()
+
+
+async def test_the_library_for_figures_is_loaded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a tenth of a second, in which clients want to be served."""
+    loaded: list[tuple[str, int]] = []
+    monkeypatch.delitem(sys.modules, admin.METRICS_LIBRARY, raising=False)
+    monkeypatch.setattr(admin.importlib, "import_module", lambda name: loaded.append((name, threading.get_ident())))
+    async with running() as (connect, _), await connect() as stream:
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert b"ksp_up 1" in b"".join([chunk async for chunk in stream])
+    ((name, thread),) = loaded
+    assert name == "prometheus_client"
+    assert thread != threading.get_ident()
 
 
 async def _bound() -> trio.socket.SocketType:

@@ -12,6 +12,7 @@ from rich.console import Console
 from proxy import check
 from proxy.check import Found, inspect, judge, show
 from proxy.config import Config
+from proxy.runtime.descriptors import Room
 from proxy.runtime.own_connection import Identity, OwnSettings
 from proxy.values import Address
 from tests.support.small_broker import RANGES, Broker, Net
@@ -184,3 +185,17 @@ async def test_an_identity_that_may_not_see_all_groups_is_remarked(autojump_cloc
     found = await found_by({A: broker, B1: broker})
     remarks = judge(config(share_groups={"serve": "local"}), found).remarks
     assert any("may not DESCRIBE the cluster" in remark for remark in remarks)
+
+
+async def test_what_the_limit_of_open_files_leaves_is_shown(autojump_clock: trio.testing.MockClock) -> None:
+    broker = Broker(1)
+    found = await found_by({A: broker, B1: broker})
+    found.room = Room(20_256, 10_000)
+    assert "Client connections: up to 10000 (limit of open files: 20256)" in printed(config(), found)
+    assert not any("open files" in remark for remark in judge(config(), found).remarks)
+    found.room = Room(1024, 384)
+    text = printed(config(), found)
+    assert "Client connections: up to 384 (limit of open files: 1024)" in text
+    assert "note: the limit of open files (1024) leaves room for 384 client connections" in text
+    found.room = Room(128, 0)
+    assert any("no room for client connections" in obstacle for obstacle in judge(config(), found).obstacles)

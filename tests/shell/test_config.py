@@ -196,3 +196,13 @@ def test_settings_cannot_be_changed_later() -> None:
     settings = config.load(REQUIRED, {})
     with pytest.raises(ValueError, match="frozen"):
         settings.log_level = "debug"  # type: ignore[misc]
+
+
+def test_fewer_connections_are_the_same_settings_otherwise() -> None:
+    """What `serve` does where the limit of open files leaves less room."""
+    settings = config.load(REQUIRED | {"limits.connections_per_address": "7", "limits.connections": "5000"}, {})
+    assert settings.named_limits.connections_per_address == 7
+    fewer = settings.with_connections(100)
+    assert (fewer.named_limits.connections, settings.named_limits.connections) == (100, 5000)
+    assert fewer.named_limits.connections_per_address == 7
+    assert config.load(REQUIRED, {}).named_limits.connections_per_address is None

@@ -7,7 +7,6 @@ requests in flight until the deadline, then everything else at once.
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -23,6 +22,7 @@ from proxy.errors import ConfigError
 from proxy.runtime import admin, descriptors, huge_pages, listeners
 from proxy.runtime.admin_groups import GroupPages
 from proxy.runtime.client import OwnClient
+from proxy.runtime.garbage import Garbage
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.watch import ClusterWatch
 
@@ -59,6 +59,7 @@ class Server:
         self._metrics = observe.Metrics()
         self._client_tls = contexts.towards_clients(config.client_tls)
         self._upstream_tls = contexts.towards_brokers(config.upstream.tls)
+        self._garbage = Garbage(reactor.call_from_thread)
         self._stop = trio.Event()
         self._parts: Parts | None = None
         """What serves clients, once the cluster has answered."""
@@ -85,6 +86,7 @@ class Server:
                 await self._open_admin(nursery)
                 await self._serve(nursery)
                 nursery.cancel_scope.cancel()
+            self._garbage.end()
             self._notes(observe.STOPPED)
             return ENDED
         self._notes(observe.STOPPED_AT_ONCE)
@@ -106,8 +108,7 @@ class Server:
         figures.of_parts(self._metrics, parts)
         parts.open(sight)
         # What is here now stays: a collection of garbage must not walk through all of it while clients wait.
-        gc.collect()
-        gc.freeze()
+        self._garbage.begin()
         huge_pages.move()
         self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
         nursery.start_soon(self._watch.follow, parts.seen)

@@ -6,7 +6,7 @@ is long is cut, and says how much was left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from math import inf
 from typing import Any
 
@@ -24,30 +24,41 @@ PARTITIONS_MAX = 1_000
 LOCKS_MAX = 1_000
 """Locks of one group that are told; those held longest first."""
 
+STEP = 500
+"""Groups or share partitions that are looked at in one step."""
+
 View = dict[str, Any]
 
 
-def groups(services: Services) -> View:
-    """All share groups held here, by id: one line each."""
-    found: dict[str, View] = {
-        group_id: {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
-        | {"acquired": 0, "renewed": 0, "oldest_blocked_s": None}
-        for group_id, group in sorted(services.coordinator.groups.items())
-    }
-    now = services.timers.now()
-    for key, share in services.coordinator.shares():
-        line = found.get(key.group_id)
-        if line is None:
-            continue
-        line["partitions"] += 1
-        for lock in share.partition.locks():
-            line["acquired"] += lock.last - lock.first + 1
-            line["renewed"] += lock.last - lock.first + 1 if lock.renewals else 0
-        share.note_oldest(now)
-        if share.oldest != NOTHING_READ:
-            blocked = round(now - share.oldest_since, 3)
-            line["oldest_blocked_s"] = max(blocked, line["oldest_blocked_s"] or 0.0)
+def groups(services: Services) -> Generator[None, None, View]:
+    """All share groups held here, by id: one line each.
+
+    Others may be served between two steps, and what they change then may be in it or not.
+    """
+    found: dict[str, View] = {}
+    for count, (group_id, group) in enumerate(sorted(services.coordinator.groups.items())):
+        if count % STEP == STEP - 1:
+            yield
+        found[group_id] = {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
+        found[group_id] |= {"acquired": 0, "renewed": 0, "oldest_blocked_s": None}
+    for count, (key, share) in enumerate(list(services.coordinator.shares())):
+        if count % STEP == STEP - 1:
+            yield
+        if key.group_id in found:
+            _add(found[key.group_id], share, services.timers.now())
     return {"groups": list(found.values()), "resting_partitions": services.coordinator.resting}
+
+
+def _add(line: View, share: Share, now: float) -> None:
+    """What one share partition adds to the line of its group."""
+    line["partitions"] += 1
+    for lock in share.partition.locks():
+        line["acquired"] += lock.last - lock.first + 1
+        line["renewed"] += lock.last - lock.first + 1 if lock.renewals else 0
+    share.note_oldest(now)
+    if share.oldest != NOTHING_READ:
+        blocked = round(now - share.oldest_since, 3)
+        line["oldest_blocked_s"] = max(blocked, line["oldest_blocked_s"] or 0.0)
 
 
 def group(services: Services, group_id: str) -> View | None:

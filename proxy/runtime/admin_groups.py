@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal
@@ -62,7 +62,7 @@ class GroupPages:
             return _refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
         match parts[1:]:
             case [] | [""]:
-                return _read(asked, share_views.groups(services) | _elsewhere(services))
+                return _read(asked, await _in_steps(share_views.groups(services)) | _elsewhere(services))
             case [group_id]:
                 found = share_views.group(services, group_id)
                 return _no_group(services, group_id) if found is None else _read(asked, found)
@@ -81,6 +81,17 @@ class GroupPages:
         if self._changes == "local" and not _is_loopback(asked.peer):
             return _refused(HTTPStatus.FORBIDDEN, "only this machine may change something: admin_changes is local")
         return None
+
+
+async def _in_steps(steps: Generator[None, None, share_views.View]) -> share_views.View:
+    """What it gives in the end; clients are served in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            view: share_views.View = end.value
+            return view
+        await trio.lowlevel.checkpoint()
 
 
 async def _release(services: Services, group_id: str, member_id: str) -> Body:

@@ -2,7 +2,8 @@
 
 One test for each request that the proxy looks into or answers; which those are is read from the routes. The bystander's
 limit is 50 ms at the 99th percentile. Machines stumble: what fails is measured again, and its best run counts. A real
-stall shows in each of them, for the same requests are sent again. `tests/run tests/long/bystander.py -s` does it for every version and shape, at the default limits.
+stall shows in each of them, for the same requests are sent again. `tests/run tests/long/bystander.py -s` does it for
+every version and shape, at the default limits.
 """
 
 from __future__ import annotations

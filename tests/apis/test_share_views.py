@@ -9,6 +9,7 @@ import pytest
 from proxy.apis import share_views
 from proxy.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
+from tests.support.share_views import all_groups
 
 ACCEPT, RENEW = 1, 4
 
@@ -67,12 +68,12 @@ def test_what_the_start_offset_waits_for_and_since_when(world, topic):
     (partition,) = share_views.group(world.services, "g")["partitions"]
     assert (partition["oldest_unsettled"], round(partition["oldest_blocked_s"])) == (5, 7)
     assert (partition["oldest_held_by"], partition["oldest_renewals"]) == ("m1", 0)
-    (line,) = share_views.groups(world.services)["groups"]
+    (line,) = all_groups(world)["groups"]
     assert (line["group"], line["members"], line["acquired"], round(line["oldest_blocked_s"])) == ("g", 1, 5, 7)
     member.acknowledge({(topic.topic_id, 0): [(5, 9, [ACCEPT])]})
     (partition,) = share_views.group(world.services, "g")["partitions"]
     assert (partition["oldest_unsettled"], partition["oldest_blocked_s"], partition["oldest_held_by"]) == (None,) * 3
-    assert share_views.groups(world.services)["groups"][0]["oldest_blocked_s"] is None
+    assert all_groups(world)["groups"][0]["oldest_blocked_s"] is None
 
 
 def test_released_locks_go_to_others_and_their_holder_is_told(world, topic):
@@ -124,4 +125,25 @@ def test_a_lock_that_ended_while_it_was_being_acknowledged_has_no_end(world, top
 
 def test_an_unknown_group_is_not_there(world):
     assert share_views.group(world.services, "g") is None
-    assert share_views.groups(world.services) == {"groups": [], "resting_partitions": 0}
+    assert all_groups(world) == {"groups": [], "resting_partitions": 0}
+
+
+def test_many_groups_are_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients are served between two steps, and may change what there is."""
+    monkeypatch.setattr(share_views, "STEP", 3)
+    world = World()
+    for number in range(10):
+        world.services.coordinator.add_group(f"group-{number}")
+    steps = share_views.groups(world.services)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            view = end.value
+            break
+        count += 1
+        world.services.coordinator.add_group(f"later-{count}")
+        world.services.coordinator.remove_group(f"group-{count}")
+    assert count >= 3
+    assert [line["group"] for line in view["groups"]] == [f"group-{number}" for number in range(10)]

@@ -15,6 +15,7 @@ from proxy import cli, groups
 from proxy.apis import share_views
 from proxy.values import Address
 from tests.support.ports import World
+from tests.support.share_views import all_groups
 
 runner = CliRunner()
 
@@ -39,7 +40,7 @@ def printed(renderable) -> str:
 
 
 def test_all_groups_on_a_screen(world):
-    text = printed(groups.all_groups(share_views.groups(world.services)))
+    text = printed(groups.all_groups(all_groups(world)))
     assert text.splitlines()[1].split() == ["g", "Stable", "1", "3", "10", "0", "0.0", "s"]
 
 

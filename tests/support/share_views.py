@@ -1,0 +1,18 @@
+"""What is told of all share groups, all steps at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.apis import share_views
+from tests.support.ports import World
+
+
+def all_groups(world: World) -> dict[str, Any]:
+    steps = share_views.groups(world.services)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            told: dict[str, Any] = end.value
+            return told

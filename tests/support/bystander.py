@@ -34,7 +34,7 @@ TURN_MAX_S = 0.1
 """A turn of the proxy: five times what the rule allows, for the machine may take the processor away within one."""
 EVERY_S = 0.004
 """Between two small requests."""
-ANSWER_S = 4.0
+ANSWER_S = 2.0
 """How long the hostile client waits for an answer, or for being closed."""
 LATE_S = 40.0
 """How long a small request may take before the measure is given up."""

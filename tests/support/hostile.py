@@ -28,7 +28,8 @@ from tests.wire.samples import present
 
 NUMBER = "00000000"
 """Stands in the bytes of an element where its number goes."""
-GROUP_RESOURCE = 32
+FIELDS = {"resource_type": 32, "config_resource_type": 32, "acks": -1}
+"""Values of some fields: group settings, and Produce with an answer. All other numbers are 0."""
 HUGE_STRING = 32_000
 TAG_MIN = 1000
 """Unknown tags begin here."""
@@ -136,7 +137,7 @@ def _element(
         return names.topic_id
     if field.type == "bool":
         return field.attribute == "validate_only"
-    return GROUP_RESOURCE if field.attribute in ("resource_type", "config_resource_type") else 0
+    return FIELDS.get(field.attribute, 0)
 
 
 def _string(field: FieldSpec, names: Names) -> str:

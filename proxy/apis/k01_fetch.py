@@ -294,27 +294,27 @@ def _entry(item: _Item, version: int, committed: bool) -> Any:
     """FetchResponse.PartitionData of one partition of the request."""
     index = item.entry.partition
     if item.plain is not None:
-        return item.plain.answer or _empty(index)
+        return item.plain.answer or _empty(index, committed)
     if item.target is None or item.slot is None:
         return _refused(refusal(item.code), index, version)
     refused = item.target.slot_refusals.get(item.slot) or item.target.refusal
     if refused is not None:
         return _refused(refused, index, version)
     facts, slot = item.target.scan.facts, item.slot
-    entry = _empty(index)
+    entry = _empty(index, committed and not slot.error)
     if facts is not None:
         entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = facts
     entry.error_code = slot.error
-    entry.aborted_transactions = [] if committed else None
     entry.records = records_of(slot)
     if item.is_filtered and not slot.error:
         entry.unknown_tags = (applied(slot.position),)
     return entry
 
 
-def _empty(index: int) -> Any:
+def _empty(index: int, committed: bool) -> Any:
+    """Brokers list aborted transactions where committed records were read, and nowhere else."""
     return registry.message("FetchResponse").PartitionData(
-        partition_index=index, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=index, high_watermark=-1, aborted_transactions=[] if committed else None, records=b""
     )
 
 
@@ -323,8 +323,8 @@ def _refused(source: Any, index: int, version: int) -> Any:
     code = source.error_code
     if version < IDS_SINCE and code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    entry = _empty(index)
-    entry.error_code = code
+    entry = _empty(index, committed=False)
+    entry.error_code, entry.aborted_transactions = code, source.aborted_transactions
     entry.high_watermark, entry.last_stable_offset = source.high_watermark, source.last_stable_offset
     entry.log_start_offset = source.log_start_offset
     if version >= FLEXIBLE_SINCE:

@@ -52,7 +52,7 @@ async def handle(call: Call, services: Services) -> bytes | None:
     answer.topics = [
         *(answer.topics or ()),
         *(
-            message.CreatableTopicResult(name=topic, error_code=int(code), error_message=text, configs=None)
+            message.CreatableTopicResult(name=topic, error_code=int(code), error_message=text)
             for topic, (code, text) in refused.items()
         ),
     ]

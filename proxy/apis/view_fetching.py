@@ -460,9 +460,9 @@ def unknown_partition() -> Any:
 
 
 def refusal(code: ErrorCode) -> Any:
-    """A partition answer that only has an error."""
+    """A partition answer that only has an error; as of a broker that did not even read (FetchResponse.java)."""
     return registry.message("FetchResponse").PartitionData(
-        error_code=code, high_watermark=-1, aborted_transactions=None, records=None
+        error_code=code, high_watermark=-1, aborted_transactions=[], records=None
     )
 
 

@@ -56,7 +56,8 @@ def describe_as_base(entry: Any, sight: Sight) -> None:
         partition.leader_id, partition.leader_epoch = of.leader_id, of.leader_epoch
         partition.replica_nodes, partition.isr_nodes = of.replica_nodes, of.isr_nodes
         partition.offline_replicas = of.offline_replicas
-        partition.eligible_leader_replicas = partition.last_known_elr = None
+        # Nobody is told of for the base. Empty, as of every topic by a broker: Java's admin does not expect null.
+        partition.eligible_leader_replicas, partition.last_known_elr = [], []
 
 
 def refused_description(topic: str, code: ErrorCode, sight: Sight | None = None) -> Any:

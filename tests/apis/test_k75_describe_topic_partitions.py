@@ -31,7 +31,7 @@ def test_a_view_is_made_and_shown_with_the_partitions_of_its_base(world: World) 
     found = describe(world, V, "orders")
     shown = [(p.partition_index, p.leader_id, p.leader_epoch, list(p.replica_nodes)) for p in found[V].partitions]
     assert shown == [(0, 1, 7, [1, 2]), (1, 1, 7, [1, 2]), (2, 2, 7, [1, 2]), (3, 2, 7, [1, 2])]
-    assert found[V].partitions[0].eligible_leader_replicas is None
+    assert (found[V].partitions[0].eligible_leader_replicas, found[V].partitions[0].last_known_elr) == ([], [])
     assert {p.leader_id for p in found["orders"].partitions} == {99}
 
 

@@ -1,0 +1,109 @@
+"""Which fields of an answer are null: asked in two worlds, told apart by the path of the field.
+
+The schemas allow null where brokers never send it, and Kafka's own clients expect what brokers send: null where a
+broker leaves a list empty is a NullPointerException in the Java client.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from localkafka.connection import Connection
+
+from proxy.wire import registry
+from proxy.wire.messages import Message
+from proxy.wire.specs import StructSpec
+from tests.support.raw import KEYS, Raw
+
+NULL, EMPTY, GIVEN = "null", "empty", "given"
+Paths = Mapping[str, frozenset[str]]
+"""Path of a field, list indexes left out -> how it came. Empty lists count as given, as clients take them."""
+
+
+class Asked:
+    """One world: what is asked there, in every version that is common to both worlds, and what was null."""
+
+    def __init__(self, raw: Raw, common: Mapping[str, range]) -> None:
+        self.raw = raw
+        self.told: dict[str, Paths] = {}
+        self.apis: set[str] = set()
+        self._common = common
+
+    def tell(self, situation: str, api: str, *, on: Connection | None = None, since: int = 0, **values: Any) -> Any:
+        """Ask in every version from `since` on; returns the answer of the newest one."""
+        answer = None
+        for version in (each for each in self._common[api] if each >= since):
+            known = in_version(registry.request_spec(KEYS[api]).root, values, version)
+            answer = self.raw.ask(api, version, on=on, **known)
+            self.note(situation, api, version, answer)
+        assert answer is not None, f"both worlds serve no version of {api}"
+        return answer
+
+    def note(self, situation: str, api: str, version: int, answer: Message) -> None:
+        """Write down what was null in an answer."""
+        self.apis.add(api)
+        self.told[f"{api} v{version}, {situation}"] = nulls(answer)
+
+
+def in_version(spec: StructSpec, values: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """The values without those of fields that this version of the message does not have."""
+    fields = {field.attribute: field for field in spec.fields}
+    known = {name: value for name, value in values.items() if version in fields[name].versions}
+    for name, value in known.items():
+        inner = fields[name].struct
+        if inner is not None and isinstance(value, list):
+            known[name] = [in_version(inner, each, version) for each in value]
+    return known
+
+
+def nulls(message: Message) -> Paths:
+    """The fields of an answer that may be null by their kind."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, value in _fields("", message):
+        found[path].add(NULL if value is None else EMPTY if value == "" else GIVEN)
+    return {path: frozenset(kinds) for path, kinds in found.items()}
+
+
+def _fields(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Message):
+        for name in value.FIELDS:
+            inner = getattr(value, name)
+            yield f"{path}/{name}", inner
+            yield from _fields(f"{path}/{name}", inner)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _fields(path, each)
+
+
+def differences(native: Mapping[str, Paths], proxy: Mapping[str, Paths]) -> list[str]:
+    """What is null in one world only; a path that one world does not show (its list is empty) says nothing."""
+    assert native.keys() == proxy.keys(), native.keys() ^ proxy.keys()
+    return [
+        f"{situation}: {path} is {'/'.join(sorted(kinds))} natively, {'/'.join(sorted(proxy[situation][path]))} here"
+        for situation, paths in native.items()
+        for path, kinds in paths.items()
+        if path in proxy[situation] and _differ(path, kinds, proxy[situation][path])
+    ]
+
+
+def _differ(path: str, native: frozenset[str], proxy: frozenset[str]) -> bool:
+    if path.endswith("error_message") and NULL in native and EMPTY not in proxy:
+        return False  # a sentence for people where a broker leaves it to the code alone
+    return (NULL in native) != (NULL in proxy) or (EMPTY in proxy and GIVEN in native and EMPTY not in native)
+
+
+def common_versions(*bootstraps: Raw) -> dict[str, range]:
+    """API -> versions that all of them offer."""
+    names = {key: name for name, key in KEYS.items()}
+    offers = [
+        {entry.api_key: (entry.min_version, entry.max_version) for entry in raw.ask("ApiVersions", 2).api_keys}
+        for raw in bootstraps
+    ]
+    both = set.intersection(*(set(offer) for offer in offers)) & names.keys()
+    offers.append({key: registry.versions(key) for key in both})  # what can be said here
+    return {
+        names[key]: range(max(offer[key][0] for offer in offers), min(offer[key][1] for offer in offers) + 1)
+        for key in both
+    }

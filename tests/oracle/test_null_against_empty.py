@@ -1,0 +1,384 @@
+"""What a broker leaves empty is never null here, and the other way round, in every answer that is made here.
+
+A native 4.3.0 and the proxy in front of 3.9.1 are asked about share groups; the proxy is asked about a view, and the
+broker behind it about a plain topic, of both releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from proxy.apis import handlers, view_handlers
+from proxy.share.coordinator import ShareCoordinator
+from proxy.share.settings import BrokerShareLimits
+from proxy.views.catalog import ViewCatalog
+from proxy.wire import records, registry
+from tests.oracle.nulls import Asked, common_versions, differences
+from tests.support.brokers import VIEWS, Running
+from tests.support.raw import GROUP_RESOURCE, Raw, Topic, until
+from tests.support.worlds import ACCEPT, Member, World
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+
+LOADING = (14, 15, 16)
+"""The coordinator is not ready yet, or just moved."""
+NO_ID = bytes(range(16))
+BATCH = records.build_batch(0, [records.Record(key=b"k", value=b"v", timestamp=1)])
+
+
+# Share groups: native 4.3.0, and the proxy in front of 3.9.1
+
+
+def membership(w: Asked, world: World, topic: Topic) -> None:
+    """Heartbeats: joined, not changed, of a stranger, and one that says nothing."""
+    group, member = "nulls-members", f"{world.name}-member-0123456789"
+    told = {"group_id": group, "member_id": member, "rack_id": None}
+    w.tell("joins", "ShareGroupHeartbeat", **told, member_epoch=0, subscribed_topic_names=[topic.name])
+    w.tell("a stranger", "ShareGroupHeartbeat", **told | {"member_id": "nobody"}, member_epoch=5)
+    w.tell("no topics", "ShareGroupHeartbeat", **told, member_epoch=0, subscribed_topic_names=None)
+    w.tell("leaves", "ShareGroupHeartbeat", **told, member_epoch=-1)
+
+
+def deliveries(w: Asked, world: World, topic: Topic) -> None:
+    """ShareFetch and ShareAcknowledge, with what a member may do wrong."""
+    world.raw.produce(topic, 3)
+    group = world.group("nulls-deliveries")
+    for version in (1, 2):
+        member = world.member(group, f"M{version}", [topic])
+        stranger = Member(world, group, "stranger")
+
+        def note(situation: str, answer: Any, api: str = "ShareFetch", version: int = version) -> None:
+            w.note(situation, api, version, answer.message)
+
+        note("a session that is not there", stranger.fetch(topic, epoch=7, version=version))
+        note("records", member.take(topic, version=version))
+        note("nothing", member.fetch(version=version, wait_ms=10))
+        gone = Topic("gone", NO_ID, {0: 0})
+        note("an unknown topic", member.fetch(gone, version=version, wait_ms=10))
+        note("no such partition", member.fetch((topic, 99), version=version, wait_ms=10))
+        acknowledged = member.fetch(acks=[(topic, 0, 0, 0, ACCEPT), (topic, 0, 70, 70, ACCEPT)], version=version)
+        note("with acknowledgements", acknowledged)
+        for situation, ack in {
+            "acknowledged": (topic, 0, 1, 1, ACCEPT),
+            "not held": (topic, 0, 500, 500, ACCEPT),
+            "no such partition": (topic, 99, 1, 1, ACCEPT),
+            "an unknown topic": (gone, 0, 1, 1, ACCEPT),
+            "a type that is none": (topic, 0, 2, 2, 9),
+        }.items():
+            note(situation, member.acknowledge(ack, version=version), "ShareAcknowledge")
+        note(
+            "a wrong epoch", member.acknowledge((topic, 0, 2, 2, ACCEPT), epoch=99, version=version), "ShareAcknowledge"
+        )
+        note("the end", member.fetch(epoch=-1, version=version, wait_ms=0))
+        member.heartbeat(-1)
+        member.disconnect()
+        stranger.disconnect()
+
+
+def administration(w: Asked, world: World, topic: Topic) -> None:
+    """Descriptions, offsets and settings of a group with a member, of an empty one, and of one that is not there."""
+    group, empty, absent = world.group("nulls-admin"), world.group("nulls-empty"), "nulls-absent"
+    member = world.member(group, "A", [topic])
+    member.fetch(topic)
+    world.member(empty, "B", [topic]).heartbeat(-1)
+    groups = [group, empty, absent]
+    w.tell("groups", "ShareGroupDescribe", group_ids=groups, include_authorized_operations=True)
+    w.tell("a group by another API", "DescribeGroups", groups=groups, include_authorized_operations=True)
+    w.tell("share groups", "ConsumerGroupDescribe", group_ids=groups[:2])  # of what is absent 3.9.1 itself tells less
+    w.tell("groups", "ListGroups")
+    named = {"topic_name": topic.name, "partitions": [0]}  # a native broker never answers about a partition it lacks
+    missing = {"topic_name": "nothing-of-the-kind", "partitions": [0]}
+    every = {"topics": None}
+    for situation, wanted in {"all topics": every, "topics": {"topics": [named, missing]}}.items():
+        asked = [{"group_id": name, **wanted} for name in groups]
+        w.tell(situation, "DescribeShareGroupOffsets", groups=asked)
+    parts = [{"partition_index": index, "start_offset": 0} for index in (0, 99)]
+    for name in groups:
+        topics = [{"topic_name": topic.name, "partitions": parts[:1]}, {"topic_name": "no-topic", "partitions": parts}]
+        label = world.plain(name)
+        w.tell(f"{label}", "AlterShareGroupOffsets", group_id=name, topics=topics)
+        w.tell(
+            f"{label}, no such partition",
+            "AlterShareGroupOffsets",
+            group_id=name,
+            topics=[topics[0] | {"partitions": parts}],
+        )
+        gone = [{"topic_name": topic.name}, {"topic_name": "no-topic"}]
+        w.tell(f"{label}", "DeleteShareGroupOffsets", group_id=name, topics=gone)
+    settings(w, group, absent)
+    foreign(w, group, topic)
+    w.tell("groups", "DeleteGroups", groups_names=[group, absent])
+    member.heartbeat(-1)
+    member.disconnect()
+    w.tell("an empty group", "DeleteGroups", groups_names=[empty])
+
+
+def settings(w: Asked, group: str, absent: str) -> None:
+    """Settings of groups: shown, changed, refused."""
+    of = {"resource_type": GROUP_RESOURCE, "resource_name": group}
+    other = {"resource_type": GROUP_RESOURCE, "resource_name": absent}
+    keys = ["share.record.lock.duration.ms"]
+    for situation, extra in {
+        "plain": {},
+        "with all": {"include_synonyms": True, "include_documentation": True},
+    }.items():
+        asked = [{**of, "configuration_keys": keys}, {**other, "configuration_keys": keys}]
+        w.tell(situation, "DescribeConfigs", resources=asked, **extra)
+    key = "share.delivery.count.limit"
+    for situation, value in {"set": "4", "out of bounds": "100000"}.items():
+        for dry in (True, False):
+            change = {"name": key, "config_operation": 0, "value": value}
+            w.tell(
+                f"{situation}, {dry}",
+                "IncrementalAlterConfigs",
+                resources=[{**of, "configs": [change]}],
+                validate_only=dry,
+            )
+            plain = {"name": key, "value": value}
+            w.tell(f"{situation}, {dry}", "AlterConfigs", resources=[{**of, "configs": [plain]}], validate_only=dry)
+    w.tell("groups", "ListConfigResources", resource_types=[GROUP_RESOURCE])
+
+
+def foreign(w: Asked, group: str, topic: Topic) -> None:
+    """Requests of other kinds of groups under the id of a share group."""
+    protocol = {"name": "range", "metadata": b""}
+    on = w.raw.on_coordinator(group)
+    of = {"group_id": group, "member_id": "foreign-member"}
+    w.tell(
+        "a share group", "JoinGroup", on=on, **of | {"member_id": ""}, session_timeout_ms=10_000,
+        rebalance_timeout_ms=1000, protocol_type="consumer", protocols=[protocol],
+    )  # fmt: skip
+    w.tell(
+        "a share group", "ConsumerGroupHeartbeat", on=on, **of, member_epoch=0, rebalance_timeout_ms=1000,
+        subscribed_topic_names=[topic.name], topic_partitions=[],
+    )  # fmt: skip
+    commit = [
+        {"name": topic.name, "topic_id": topic.topic_id, "partitions": [{"partition_index": 0, "committed_offset": 1}]}
+    ]
+    w.tell("a share group", "OffsetCommit", on=on, group_id=group, topics=commit)
+    w.tell(
+        "a share group", "TxnOffsetCommit", on=on, transactional_id="nulls", group_id=group, producer_id=1,
+        producer_epoch=0, topics=commit,
+    )  # fmt: skip
+    gone = [{"name": topic.name, "partitions": [{"partition_index": 0}]}]
+    w.tell("a share group", "OffsetDelete", on=on, group_id=group, topics=gone)
+
+
+NOT_ON_39 = {"StreamsGroupHeartbeat", "StreamsGroupDescribe"}
+"""Answered here, and not offered in front of 3.9.1: what such a request gets is an error without anything else."""
+SHARE_SCRIPTS = (membership, deliveries, administration)
+
+
+def _play(name: str, bootstrap: str, other: str) -> Asked:
+    with Raw(other) as elsewhere:
+        world = World(name, bootstrap, "nulls")
+        try:
+            asked = Asked(world.raw, common_versions(world.raw, elsewhere))
+            topic = world.topic("t", 1)
+            for script in SHARE_SCRIPTS:
+                script(asked, world, topic)
+        finally:
+            world.close()
+    return asked
+
+
+def test_null_against_empty_in_answers_about_share_groups(kafka_43_quick: Cluster, proxy_39_quick: Front) -> None:
+    """Every API that share groups change, in every version both offer."""
+    native = _play("native", kafka_43_quick.bootstrap, proxy_39_quick.bootstrap)
+    proxy = _play("proxy", proxy_39_quick.bootstrap, kafka_43_quick.bootstrap)
+    different = differences(native.told, proxy.told)
+    assert not different, "\n".join(different)
+    answered = {registry.API_KEYS[key] for key in handlers.served(ShareCoordinator(BrokerShareLimits()))}
+    assert answered - proxy.apis == NOT_ON_39
+
+
+# Views: through the proxy, and a plain topic at the broker behind it
+
+
+class Named:
+    """What a script about topics goes by; the names differ between a view and a plain topic, what happens does not."""
+
+    def __init__(self, topic: Topic, raw: Raw, *, missing: str, bad: str, unmade: list[str], refuses: str) -> None:
+        self.topic, self.missing, self.bad, self.unmade, self.refuses = topic, missing, bad, unmade, refuses
+        self.on = raw.kept(raw.node(topic.leaders[0]))
+        self.unknown = Topic(missing, NO_ID, {0: 0})
+
+
+def shown(w: Asked, n: Named) -> None:
+    """Metadata and DescribeTopicPartitions: there, not there, a bad name, page by page."""
+    for situation, name in {"there": n.topic.name, "missing": n.missing, "bad": n.bad}.items():
+        named = [{"name": name}]
+        without_making = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
+        w.tell(situation, "Metadata", since=4, topics=named, **without_making)
+        w.tell(situation, "DescribeTopicPartitions", topics=named, response_partition_limit=2000, cursor=None)
+    by_id = [{"name": None, "topic_id": topic_id} for topic_id in (n.topic.topic_id, NO_ID)]
+    w.tell("by id", "Metadata", since=12, topics=by_id)
+    w.tell("there, old versions", "Metadata", topics=[{"name": n.topic.name}])
+    page = [{"name": n.topic.name}]
+    w.tell("a page", "DescribeTopicPartitions", topics=page, response_partition_limit=1, cursor=None)
+
+
+def fetched(w: Asked, n: Named) -> None:
+    """Fetch: records, none, and every error of a partition; with either isolation, with and without a session."""
+    places = {
+        "records": (n.topic, 0, 0, -1), "the end": (n.topic, 0, 3, -1), "nothing there": (n.topic, 1, 0, -1),
+        "beyond": (n.topic, 0, 99, -1), "no such partition": (n.topic, 99, 0, -1), "missing": (n.unknown, 0, 0, -1),
+        "an epoch to come": (n.topic, 0, 0, 99),
+    }  # fmt: skip
+    for isolation in (0, 1):
+        for session_epoch in (-1, 0):
+            for situation, (topic, partition, offset, epoch) in places.items():
+                part = {"partition": partition, "fetch_offset": offset, "current_leader_epoch": epoch}
+                wanted = {
+                    "topic": topic.name,
+                    "topic_id": topic.topic_id,
+                    "partitions": [part | {"partition_max_bytes": 9999}],
+                }
+                w.tell(
+                    f"{situation}, isolation {isolation}, session {session_epoch}", "Fetch", on=n.on, max_wait_ms=0,
+                    min_bytes=0, isolation_level=isolation, session_epoch=session_epoch, topics=[wanted],
+                )  # fmt: skip
+
+
+def looked_up(w: Asked, n: Named) -> None:
+    """ListOffsets and OffsetForLeaderEpoch."""
+    for situation, (topic, partition) in {
+        "there": (n.topic, 0), "no such partition": (n.topic, 99), "missing": (n.unknown, 0)
+    }.items():  # fmt: skip
+        for timestamp in (-1, -2, 5, 1 << 60):
+            part = {"partition_index": partition, "timestamp": timestamp}
+            named = [{"name": topic.name, "partitions": [part]}]
+            w.tell(f"{situation}, {timestamp}", "ListOffsets", on=n.on, replica_id=-1, topics=named)
+        parts = [{"partition": partition, "leader_epoch": 0, "current_leader_epoch": -1}]
+        asked = [{"topic": topic.name, "partitions": parts}]
+        w.tell(situation, "OffsetForLeaderEpoch", on=n.on, replica_id=-2, topics=asked)
+
+
+def refused(w: Asked, n: Named) -> None:
+    """What may not be done: written, cut, widened; made in a wrong way, deleted when it is not there."""
+    data = [{"name": n.bad, "partition_data": [{"index": 0, "records": BATCH}]}]
+    w.tell("refused", "Produce", on=n.on, acks=-1, timeout_ms=5000, topic_data=data)
+    part = {"partition_index": 0, "offset": 0}
+    cut = [{"name": n.refuses, "partitions": [part]}]
+    w.tell("refused", "DeleteRecords", on=n.on, topics=cut, timeout_ms=5000)
+    widened = [{"name": name, "count": 1, "assignments": None} for name in (n.refuses, n.missing)]
+    w.tell("refused", "CreatePartitions", topics=widened, timeout_ms=5000)
+
+
+def made(w: Asked, n: Named) -> None:
+    """CreateTopics and DeleteTopics: well, twice, and badly; by name and by id."""
+
+    def topic(name: str, partitions: int) -> dict[str, Any]:
+        return {"name": name, "num_partitions": partitions, "replication_factor": 1}
+
+    first, other = n.unmade
+    w.tell("only tried", "CreateTopics", topics=[topic(first, 4)], timeout_ms=5000, validate_only=True)
+    for situation, wanted in {
+        "done or there": topic(first, 4),
+        "refused": topic(other, 0),
+        "bad": topic(n.bad, 4),
+    }.items():
+        w.tell(situation, "CreateTopics", topics=[wanted], timeout_ms=5000)
+    until(lambda: w.raw.topic(first), first)
+    by_name = [{"name": name} for name in (first, n.missing)]
+    w.tell("by name", "DeleteTopics", since=6, topics=by_name, timeout_ms=5000)
+    w.tell("not there", "DeleteTopics", topic_names=[n.missing], topics=[{"name": n.missing}], timeout_ms=5000)
+    by_id = [{"name": None, "topic_id": each} for each in (n.topic.topic_id, NO_ID)]
+    w.tell("by id", "DeleteTopics", since=6, topics=by_id, timeout_ms=5000)
+
+
+def joined(w: Asked, n: Named) -> None:
+    """ConsumerGroupHeartbeat: joined, and a stranger."""
+    group = f"nulls-{n.topic.name.strip('_')}"
+    on = w.raw.on_coordinator(group)
+    of = {"group_id": group, "member_id": "a-member-0123456789012", "rebalance_timeout_ms": 1000}
+    named = {"subscribed_topic_names": [n.topic.name], "topic_partitions": []}
+    until(lambda: w.raw.ask("ConsumerGroupHeartbeat", 0, on=on, **of, member_epoch=-1).error_code not in LOADING, group)
+    w.tell("joins", "ConsumerGroupHeartbeat", on=on, **of, member_epoch=0, **named)
+    w.tell("a stranger", "ConsumerGroupHeartbeat", on=on, **of | {"member_id": "nobody"}, member_epoch=7)
+
+
+TOPIC_SCRIPTS = (shown, fetched, looked_up, refused, joined, made)
+SHARE_ON_VIEWS = {"ShareGroupHeartbeat", "ShareFetch", "AlterShareGroupOffsets"}
+"""Share groups on views are refused: `test_null_against_empty_where_share_groups_meet_views`."""
+
+
+@pytest.fixture(params=["3.9.1", "4.3.0"])
+def broker(request: pytest.FixtureRequest) -> Cluster:
+    cluster: Cluster = request.getfixturevalue({"3.9.1": "kafka_39", "4.3.0": "kafka_43"}[request.param])
+    return cluster
+
+
+@pytest.fixture
+def views(running: Running, broker: Cluster) -> Front:
+    return running.front(broker.bootstrap, VIEWS)
+
+
+@pytest.fixture
+def two(broker: Cluster, views: Front) -> Iterator[tuple[Raw, Raw]]:
+    with Raw(broker.bootstrap) as direct, Raw(views.bootstrap) as through:
+        yield direct, through
+
+
+def test_null_against_empty_in_answers_about_views(two: tuple[Raw, Raw], fresh: Callable[[str], str]) -> None:
+    """Every API that views change, in every version: as a plain topic of the broker behind the proxy."""
+    direct, through = two
+    common = common_versions(direct, through)
+    base, plain = direct.create_topic(fresh("base"), 2), direct.create_topic(fresh("plain"), 4)
+    compacted = direct.create_topic(fresh("compacted"), 1, {"cleanup.policy": "compact"})
+    for topic in (base, plain):
+        direct.produce(topic, 3)
+    view: Topic = until(lambda: through.topic(f"__view.s2.{base.name}"), "the view")
+    native, proxy = Asked(direct, common), Asked(through, common)
+    names = Named(
+        plain,
+        direct,
+        missing="no-such-topic",
+        bad="a bad name",
+        unmade=[fresh("m"), fresh("m")],
+        refuses=compacted.name,
+    )
+    unmade = [f"__view.r{slots}.{base.name}" for slots in (2, 3)]
+    theirs = Named(
+        view, through, missing="__view.r2.no-such-topic", bad=f"__view.r0.{base.name}", unmade=unmade, refuses=view.name
+    )
+    for script in TOPIC_SCRIPTS:
+        script(native, names)
+        script(proxy, theirs)
+    different = differences(native.told, proxy.told)
+    assert not different, "\n".join(different)
+    answered = {registry.API_KEYS[key] for key in view_handlers.served(ViewCatalog())}
+    assert answered - proxy.apis == SHARE_ON_VIEWS
+
+
+def test_null_against_empty_where_share_groups_meet_views(
+    kafka_43_quick: Cluster, proxy_39_quick: Front, fresh: Callable[[str], str]
+) -> None:
+    """A view is refused to a share group as a broker refuses what it cannot serve."""
+    with Raw(kafka_43_quick.bootstrap) as direct, Raw(proxy_39_quick.bootstrap) as through:
+        common = common_versions(direct, through)
+        base = through.create_topic(fresh("base"))
+        view: Topic = until(lambda: through.topic(f"__view.r2.{base.name}"), "the view")
+        played = []
+        for raw, group, topic in ((direct, "", Topic("nothing", NO_ID, {0: 0})), (through, fresh("g"), view)):
+            w = Asked(raw, common)
+            named = [topic.name]
+            heartbeat = {"group_id": group, "member_id": "m" * 22, "member_epoch": 0, "subscribed_topic_names": named}
+            w.tell("a view", "ShareGroupHeartbeat", **heartbeat)
+            wanted = [
+                {"topic_id": topic.topic_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}
+            ]
+            of = {"group_id": fresh("fetching"), "member_id": "m" * 22, "share_session_epoch": 0, "max_wait_ms": 0}
+            w.tell("a view", "ShareFetch", **of, max_bytes=9999, topics=wanted)
+            part = {"partition_index": 0, "start_offset": 0}
+            altered = [{"topic_name": topic.name, "partitions": [part]}]
+            w.tell("a view", "AlterShareGroupOffsets", group_id=fresh("altered"), topics=altered)
+            played.append(w)
+        different = differences(played[0].told, played[1].told)
+        assert not different, "\n".join(different)
+        assert played[1].apis == SHARE_ON_VIEWS

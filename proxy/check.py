@@ -1,12 +1,13 @@
 """`check`: dial the cluster and say what clients will see, and what would not work, with a sentence for each reason.
 
-Theory of operation. `inspect` asks (Trio, nothing is printed), `judge` turns what was found into sentences (pure),
-`show` prints (rich). An *obstacle* means that the proxy would not work with these settings; a *remark* is good to know.
+Theory of operation. `inspect` asks (Trio, nothing is printed), `listening` binds what `serve` would, `judge` turns what
+was found into sentences (pure), `show` prints (rich), the sum of it first. An *obstacle* means that the proxy would not
+work with these settings; a *warning* that it works in a way nobody may have meant; a *remark* is good to know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from proxy import contexts, state_rights, view_rights
+from proxy import contexts, listening, state_rights, view_rights
 from proxy.apis.share_state import TOPIC
 from proxy.cluster import versions as effective_versions
 from proxy.cluster.routes import Kind, Route, header
@@ -24,6 +25,7 @@ from proxy.composition import decide_share, keeps_state, own_settings, planned_r
 from proxy.config import Config
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.hostports import PORT_MAX
+from proxy.listening import Listening
 from proxy.runtime import descriptors
 from proxy.runtime.client import OwnClient
 from proxy.runtime.descriptors import Room
@@ -67,6 +69,8 @@ class Found:
     """What the limit of open files leaves for clients, where the proxy runs with that of this command."""
     share_groups: tuple[str, ...] = ()
     """Share groups the brokers hold themselves, as far as the proxy's identity may see them."""
+    listening: tuple[Listening, ...] = ()
+    """What `serve` would listen on, and whether it could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,7 @@ class Verdict:
     """What follows from it."""
 
     obstacles: tuple[str, ...]
+    warnings: tuple[str, ...]
     remarks: tuple[str, ...]
     serve_share: bool
     share_by_group: bool
@@ -85,15 +90,20 @@ class Verdict:
     """API key -> versions clients are offered."""
 
 
-def run(config: Config) -> bool:
-    """Ask, judge, print; whether it would work. ConfigError when TLS files are not what they should be."""
+def run(config: Config, *, apis: bool = False) -> bool:
+    """Ask, judge, print; whether it would work. `apis`: print the versions of every API as well.
+
+    Raises:
+        ConfigError: TLS files are not what they should be.
+    """
     settings = own_settings(config, contexts.towards_brokers(config.upstream.tls))
     contexts.towards_clients(config.client_tls)
     contexts.between_proxies(config.cluster.peer.tls)
     found = trio.run(inspect, config, settings)
     found.room = descriptors.look(config.named_limits.connections)
+    found.listening = listening.try_all(config, found.brokers)
     verdict = judge(config, found)
-    show(config, found, verdict, Console())
+    show(config, found, verdict, Console(), apis=apis)
     return not verdict.obstacles
 
 
@@ -224,8 +234,10 @@ def judge(config: Config, found: Found) -> Verdict:
             remarks += state_rights.judge(None)
         remarks += view_rights.judge(config, found.views)
         remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(found.silent.items())]
+    obstacles += listening.mistakes(config, found.listening, found.brokers)
     return Verdict(
         obstacles=tuple(dict.fromkeys(obstacles)),
+        warnings=tuple(_warnings(config, found)),
         remarks=tuple(dict.fromkeys(remarks)),
         serve_share=local,
         share_by_group=local and share_rules(config, sight).are_mixed,
@@ -233,6 +245,19 @@ def judge(config: Config, found: Found) -> Verdict:
         common=common,
         offered=effective_versions.effective(common, offer),
     )
+
+
+def _warnings(config: Config, found: Found) -> Iterator[str]:
+    sasl = config.upstream.sasl
+    if sasl.on and not found.mechanisms and not all(found.servers.values()):
+        yield (
+            "upstream.sasl is set, but the brokers do not ask for authentication on these listeners: everybody is "
+            "anonymous there, the proxy as well; is this the listener you meant?"
+        )
+    elif sasl.mechanism == "PLAIN" and not config.upstream.tls.on:
+        yield ("the password of upstream.sasl goes to the brokers unencrypted: set upstream.tls, or use SCRAM-SHA-512")
+    if "PLAIN" in found.mechanisms and not config.client_tls.on:
+        yield "clients that authenticate by PLAIN send their passwords unencrypted to the proxy: set client_tls"
 
 
 def _ports(config: Config, found: Found) -> list[str]:
@@ -292,25 +317,54 @@ def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) 
             remarks.append("share_groups.serve is upstream, but not every broker serves share groups with renewal")
 
 
-def show(config: Config, found: Found, verdict: Verdict, console: Console) -> None:
-    """Print it for a person."""
-    if not all(found.servers.values()):
-        console.print(_brokers(config, found))
+def show(config: Config, found: Found, verdict: Verdict, console: Console, *, apis: bool = False) -> None:
+    """Print it for a person: the sum first, what is long last."""
+    console.print(_summary(config, verdict), style="bold red" if verdict.obstacles else "green", soft_wrap=True)
+    for kind, style, texts in (
+        ("would not work", "bold red", verdict.obstacles),
+        ("warning", "yellow", verdict.warnings),
+        ("note", "", verdict.remarks),
+    ):
+        for text in texts:
+            console.print(f"{kind}: {text}", style=style, highlight=False, soft_wrap=True, markup=False)
+    if found.listening:
+        console.print(_listening(found))
+    if all(found.servers.values()):
+        return
+    console.print(_brokers(config, found))
+    where = "all served by the proxy" if verdict.serve_share else "all served by the brokers"
+    where = "served by the proxy or the brokers, by group" if verdict.share_by_group else where
+    console.print(f"Share groups: {where} ({verdict.share_reason}).")
+    console.print(view_rights.line(config))
+    console.print(_identity(config, found))
+    if found.room is not None:
+        room = found.room
+        console.print(f"Client connections: up to {room.connections} (limit of open files: {room.files}).")
+    if apis:
         console.print(_apis(config, verdict))
-        where = "all served by the proxy" if verdict.serve_share else "all served by the brokers"
-        where = "served by the proxy or the brokers, by group" if verdict.share_by_group else where
-        console.print(f"Share groups: {where} ({verdict.share_reason}).")
-        console.print(view_rights.line(config))
-        console.print(_identity(config, found))
-        if found.room is not None:
-            room = found.room
-            console.print(f"Client connections: up to {room.connections} (limit of open files: {room.files}).")
-    for remark in verdict.remarks:
-        console.print(f"note: {remark}", style="yellow", highlight=False, soft_wrap=True)
-    for obstacle in verdict.obstacles:
-        console.print(f"would not work: {obstacle}", style="bold red", highlight=False, soft_wrap=True)
-    if not verdict.obstacles:
-        console.print(f"Clients bootstrap from {Address(config.advertised_host, config.bound.port)}.", style="green")
+    else:
+        console.print("The versions of every API: --apis.")
+
+
+def _summary(config: Config, verdict: Verdict) -> str:
+    counts = [
+        f"{len(texts)} {word}{'s' if len(texts) > 1 else ''}"
+        for texts, word in ((verdict.warnings, "warning"), (verdict.remarks, "note"))
+        if texts
+    ]
+    also = f" ({', '.join(counts)})" if counts else ""
+    if verdict.obstacles:
+        return f"This would not work, for {len(verdict.obstacles)} reason{'s' * (len(verdict.obstacles) > 1)}{also}."
+    return f"This would work{also}. Clients bootstrap from {Address(config.advertised_host, config.bound.port)}."
+
+
+def _listening(found: Found) -> Table:
+    table = Table(title="Listeners")
+    for column in ("for", "address", "verdict"):
+        table.add_column(column)
+    for each in found.listening:
+        table.add_row(each.purpose, str(each.address), each.trouble or "free")
+    return table
 
 
 def _identity(config: Config, found: Found) -> str:

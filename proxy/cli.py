@@ -87,13 +87,14 @@ def check(
     config: ConfigFile = None,
     log_format: LogFormat = None,
     settings: Set = None,
+    apis: Annotated[bool, typer.Option("--apis", help="Show the versions of every API as well.")] = False,
 ) -> None:
-    """Dial the cluster and show what clients will see; status 1 if it would not work."""
+    """Dial the cluster, try every port, and show what clients will see; status 1 if it would not work."""
     loaded = _load_flags(config, settings, upstream, listen, advertise, admin, log_format)
     from proxy import check as checking
 
     try:
-        works = checking.run(loaded)
+        works = checking.run(loaded, apis=apis)
     except ConfigError as error:
         _fail(str(error), MISUSED)
     raise typer.Exit(0 if works else FAILED)

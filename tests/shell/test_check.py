@@ -12,11 +12,14 @@ from rich.console import Console
 from proxy import check
 from proxy.check import Found, inspect, judge, show
 from proxy.config import Config
+from proxy.hostports import parse_address
+from proxy.listening import Listening
 from proxy.runtime.descriptors import Room
 from proxy.runtime.own_connection import Identity, OwnSettings
 from proxy.values import Address
 from tests.support.small_broker import RANGES, Broker, Net
 
+PLAIN = {"mechanism": "PLAIN", "username": "proxy", "password": "s3cret"}
 A, B1, B2 = Address("a", 1), Address("b1", 9092), Address("b2", 9092)
 
 
@@ -36,7 +39,7 @@ async def found_by(
 
 def printed(settings: Config, found: Found) -> str:
     stream = io.StringIO()
-    show(settings, found, judge(settings, found), Console(file=stream, width=120))
+    show(settings, found, judge(settings, found), Console(file=stream, width=120), apis=True)
     return stream.getvalue()
 
 
@@ -199,3 +202,61 @@ async def test_what_the_limit_of_open_files_leaves_is_shown(autojump_clock: trio
     assert "note: the limit of open files (1024) leaves room for 384 client connections" in text
     found.room = Room(128, 0)
     assert any("no room for client connections" in obstacle for obstacle in judge(config(), found).obstacles)
+
+
+def free(purpose: str, address: str, trouble: str = "") -> Listening:
+    return Listening(purpose=purpose, address=parse_address(address), trouble=trouble)
+
+
+def test_a_listener_that_cannot_be_opened_is_an_obstacle() -> None:
+    """Each has its verdict in the table, and a sentence."""
+    listening = (free("bootstrap", "h:19092"), free("broker 1", "h:19094", "Address already in use"))
+    found = Found(servers={A: ""}, listening=listening)
+    assert "cannot listen on h:19094 (broker 1): Address already in use" in judge(config(), found).obstacles
+    text = printed(config(), found)
+    assert [line.count("free") for line in text.splitlines() if "h:19092" in line and "bootstrap " in line] == [1]
+    assert any("h:19094" in line and "already in use" in line for line in text.splitlines() if "│" in line)
+
+
+def test_an_address_of_a_broker_is_an_obstacle() -> None:
+    """Clients would be told where the broker is."""
+    found = Found(servers={A: ""}, brokers={1: Address("h", 19094)})
+    obstacles = judge(config(), found).obstacles
+    assert [text for text in obstacles if "past the proxy" in text] == [
+        "broker 1 becomes h:19094, which is a broker's own address: clients would go past the proxy; choose another"
+    ]
+
+
+def test_the_summary_comes_first_and_the_apis_last_on_demand() -> None:
+    """What is to be done stands where the eye falls."""
+    found = Found(servers={A: ""}, silent={3: "Connection refused"})
+    stream = io.StringIO()
+    show(config(), found, judge(config(), found), Console(file=stream, width=120))
+    assert "API versions" not in stream.getvalue()
+    text = printed(config(), found)
+    assert text.startswith("This would")
+    assert text.index("note: broker 3") < text.index("Brokers") < text.index("API versions")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "mechanisms", "warning"),
+    [
+        ({"sasl": PLAIN}, (), "do not ask for authentication"),
+        ({"sasl": PLAIN}, ("PLAIN",), "goes to the brokers unencrypted"),
+        ({}, ("PLAIN",), "send their passwords unencrypted to the proxy"),
+    ],
+)
+def test_identities_that_are_set_in_vain_or_sent_in_the_clear_are_warned_of(
+    upstream: dict[str, Any], mechanisms: tuple[str, ...], warning: str
+) -> None:
+    """They work, which is why nobody would notice."""
+    settings = config(upstream={"bootstrap": ["a:1"], **upstream})
+    verdict = judge(settings, Found(servers={A: ""}, mechanisms=mechanisms))
+    assert any(warning in text for text in verdict.warnings), verdict.warnings
+
+
+def test_scram_over_tls_is_not_warned_of() -> None:
+    """Nothing to warn of, no warning."""
+    sasl = PLAIN | {"mechanism": "SCRAM-SHA-512"}
+    settings = config(upstream={"bootstrap": ["a:1"], "sasl": sasl, "tls": {"enabled": True}})
+    assert judge(settings, Found(servers={A: ""}, mechanisms=("SCRAM-SHA-512",))).warnings == ()

@@ -346,7 +346,8 @@ def load(
     sources.add_environment(environment)
     sources.add_flags(flags)
     config = _validated(sources)
-    for key, text in consistency.mistakes(config):
+    # Of a file that cannot be read nobody knows what it says: what is missing may be in it.
+    for key, text in () if sources.unread else consistency.mistakes(config):
         if listens or config.listen is not None or key != ("listen",):
             sources.mistake(key, text)
     if sources.mistakes:

@@ -36,6 +36,8 @@ class Sources:
     def __init__(self, broker_keys: Iterable[str] = ()) -> None:
         self.data: dict[str, Any] = {}
         self.mistakes: list[Mistake] = []
+        self.unread = False
+        """There is a file, and what it says is not known."""
         self._origins: dict[Key, str] = {}
         # A shell variable cannot have dots in its name: GROUP_SHARE_MAX_SIZE stands for group.share.max.size.
         self._broker_variables = {name.replace(".", "_"): name for name in broker_keys}
@@ -48,11 +50,13 @@ class Sources:
             text = _read(Path(path))
             parsed = _parse(text)
         except (OSError, ValueError) as error:
+            self.unread = True
             self.mistakes.append(Mistake(("config",), f"cannot read {path}: {error}"))
             return
         if parsed is None:
             return
         if not isinstance(parsed, Mapping):
+            self.unread = True
             self.mistakes.append(Mistake(("config",), f"{path} must hold a map of settings"))
             return
         self._put_all((), parsed, path)

@@ -91,6 +91,15 @@ def group(services: Services, group_id: str) -> View | None:
     }
 
 
+def knows_member(services: Services, group_id: str, member_id: str) -> bool:
+    """Whether somebody of that id is in the group, or holds records of it (who has left may)."""
+    held = services.coordinator.group(group_id)
+    if held is not None and member_id in held.members:
+        return True
+    loaded = services.coordinator.loaded_of(group_id)
+    return any(lock.member_id == member_id for _, share in loaded for lock in share.partition.locks())
+
+
 def release(services: Services, group_id: str, member_id: str) -> tuple[int, Promise[Outcome]] | None:
     """Take everything back that a member holds: the records that are given back, and when that is durable.
 

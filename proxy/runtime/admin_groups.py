@@ -95,6 +95,9 @@ async def _in_steps(steps: Generator[None, None, share_views.View]) -> share_vie
 
 
 async def _release(services: Services, group_id: str, member_id: str) -> Body:
+    if services.coordinator.group(group_id) is not None and not share_views.knows_member(services, group_id, member_id):
+        ids = f"share group {json.dumps(group_id)} has no member {json.dumps(member_id)}"
+        return _refused(HTTPStatus.NOT_FOUND, f"{ids}, and nobody of that id holds records of it")
     released = share_views.release(services, group_id, member_id)
     if released is None:
         return _no_group(services, group_id)

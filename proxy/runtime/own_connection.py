@@ -29,6 +29,9 @@ ANSWER_TIMEOUT_S = 15.0
 SESSION_SHARE = 0.8
 """A session with a lifetime is replaced when this share of it is over (KIP-368; clients re-authenticate at 85-95 %)."""
 READ_BYTES = 64 << 10
+END_OF_HEAD_TAG, END_OF_HEAD = 27502, b"\r\n\r\n"
+"""A tagged field of our first request, which brokers leave aside (KIP-482). A server that speaks HTTP takes it for the
+end of a request's head and answers at once that it is a bad one: otherwise both would wait until a time-out."""
 
 
 class AuthenticationFailed(ProxyError):
@@ -198,6 +201,7 @@ async def _first_answer(opened: OwnConnection, settings: OwnSettings) -> BrokerV
 
 async def _ask_versions(opened: OwnConnection) -> BrokerVersions:
     request = registry.message("ApiVersionsRequest")(client_software_name=CLIENT_ID, client_software_version="1")
+    request.unknown_tags = ((END_OF_HEAD_TAG, END_OF_HEAD),)
     answer = await opened.ask(API_VERSIONS, request, version=3)
     if answer.error_code != ErrorCode.NONE:
         raise RemoteProtocolError(f"{opened.address} answered ApiVersions v3 with {error_name(answer.error_code)}")

@@ -42,6 +42,8 @@ class Node:
 
     label: str
     children: list[Node] = field(default_factory=list)
+    unread: str = ""
+    """Why a frame could not be read; empty for all that was."""
 
     def add(self, label: str) -> Node:
         """Hang a new line below this one."""
@@ -115,13 +117,17 @@ def _cut(data: bytes) -> Iterator[bytes | Node]:
         rest = data[position:]
         size = int.from_bytes(rest[:4], "big", signed=True)
         if len(rest) < 4 or not 0 <= size <= frames.FRAME_BYTES_MAX:
-            yield Node(f"not a frame at byte {position}: {_preview(rest)}")
+            yield _unread(f"not a frame at byte {position}: {_preview(rest)}")
             return
         if len(rest) < 4 + size:
-            yield Node(f"a frame of {size} bytes at byte {position}, of which {len(rest) - 4} are here")
+            yield _unread(f"a frame of {size} bytes at byte {position}, of which {len(rest) - 4} are here")
             return
         yield bytes(layouts.FRAME.parse(rest[: 4 + size]))
         position += 4 + size
+
+
+def _unread(label: str) -> Node:
+    return Node(label, unread=label)
 
 
 def _guessed(title: str, frame: bytes, asked: dict[int, tuple[int, int]]) -> Node:
@@ -146,7 +152,7 @@ def _shown(title: str, frame: bytes, response_to: tuple[int, int] | None) -> Nod
     try:
         return _request(title, frame) if response_to is None else _response(title, frame, *response_to)
     except (ProxyError, ConstructError) as error:
-        node = Node(f"{title}: {len(frame)} bytes that cannot be read: {error}")
+        node = _unread(f"{title}: {len(frame)} bytes that cannot be read: {error}")
         node.add(_preview(frame))
         return node
 

@@ -58,6 +58,15 @@ async def test_release_is_told_when_it_is_durable(world):
     assert (await answered(world, asked("/groups/x/members/m/release", "POST")))[0] == HTTPStatus.NOT_FOUND
 
 
+async def test_release_of_a_member_that_does_not_exist_is_refused(world):
+    """Nothing was taken back from anybody: that is no success."""
+    status, body = await answered(world, asked("/groups/a%2Fg/members/m1/release", "POST"))
+    assert (status, body["reason"].split(",")[0]) == (HTTPStatus.NOT_FOUND, 'share group "a/g" has no member "m1"')
+    world.member(group_id="a/g", member_id="idle one....").heartbeat(0, ["t"])
+    status, body = await answered(world, asked("/groups/a%2Fg/members/idle%20one..../release", "POST"))
+    assert (status, body["released_records"]) == (HTTPStatus.OK, 0)
+
+
 async def test_a_slow_journal_is_not_waited_for_without_end(world, autojump_clock: trio.testing.MockClock):
     world.journal.slow = True
     status, body = await answered(world, asked(RELEASE, "POST"))

@@ -74,3 +74,22 @@ async def test_an_answer_above_the_limit_is_refused(autojump_clock: trio.testing
         with pytest.raises(RemoteProtocolError, match="frame of"):
             await own_connection.open_connection(A, OwnSettings(connect=net, limits=Limits(collected_bytes=16)))
         nursery.cancel_scope.cancel()
+
+
+async def test_an_http_port_is_named_as_such_at_once() -> None:
+    """It waits for the end of a request's head, which no Kafka request seems to have: ours has one."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        came = b""
+        async for data in stream:
+            came += data
+            if b"\r\n\r\n" in came:
+                await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with trio.open_nursery() as nursery:
+        (opened,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, [opened])
+        address = Address("127.0.0.1", opened.socket.getsockname()[1])
+        with trio.fail_after(5), pytest.raises(RemoteProtocolError, match="no Kafka frame but HTTP"):
+            await own_connection.open_connection(address, OwnSettings())
+        nursery.cancel_scope.cancel()

@@ -175,8 +175,11 @@ def test_upstream_tls_is_on_when_any_of_its_keys_is_set(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, yaml: str, words: str) -> None:
-    """Broken YAML, a key written twice, and a list where a map belongs."""
-    assert words in "\n".join(mistakes(tmp_path, yaml))
+    """Broken YAML, a key written twice, and a list where a map belongs; what else it may say is not called missing."""
+    found = "\n".join(mistakes(tmp_path, yaml))
+    assert words in found
+    assert "missing" not in found
+    assert found.count("config") == 1
 
 
 def test_a_missing_file_is_a_mistake() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy import decoding
-from proxy.errors import ConfigError
+from proxy.errors import ConfigError, RemoteProtocolError
 from proxy.wire import frames, registry
 
 REQUEST = frames.request(18, 3, 7, "me", registry.message("ApiVersionsRequest")(client_software_name="x"))
@@ -47,3 +47,18 @@ def test_what_names_no_api_is_refused(wrong: str) -> None:
     """With an example of how to write it."""
     with pytest.raises(ConfigError, match="API:VERSION"):
         decoding.api_version(wrong)
+
+
+def test_a_response_alone_is_told_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not tell what it answers; whoever captured it does."""
+    with pytest.raises(RemoteProtocolError, match="--response-to API:VERSION, or --requests FILE"):
+        decoding.show(RESPONSE, None, b"")
+    assert "cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("garbage", [b"garbage of some length", REQUEST + b"\x00\x00", REQUEST[:-1]])
+def test_garbage_is_printed_and_is_a_failure(garbage: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script must not take it for a capture that was read."""
+    with pytest.raises(RemoteProtocolError, match=r"1 of [12] frames could not be read"):
+        decoding.show(garbage, None, b"")
+    assert capsys.readouterr().out

@@ -130,7 +130,8 @@ class Parts:
     _told_restart: bool = False
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """Who serves share groups."""
         if not self.services.serve_share:
             return "brokers"
         return BY_GROUP if self.mixed else "proxy"
@@ -148,8 +149,8 @@ class Parts:
         self.plane.listen(UNKNOWN_NODE, self.config.bound.host, self.config.bound.port, lambda: bootstrap)
         if self.home is not None and self.config.cluster.peer.listen is not None:
             self.home.listen(self.config.cluster.peer.listen)
-        where = "proxy" if self.services.serve_share else "brokers"
-        self.notes(observe.SHARE_GROUPS_SERVED, by=BY_GROUP if self.mixed else where, reason=self.share_reason)
+        placed = observe.SHARE_GROUPS_SERVED if self.home is None else observe.SHARE_GROUPS_PLACED
+        self.notes(placed, by=self.where, reason=self.share_reason)
 
     def bind(self, node_id: int, upstream: Address) -> bool:
         """A broker is to be named to clients: its listener must be there first (AddressBook's `on_new`)."""
@@ -197,11 +198,19 @@ class Parts:
         told: dict[str, object] = {
             "brokers": brokers,
             "left_out": left_out,
-            "share_groups": self._where,
+            "share_groups": self.where,
             "state": state,
         }
         told |= {} if self.home is None else self.home.state()
         return told | ({} if self.views is None else {"views": self.views.state()})
+
+    def gone(self) -> dict[int, str]:
+        """Brokers that clients still know, and the cluster names no more: node id -> since when."""
+        now = self.services.timers.now()
+        return {
+            node_id: f"the cluster has not named it for {now - since:.0f} s"
+            for node_id, since in sorted(self._gone_since.items())
+        }
 
     def _no_port(self, node_id: int) -> None:
         if self.services.book.address_for(node_id) is None:
@@ -217,7 +226,8 @@ class Parts:
     def _let_go(self, brokers: Mapping[int, Address], now: float) -> None:
         for node_id in tuple(self.services.book.nodes):
             if node_id in brokers:
-                self._gone_since.pop(node_id, None)
+                if self._gone_since.pop(node_id, None) is not None:
+                    self.notes(observe.BROKER_BACK, node_id=node_id)
             elif node_id not in self._gone_since:
                 self._gone_since[node_id] = now
                 self.notes(observe.BROKER_VANISHED, node_id=node_id, grace_s=self.config.vanished_broker_grace_s)

@@ -275,6 +275,9 @@ class Config(Section):
     client_tls: ClientTls = ClientTls()
     admin: HostPort | None = None
     """Where /livez, /readyz, /metrics and /groups are served; unset: nowhere."""
+    admin_hosts: tuple[str, ...] = ()
+    """Further names by which the admin listener is called; addresses, localhost, this machine's name, `advertise` and
+    the host of `admin` are always taken. Requests that call it by another name are refused."""
     admin_changes: Literal["local", "any", "never"] = "local"
     """Who may release a member's locks through the admin listener: this machine, whoever reaches it, nobody."""
     log_format: Literal["console", "json"] = "console"

@@ -1,8 +1,9 @@
 """What happened, for people and for machines: log lines (structlog), counters and gauges (Prometheus).
 
 Rooms below say `notes("event-name", key=value)`; here each event has a level, is counted, and becomes a line. Nothing
-that happens per request is above DEBUG. Equal lines are limited, so that one broken client cannot drown the rest; what
-was left out is told by the next line of its kind. Secrets and record contents never reach a line (`redact`).
+that happens per request is above DEBUG. Equal lines are limited, so that one broken client cannot drown the rest; the
+last one for a while says so, and what was left out is told afterwards. Secrets and record contents never reach a line
+(`redact`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 import traceback
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,13 @@ BROKER_UNREACHABLE = "upstream-unreachable"
 """A client's upstream connection could not be made (said by the data plane)."""
 BROKER_VANISHED = "broker-vanished"
 BROKER_FORGOTTEN = "broker-forgotten"
+BROKER_BACK = "broker-back"
+"""The cluster names it again, within the grace time."""
+LINES_LEFT_OUT = "lines-left-out"
+"""What the limiter kept back, once its window is over."""
 SHARE_GROUPS_SERVED = "share-groups-served"
+SHARE_GROUPS_PLACED = "share-groups-belong-here"
+"""Their state is loaded next (share-state-loaded), or another proxy serves them (share-groups-standby)."""
 SHARE_GROUPS_NEED_RESTART = "share-groups-need-restart"
 SHARE_GROUPS_UNDECIDED = "share-groups-undecided"
 ADMIN_LISTENING = "admin-listening"
@@ -63,9 +70,15 @@ EVENT_LEVELS: Mapping[str, int] = {
     BROKER_NOT_BOUND: ERROR,
     BROKER_VANISHED: WARNING,
     BROKER_FORGOTTEN: INFO,
+    BROKER_BACK: INFO,
+    "broker-not-answering": WARNING,
+    "broker-answers": INFO,
+    LINES_LEFT_OUT: WARNING,
     SHARE_GROUPS_SERVED: INFO,
+    SHARE_GROUPS_PLACED: INFO,
     SHARE_GROUPS_NEED_RESTART: WARNING,
     SHARE_GROUPS_UNDECIDED: WARNING,
+    "share-groups-decided": INFO,
     ADMIN_LISTENING: INFO,
     ADMIN_BAD_REQUEST: DEBUG,
     # Connections: what clients and networks do all day is DEBUG, what somebody should look at is not.
@@ -99,6 +112,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-state-refused": WARNING,
     # Share state in a topic.
     "share-groups-off": ERROR,
+    "share-groups-standby": INFO,
     "share-state-loaded": INFO,
     "share-state-lost": ERROR,
     "share-state-ignored": WARNING,
@@ -134,10 +148,12 @@ EVENT_LEVELS: Mapping[str, int] = {
     "view-state-off": WARNING,
     "view-state-on": INFO,
     "view-state-not-read": WARNING,
+    "view-state-read": INFO,
     "view-state-ignored": WARNING,
     "views-not-watched": WARNING,
     "another-proxy": WARNING,
     "proxy-group-trouble": INFO,
+    "proxy-group-answers": INFO,
 }
 """Event -> level; an event that is not listed is a WARNING, for somebody has something to tell."""
 
@@ -177,6 +193,8 @@ class LogNotes:
     clock: Callable[[], float] = time.monotonic
     counts: Counter[str] = field(default_factory=Counter)
     _kinds: OrderedDict[tuple[str, str], _Kind] = field(default_factory=OrderedDict)
+    _limited: set[tuple[str, str]] = field(default_factory=set)
+    """Kinds of which lines were left out and not told yet."""
 
     def __call__(self, event: str, /, **context: Any) -> None:
         """Something happened."""
@@ -184,35 +202,61 @@ class LogNotes:
         level = EVENT_LEVELS.get(event, WARNING)
         if level < self.level:
             return
-        left_out = self._left_out(event, context) if level > DEBUG else 0
-        if left_out is None:
-            return
         line = {key: redact(key, value) for key, value in context.items()}
-        if left_out:
-            line["left_out_before"] = left_out
+        if level > DEBUG:
+            kinds = ((event, "*", EVENT_LINES_MAX), (event, str(context.get("reason", "")), LINES_MAX))
+            self._tell_left_out({(name, reason) for name, reason, _ in kinds})
+            counted = [self._counted(name, reason, lines_max) for name, reason, lines_max in kinds]
+            if any(each is None for each in counted):
+                return
+            line |= self._limits(kinds, max(each or 0 for each in counted))
         error = context.get("error")
         if level >= ERROR and isinstance(error, BaseException):
             line["trace"] = trace(error)
         self.emit(level, event, line)
 
-    def _left_out(self, event: str, context: Mapping[str, Any]) -> int | None:
-        """None: this line is one too many. Else how many equal ones were left out before it."""
-        all_reasons = self._counted(event, "*", EVENT_LINES_MAX)
-        same_reason = self._counted(event, str(context.get("reason", "")), LINES_MAX)
-        return None if all_reasons is None or same_reason is None else max(all_reasons, same_reason)
+    def _limits(self, kinds: Iterable[tuple[str, str, int]], left_out: int) -> dict[str, Any]:
+        """What a line says of others of its kind: how many did not come before it, and that none will for a while."""
+        said: dict[str, Any] = {"left_out_before": left_out} if left_out else {}
+        full = [
+            self._kinds[name, reason] for name, reason, lines_max in kinds if self._is_full(name, reason, lines_max)
+        ]
+        if full:
+            said["next_ones_left_out_for_s"] = round(max(kind.began for kind in full) + WINDOW_S - self.clock())
+        return said
+
+    def _is_full(self, event: str, reason: str, lines_max: int) -> bool:
+        kind = self._kinds.get((event, reason))
+        return kind is not None and kind.lines >= lines_max
+
+    def _tell_left_out(self, coming: Set[tuple[str, str]]) -> None:
+        """Lines of other kinds that were left out, once their window is over: they may have been the last."""
+        now = self.clock()
+        for event, reason in sorted(self._limited - coming):
+            kind = self._kinds.get((event, reason))
+            if kind is not None and now - kind.began < WINDOW_S:
+                continue
+            self._limited.discard((event, reason))
+            if kind is not None and reason != "*" and kind.left_out:
+                told = {"of": event, "reason": redact("reason", reason), "lines": kind.left_out}
+                kind.left_out = 0
+                self.emit(EVENT_LEVELS[LINES_LEFT_OUT], LINES_LEFT_OUT, told)
 
     def _counted(self, event: str, reason: str, lines_max: int) -> int | None:
+        """None: this line is one too many. Else how many of its kind were left out before it."""
         now = self.clock()
         kind = self._kinds.get((event, reason))
         if kind is None or now - kind.began >= WINDOW_S:
             before = 0 if kind is None else kind.left_out
             self._kinds[event, reason] = _Kind(now, 1)
             self._kinds.move_to_end((event, reason))
+            self._limited.discard((event, reason))
             if len(self._kinds) > KINDS_MAX:
-                self._kinds.popitem(last=False)
+                self._limited.discard(self._kinds.popitem(last=False)[0])
             return before
         if kind.lines >= lines_max:
             kind.left_out += 1
+            self._limited.add((event, reason))
             return None
         kind.lines += 1
         return 0

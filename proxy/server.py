@@ -19,6 +19,7 @@ from proxy.apis.share_state import TOPIC
 from proxy.composition import Parts, compose, own_settings
 from proxy.config import Config
 from proxy.errors import ConfigError
+from proxy.readiness import Readiness
 from proxy.runtime import admin, descriptors, huge_pages, listeners
 from proxy.runtime.admin_groups import GroupPages
 from proxy.runtime.client import OwnClient
@@ -150,7 +151,14 @@ class Server:
         if address is None:
             return
         groups = GroupPages(self._services, self._config.admin_changes)
-        probes = admin.Probes(alive=self._alive, ready=self._ready, metrics=self._metrics.render, groups=groups)
+        readiness = Readiness(self._watch, lambda: self._parts, self._stop.is_set)
+        probes = admin.Probes(
+            alive=self._alive,
+            ready=readiness.probes(),
+            metrics=self._metrics.render,
+            groups=groups,
+            hosts=admin.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
+        )
         try:
             opened = await admin.open_admin(address)
         except OSError as error:
@@ -163,30 +171,6 @@ class Server:
 
     def _alive(self) -> Mapping[str, object]:
         return {"alive": True}
-
-    def _ready(self) -> tuple[bool, Mapping[str, object]]:
-        """Ready: clients are let in, the last look reached the cluster, and the state of share groups is loaded."""
-        watch, parts = self._watch, self._parts
-        reasons = []
-        if self._stop.is_set():
-            reasons.append("stopping")
-        if not watch.reachable:
-            reasons.append(f"upstream is not reachable: {watch.trouble}")
-        elif watch.refused:
-            reasons.append(watch.trouble)
-        if parts is None and watch.reachable:
-            reasons.append("waiting for every broker to tell its versions")
-        if parts is not None and parts.home is not None and parts.home.why_not:
-            reasons.append(parts.home.why_not)
-        body: dict[str, object] = {"ready": not reasons, "reasons": reasons}
-        missing = [watch.trouble] if watch.reachable and watch.trouble and not watch.refused else []
-        if parts is not None and parts.home is not None and parts.home.off:
-            missing.append(parts.home.off)
-        if parts is not None and parts.views is not None and parts.views.missing:
-            missing.append(parts.views.missing)
-        if missing:
-            body["missing"] = missing
-        return not reasons, body | (parts.state() if parts is not None else {})
 
     def _topics(self) -> list[str]:
         """Topics whose leaders somebody here depends on."""

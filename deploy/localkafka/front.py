@@ -65,7 +65,7 @@ class Front:
             raise FrontError(f"the proxy ended with status {status}:\n{self.output()}")
 
     def start(self) -> None:
-        """Start the process and wait until /readyz says yes; raises FrontError."""
+        """Start the process and wait until it serves, share groups included; raises FrontError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "proxy.yaml"
         config.write_text(yaml.safe_dump(self._config))
@@ -82,12 +82,19 @@ class Front:
 
     def _wait_ready(self) -> None:
         end = time.monotonic() + READY_S
-        while self.child is not None and not self.ask("/readyz")[0]:
+        while self.child is not None and not self._serves():
             if self.child.status is not None:
                 raise FrontError(f"the proxy ended with status {self.child.status}:\n{self.output()}")
             if time.monotonic() > end:
                 raise FrontError(f"the proxy was not ready after {READY_S:.0f} s:\n{self.output()}")
             time.sleep(0.05)
+
+    def _serves(self) -> bool:
+        """Whether it forwards, and either serves share groups or lacks what only an operator can give."""
+        if not self.ask("/readyz")[0]:
+            return False
+        ready, text = self.ask("/readyz/share-groups")
+        return ready or '"reasons": []' in text
 
     def ask(self, path: str) -> tuple[bool, str]:
         """Return whether the admin listener answered 200, and its text (or why there is none)."""

@@ -1,12 +1,16 @@
-"""The admin listener: /livez, /readyz, /metrics and /groups over HTTP/1.1 (h11 speaks it).
+"""The admin listener: /livez, /readyz and its parts, /metrics and /groups over HTTP/1.1 (h11 speaks it).
 
-Small on purpose: GET, HEAD and POST, no bodies in, one answer per connection, each bounded in bytes and time.
+Small on purpose: GET, HEAD and POST, no bodies in, one answer per connection, each bounded in bytes and time. Requests
+that call it by a name which is not its own are refused: a web page may have its own name resolve to this machine (DNS
+rebinding), and would then read the answers.
 """
 
 from __future__ import annotations
 
 import importlib
+import ipaddress
 import json
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +38,7 @@ WORDS = 4096
 METRICS_PATH = b"/metrics"
 METRICS_LIBRARY = "prometheus_client"
 
+THERE_ARE = "there are /livez, /readyz, /readyz/share-groups, /readyz/views, /metrics and /groups"
 JSON = "application/json; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -43,10 +48,12 @@ class Probes:
     """Where the answers come from."""
 
     alive: Callable[[], Mapping[str, object]]
-    ready: Callable[[], tuple[bool, Mapping[str, object]]]
-    """Whether clients can be served, and what to say about it."""
+    ready: Mapping[bytes, Callable[[], tuple[bool, Mapping[str, object]]]]
+    """By path: whether something can be served, and what to say about it."""
     metrics: Callable[[], bytes]
     groups: GroupPages | None = None
+    hosts: frozenset[str] = frozenset({"localhost"})
+    """Names this listener is called by (`own_names`); addresses are always taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +141,38 @@ def _peer(stream: trio.abc.Stream) -> str:
         return ""
 
 
+def own_names(*configured: str) -> frozenset[str]:
+    """Names a listener may be called by: those given, this machine's, and localhost."""
+    return frozenset(name.lower() for name in (*configured, socket.gethostname(), "localhost"))
+
+
+def _is_ours(request: h11.Request, hosts: frozenset[str]) -> bool:
+    """Whether the Host header is an address, or one of our names. Programs that speak HTTP/1.0 may send none."""
+    for name, value in request.headers:
+        if name == b"host":
+            host = _without_port(value.decode("ascii", "replace")).lower()
+            return host in hosts or host.removesuffix(".") in hosts or _is_address(host)
+    return True
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 async def _answer(request: h11.Request, probes: Probes, peer: str) -> _Answer:
+    if not _is_ours(request, probes.hosts):
+        reason = "this is no name of the admin listener: call it by its address, or name it in admin_hosts"
+        return _Answer(HTTPStatus.MISDIRECTED_REQUEST, _json({"reason": reason}))
     path = request.target.partition(b"?")[0]
     if path == METRICS_PATH and METRICS_LIBRARY not in sys.modules:
         # Only here, for a proxy that nobody scrapes has no use for several MiB of it; it takes a tenth of a second.
@@ -154,12 +192,12 @@ def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Answer:
         return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
     if path == b"/livez":
         return _Answer(HTTPStatus.OK, _json(probes.alive()))
-    if path == b"/readyz":
-        ready, body = probes.ready()
+    if path in probes.ready:
+        ready, body = probes.ready[path]()
         return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
     if path == METRICS_PATH:
         return _Answer(HTTPStatus.OK, probes.metrics(), METRICS)
-    return _Answer(HTTPStatus.NOT_FOUND, _json({"reason": "there are /livez, /readyz, /metrics and /groups"}))
+    return _Answer(HTTPStatus.NOT_FOUND, _json({"reason": THERE_ARE}))
 
 
 def _bytes(http: h11.Connection, answer: _Answer, *, head: bool) -> bytes:

@@ -28,6 +28,7 @@ from proxy.cluster.owning import FLEET_PROTOCOL, GROUP, PROTOCOL, PROTOCOL_TYPE,
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.runtime import faults
 from proxy.runtime.client import OwnClient
+from proxy.runtime.lasting import LastingTrouble
 from proxy.runtime.own_connection import OwnConnection, connection, error_name
 from proxy.values import Address
 from proxy.wire import registry
@@ -42,6 +43,8 @@ MARGIN_SHARE = 0.25
 """Of the session timeout."""
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.5
 """Between two attempts to find the group's coordinator: once the lease has ended nobody is served until it answers."""
+NEW_GROUP_S = 10.0
+"""On a new cluster the topic of offsets is made first: a coordinator that is not there yet is no trouble for so long."""
 LEAVE_S = 2.0
 """How long a farewell may take."""
 
@@ -56,6 +59,10 @@ COUNTS_SLEEP_TOO = hasattr(time, "CLOCK_BOOTTIME")
 def awake_and_asleep() -> float:
     """Seconds, sleep included."""
     return time.clock_gettime(COUNTS_SLEEP)
+
+
+class NotReadyYet(UpstreamLost):
+    """The coordinator of the group is about to be there: brokers say so for a while whenever a cluster is new."""
 
 
 class NotAMember(ProxyError):
@@ -111,6 +118,7 @@ class Membership:
         """Whether the table names no other member; None before there is one."""
         self._delay = RETRY_MIN_S
         """After the next failure; each answer that renews the lease makes it short again."""
+        self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
 
     def is_valid(self) -> bool:
         """See share_home.Owner."""
@@ -162,7 +170,8 @@ class Membership:
         answer, _ = await self._client.ask(FIND_COORDINATOR, request)
         (found,) = answer.coordinators
         if found.error_code != ErrorCode.NONE:
-            raise UpstreamLost(f"the coordinator of group {GROUP}: {error_name(found.error_code)}")
+            kind = NotReadyYet if found.error_code in _ELSEWHERE else UpstreamLost
+            raise kind(f"the coordinator of group {GROUP}: {error_name(found.error_code)}")
         return self._client.address_of(found.node_id, Address(found.host, found.port))
 
     async def _beat_until_rebalance(self, beating: OwnConnection) -> None:
@@ -191,7 +200,7 @@ class Membership:
                 self._was_renewed()
                 return code
             if code in _ELSEWHERE:
-                raise UpstreamLost(f"the coordinator of group {GROUP}: {code.name}")
+                raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
             self._lease.heard(code, sent)
             raise self._expelled(code)
         raise UpstreamLost(f"no heartbeat was answered within {self._session_s:g} s")
@@ -230,6 +239,7 @@ class Membership:
                 break
         self.generation = answer.generation_id
         self._lease.joined(sent)
+        self._unreached.ended()
         self._heard_table(table)
         self._was_renewed()
 
@@ -256,7 +266,7 @@ class Membership:
             self._member_id = answer.member_id
             return None
         if code in _ELSEWHERE:
-            raise UpstreamLost(f"the coordinator of group {GROUP}: {code.name}")
+            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._expelled(code)
         self._member_id = answer.member_id
@@ -288,7 +298,7 @@ class Membership:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return None
         if code in _ELSEWHERE:
-            raise UpstreamLost(f"the coordinator of group {GROUP}: {code.name}")
+            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._expelled(code)
         return owning.decode_table(bytes(answer.assignment))
@@ -318,7 +328,7 @@ class Membership:
         if not self.assigned:
             owner = next((owner.address for owner in others.values() if owner.partitions), "nobody")
             self.trouble = f"another proxy ({owner}) serves share groups on this cluster (cluster.mode: single)"
-            self._notes("share-groups-off", reason=self.trouble)
+            self._notes("share-groups-standby", reason=self.trouble)
             self.on_refused(self.trouble, None)
 
     def _assign(self, partitions: Iterable[int]) -> None:
@@ -358,8 +368,7 @@ class Membership:
         """The group is not to be reached; whether we are the owner, the lease says."""
         text = f"the group of proxies cannot be asked: {error}"
         if not self.is_valid():
-            if self.trouble != text:
-                self._notes("proxy-group-trouble", reason=text)
+            self._unreached.happened(text, patient=isinstance(error, NotReadyYet))
             self.trouble = text
             self.on_refused(text, error)
 

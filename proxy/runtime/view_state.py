@@ -17,6 +17,7 @@ from proxy.apis.ports import Notes
 from proxy.apis.promise import Promise, settled
 from proxy.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.runtime.client import AuthenticationNeeded, OwnClient
+from proxy.runtime.lasting import LastingTrouble
 from proxy.runtime.own_connection import AuthenticationFailed
 from proxy.runtime.state_topic import TopicRefused
 from proxy.runtime.view_topic import Fact, ViewTopic
@@ -46,6 +47,7 @@ class ViewState:
         self._look_s = look_s
         self._notes = notes
         self._off_since = -look_s
+        self._unread = LastingTrouble(notes, "view-state-not-read", "view-state-read")
         self._syncs: list[Promise[None]] = []
         self._facts: list[tuple[bytes, bytes | None, Promise[None]]] = []
         self._wanted = trio.Event()
@@ -95,10 +97,11 @@ class ViewState:
                         async with topic.reading(leader, self._position or None) as reading:
                             while True:
                                 self._take_in(await reading.next(FOLLOW_MS), reading.position)
+                                self._unread.ended()
                 except _OFF as error:
                     self._turn_off(error)
                 except ProxyError as error:
-                    self._notes("view-state-not-read", reason=str(error))
+                    self._unread.happened(str(error))
                     await trio.sleep(PAUSE_S)
                     continue
                 self._there = trio.Event()
@@ -151,7 +154,7 @@ class ViewState:
         except _OFF as error:
             self._turn_off(error)
         except ProxyError as error:
-            self._notes("view-state-not-read", reason=str(error))
+            self._unread.happened(str(error))
             self._syncs = waiting + self._syncs
             await trio.sleep(PAUSE_S)
             self._wanted.set()

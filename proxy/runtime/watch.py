@@ -17,6 +17,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.runtime.client import AuthenticationNeeded, OwnClient
+from proxy.runtime.lasting import REMIND_S, LastingTrouble
 from proxy.runtime.own_connection import AuthenticationFailed, BrokerVersions
 from proxy.values import Address
 
@@ -25,10 +26,6 @@ RETRY_S = 1.0
 RETRY_MAX_S = 10.0
 UNDECIDED_MAX_S = 30.0
 """At start, a broker that is named but does not answer is waited for so long; then the others decide."""
-ALL_VERSIONS_EVERY = 10
-"""Looks between two in which every broker is asked for its versions again (an upgrade in place)."""
-REMIND_S = 60.0
-"""Trouble that lasts is told again this often."""
 TOPICS_MAX = 1_000
 """Topics asked for in one look."""
 TOPICS_AT_ONCE = 25
@@ -67,8 +64,11 @@ class ClusterWatch:
     """What is wrong with what the last look reached; empty when nothing is."""
     refused: bool = False
     """Whether brokers refuse the identity that is set."""
+    silent: Mapping[int, str] = field(default_factory=dict)
+    """Node id -> reason, of the brokers that did not answer the last look."""
     _versions: dict[int, BrokerVersions] = field(default_factory=dict)
-    _looks: int = 0
+    _troubles: dict[int, LastingTrouble] = field(default_factory=dict)
+    """By node id, of brokers that did not answer at one time."""
     _wanted: trio.Event = field(default_factory=trio.Event)
     """Set when the next look should not wait for its time."""
     _told: tuple[str, float] = ("", 0.0)
@@ -78,13 +78,15 @@ class ClusterWatch:
         """The first sight that is enough to decide by; keeps trying while upstream is not to be reached."""
         began = trio.current_time()
         delay = RETRY_S
+        undecided = LastingTrouble(self.notes, "share-groups-undecided", "share-groups-decided")
         while True:
             sight = await self.look()
             if sight is not None:
                 enough = not sight.silent or trio.current_time() - began >= UNDECIDED_MAX_S
                 if enough and (sight.versions or not sight.brokers):
+                    undecided.ended()
                     return sight
-                self.notes("share-groups-undecided", reason=f"waiting for {_words(sight.silent)}")
+                undecided.happened(f"waiting for {_words(sight.silent)}")
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
 
@@ -101,6 +103,7 @@ class ClusterWatch:
                 delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)
             else:
                 delay = self.interval_s
+                self._tell_silent(sight.silent)
                 seen(sight)
 
     def look_soon(self) -> None:
@@ -115,10 +118,7 @@ class ClusterWatch:
             self.reachable, self.trouble = False, str(error)
             self._tell("upstream-not-reachable")
             return None
-        if self._looks % ALL_VERSIONS_EVERY == 0:
-            self._versions.clear()
-        self._looks += 1
-        silent = await self._ask_versions(brokers)
+        self.silent = silent = await self._ask_versions(brokers)
         return Sight(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
 
     async def _brokers(self) -> tuple[Mapping[int, Address], tuple[Any, ...]]:
@@ -147,8 +147,21 @@ class ClusterWatch:
         self._told = (said, now)
         self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
+    def _tell_silent(self, silent: Mapping[int, str]) -> None:
+        """A broker that the cluster names and that does not answer: told while it lasts, and when it is over."""
+        for node_id, reason in silent.items():
+            if node_id not in self._troubles:
+                events = ("broker-not-answering", "broker-answers")
+                self._troubles[node_id] = LastingTrouble(self.notes, *events, node_id=node_id)
+            self._troubles[node_id].happened(reason)
+        for node_id in self._troubles.keys() - silent.keys():
+            self._troubles.pop(node_id).ended()
+
     async def _ask_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
-        """Ask who has not told yet; where no broker is known, the bootstrap servers stand for them (ids below 0)."""
+        """Ask everybody, for one may be gone, or be upgraded in place: what it said last holds until it says otherwise.
+
+        Where no broker is known, the bootstrap servers stand for them (ids below 0).
+        """
         targets = dict(brokers) or {-1 - index: address for index, address in enumerate(self.bootstrap)}
         for gone in set(self._versions) - set(targets):
             del self._versions[gone]
@@ -161,7 +174,7 @@ class ClusterWatch:
                 silent[node_id] = str(error)
 
         async with trio.open_nursery() as nursery:
-            for node_id in sorted(set(targets) - set(self._versions)):
+            for node_id in sorted(targets):
                 nursery.start_soon(ask, node_id, targets[node_id])
         # A bootstrap server that is down is nobody in particular: the others are enough.
         return silent if brokers or not self._versions else {}

@@ -86,7 +86,9 @@ def test_proxy_that_would_own_everything_is_refused_by_a_fleet(
 ) -> None:
     """Two ways to share at once would be two owners."""
     alone = Front(fleet_kafka.bootstrap, fleet.fronts["a"].folder.parent / "alone", {"share_groups": {"broker": QUICK}})
-    alone._wait_ready = lambda: until(lambda: "another cluster.mode" in alone.ask("/readyz")[1], "its reason")  # type: ignore[method-assign]
+    alone._wait_ready = lambda: until(
+        lambda: "another cluster.mode" in alone.ask("/readyz/share-groups")[1], "its reason"
+    )  # type: ignore[method-assign]
     with alone:
         fleet.settled("a", "b")
 

@@ -52,7 +52,7 @@ def front(running: Running, kafka: Cluster, relay: Relay) -> Front:
 @pytest.fixture
 def w(front: Front, relay: Relay, fresh: Fresh) -> Iterator[World]:
     relay.go_on()
-    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to be ready")
     world = World("proxy", front.bootstrap, fresh("w")[-16:])
     opened.append(world)
     yield world
@@ -189,7 +189,7 @@ def test_ten_thousand_share_partitions_are_read_in_time(w: World, front: Front) 
         )  # fmt: skip
         assert {part.error_code for each in answer.responses for part in each.partitions} == {0}
     crash(front)
-    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to be ready")
     told = re.findall(r"share-state-loaded .*seconds=(\S+) share_partitions=(\d+)", front.output())
     seconds, partitions = told[-1]
     assert int(partitions) >= 10_000
@@ -352,7 +352,7 @@ def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
     finally:
         os.kill(front.child.pid, signal.SIGCONT)
     assert a.acknowledge((t, 0, 5, 9, ACCEPT)).error == 122
-    until(lambda: front.ask("/readyz")[0], "the proxy to own its state again")
+    until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to own its state again")
     a.disconnect()
     a.epoch = 0
     assert steps(a.take(t), t) == [(5, 9, 1)]
@@ -366,7 +366,9 @@ def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Runn
     a.take(t)
     assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
     second = Front(kafka.bootstrap, front.folder.parent / "second", {"share_groups": {"broker": QUICK}})
-    second._wait_ready = lambda: until(lambda: "serves share groups" in second.ask("/readyz")[1], "its reason")
+    second._wait_ready = lambda: until(
+        lambda: "serves share groups" in second.ask("/readyz/share-groups")[1], "its reason"
+    )
     with second:
         elsewhere = World("second", second.bootstrap, w._prefix)
         opened.append(elsewhere)
@@ -376,11 +378,11 @@ def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Runn
         assert front.child is not None
         os.kill(front.child.pid, signal.SIGSTOP)
         try:
-            until(lambda: second.ask("/readyz")[0], "the second to own the state")
+            until(lambda: second.ask("/readyz/share-groups")[0], "the second to own the state")
             assert steps(again(elsewhere, a, "C").take(t), t) == [(5, 9, 1)]
         finally:
             os.kill(front.child.pid, signal.SIGCONT)
         assert a.acknowledge((t, 0, 5, 9, ACCEPT)).error == 122
-        assert not front.ask("/readyz")[0]
-    until(lambda: front.ask("/readyz")[0], "the first to own the state again")
+        assert not front.ask("/readyz/share-groups")[0]
+    until(lambda: front.ask("/readyz/share-groups")[0], "the first to own the state again")
     assert front.child.status is None

@@ -37,13 +37,15 @@ async def running(
     ready: bool = True,
     metrics: Callable[[], bytes] = lambda: b"ksp_up 1\n",
     groups: GroupPages | None = None,
+    hosts: frozenset[str] = frozenset({"localhost"}),
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
     probes = admin.Probes(
         alive=lambda: {"version": "1"},
-        ready=lambda: (ready, {"ready": ready, "reasons": []}),
+        ready={path: lambda: (ready, {"ready": ready, "reasons": []}) for path in (b"/readyz", b"/readyz/views")},
         metrics=metrics,
         groups=groups,
+        hosts=hosts,
     )
     heard = Heard()
     listeners = [trio.SocketListener(await _bound())]
@@ -88,7 +90,7 @@ async def ask(dial: Callable[[], trio.abc.Stream], request: bytes) -> tuple[int,
 
 
 def get(path: str, method: str = "GET") -> bytes:
-    return f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 async def test_livez_and_readyz_answer_json() -> None:
@@ -141,7 +143,7 @@ async def test_what_is_not_served_is_said(path: str, method: str, expected: int)
 async def test_a_request_without_end_is_refused() -> None:
     """Headers above the limit are answered 431 and never kept."""
     async with running() as (dial, heard):
-        request = b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"y" * (admin.REQUEST_BYTES_MAX + admin.READ_BYTES)
+        request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * (admin.REQUEST_BYTES_MAX + admin.READ_BYTES)
         assert (await ask(dial, request))[0] == 431
         assert await heard.first() == "admin-bad-request"
 
@@ -183,3 +185,19 @@ async def test_connections_above_the_limit_are_closed(monkeypatch: pytest.Monkey
                     status = (await ask(dial, get("/livez")))[0]
                 except (IndexError, trio.BrokenResourceError):
                     await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:9", 200), ("127.0.0.1", 200), ("10.1.2.3:19090", 200), ("[::1]:9", 200), ("Proxy.Example.:9", 200),
+        ("evil.example", 421), ("evil.example:9", 421), ("127.0.0.1.evil.example", 421), ("", 421),
+    ],
+)  # fmt: skip
+async def test_a_name_that_is_not_ours_is_refused(host: str, status: int) -> None:
+    """A web page whose name is made to resolve to this machine (DNS rebinding) reads nothing."""
+    async with running(hosts=admin.own_names("proxy.example")) as (dial, _):
+        for path in ("/readyz", "/metrics", "/livez"):
+            request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+            assert (await ask(dial, request))[0] == status
+        assert (await ask(dial, b"GET /livez HTTP/1.0\r\n\r\n"))[0] == 200

@@ -110,7 +110,7 @@ async def test_over_http(world, monkeypatch: pytest.MonkeyPatch):
         assert (await ask(dial, get("/groups/a%2Fg", "HEAD")))[2] == b""
         status, _, body = await ask(dial, get(RELEASE, "POST"))
         assert (status, json.loads(body)["released_records"]) == (200, 10)
-        page = get(RELEASE, "POST").replace(b"Host: x\r\n", b"Host: x\r\nOrigin: http://evil\r\n")
+        page = get(RELEASE, "POST").replace(b"Host: localhost\r\n", b"Host: localhost\r\nOrigin: http://evil\r\n")
         assert (await ask(dial, page))[0] == 403
         monkeypatch.setattr(admin_groups, "_is_loopback", lambda peer: False)
         assert (await ask(dial, get(RELEASE, "POST")))[0] == 403

@@ -89,7 +89,7 @@ def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) 
         assert not second.is_valid()
         scope.cancel()
         await until(second.is_valid)
-        assert {event for event, _ in group.notes} >= {"another-proxy", "share-groups-off"}
+        assert {event for event, _ in group.notes} >= {"another-proxy", "share-groups-standby"}
 
     play(test)
 

@@ -71,7 +71,7 @@ async def test_first_waits_until_every_broker_has_told_its_versions(autojump_clo
         assert trio.current_time() >= 5
         assert (dict(sight.brokers), set(sight.versions), dict(sight.silent)) == ({1: B1, 2: B2}, {1, 2}, {})
         assert w.events[0] == "upstream-reached"
-        assert set(w.events[1:]) == {"share-groups-undecided"}
+        assert w.events[1:] == ["share-groups-undecided", "share-groups-decided"]
 
 
 async def test_a_broker_that_never_answers_is_not_waited_for_for_ever(autojump_clock: trio.testing.MockClock) -> None:
@@ -144,15 +144,33 @@ async def test_trouble_with_a_broker_is_a_reason_to_look_at_once(autojump_clock:
     assert [round(when) for when in seen] == [1, 2, 3, 4]
 
 
-async def test_versions_are_asked_again_now_and_then(autojump_clock: trio.testing.MockClock) -> None:
+async def test_versions_are_asked_again_in_every_look(autojump_clock: trio.testing.MockClock) -> None:
     """A broker upgraded in place does not keep its old versions here."""
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w:
-        for look in range(2 * watch.ALL_VERSIONS_EVERY):
+        for look in range(3):
             broker.ranges = {**broker.ranges, 3: (0, 12 + look)}
             sight = await w.watch.look()
-            expected = 12 + look - look % watch.ALL_VERSIONS_EVERY
-            assert sight.versions[1].ranges[3] == (0, expected)
+            assert sight.versions[1].ranges[3] == (0, 12 + look)
+
+
+async def test_a_dead_broker_is_noticed_told_and_told_again_when_it_is_back(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """One of two; what it could do is not forgotten, and the cluster is reachable all the time."""
+    brokers = two_brokers()
+    async with world(brokers) as w, trio.open_nursery() as nursery:
+        await w.watch.first()
+        dead, brokers[B2] = brokers[B2], None
+        nursery.start_soon(w.watch.follow, lambda _sight: None)
+        await trio.sleep(125)
+        assert (w.watch.reachable, dict(w.watch.silent)) == (True, {2: "b2:9092: Connection refused"})
+        lines = [context for event, context in w.said if event == "broker-not-answering"]
+        assert [(line["node_id"], line.get("times")) for line in lines] == [(2, None), (2, 3)]
+        brokers[B2] = dead
+        await trio.sleep(31)
+        assert (w.events[-1], w.watch.silent) == ("broker-answers", {})
+        nursery.cancel_scope.cancel()
 
 
 async def test_without_identity_the_settings_name_the_brokers(autojump_clock: trio.testing.MockClock) -> None:

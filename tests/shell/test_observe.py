@@ -83,6 +83,25 @@ def test_equal_lines_are_limited_and_what_was_left_out_is_told() -> None:
     assert notes.counts["request-refused"] == observe.LINES_MAX + 9
 
 
+def test_the_limiter_says_that_it_limits() -> None:
+    """The last line of a window says so; what was left out is told when somebody says something else, if need be."""
+    lines, clock = Lines(), Clock()
+    notes = LogNotes(lines, INFO, clock)
+    for _ in range(observe.LINES_MAX + 7):
+        notes("request-refused", reason="same")
+        clock.now += 1
+    assert [context.get("next_ones_left_out_for_s") for _, _, context in lines.lines[-2:]] == [None, 51]
+    notes("broker-back", node_id=1)
+    assert len(lines.lines) == observe.LINES_MAX + 1
+    clock.now = observe.WINDOW_S
+    for _ in range(2):
+        notes("broker-back", node_id=1)
+    (told,) = [context for _, event, context in lines.lines if event == "lines-left-out"]
+    assert told == {"of": "request-refused", "reason": "same", "lines": 7}
+    notes("request-refused", reason="same")
+    assert "left_out_before" not in lines.lines[-1][2]
+
+
 def test_an_event_with_ever_new_reasons_is_limited_too() -> None:
     """A peer whose bytes are quoted cannot fill the disk."""
     lines = Lines()

@@ -60,7 +60,7 @@ class Running:
             return 0, {}
         answer = b""
         async with stream:
-            await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async for data in stream:
                 answer += data
         head, _, body = answer.partition(b"\r\n\r\n")

@@ -59,7 +59,7 @@ class Fleet:
 
     def owned(self, name: str) -> int:
         """How many state partitions a proxy serves."""
-        ready, text = self.fronts[name].ask("/readyz")
+        ready, text = self.fronts[name].ask("/readyz/share-groups")
         return int(json.loads(text)["state_partitions"]) if ready else -1
 
     def settled(self, *names: str) -> None:

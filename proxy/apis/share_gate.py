@@ -47,6 +47,8 @@ class ShareGate:
         """State partitions that cannot be read here, and why: their groups are not served."""
         self.lease: Callable[[], bool] = lambda: True
         """Whether nobody else can have become the owner, by a clock that counts sleep as well."""
+        self.standby = ""
+        """Who else serves all share groups, for people, while this proxy waits to take over; empty: nobody is known."""
         self._doors = [_Door() for _ in ALL]
         self._loading: dict[int, float | None] = {}
         """Doors that are closed because state is being loaded, and when somebody first saw it."""
@@ -106,6 +108,7 @@ class ShareGate:
 
     def open(self, partitions: Iterable[int] = ALL) -> None:
         """State is loaded and ours: let requests in."""
+        self.standby = ""
         for partition in partitions:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
             self._loading.pop(partition, None)

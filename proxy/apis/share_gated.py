@@ -31,7 +31,8 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS = 32, 
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 76, 77, 78, 79, 90, 91, 92
 
 OF_MEMBERS = frozenset({HEARTBEAT, FETCH, ACKNOWLEDGE})
-"""Repeated by every client that is told to; all others are sent by tools."""
+"""Repeated by every client that is told to; all others are sent by tools, which repeat 15 until their own
+time-out: where another proxy is known to serve share groups they are told so at once."""
 
 LOOK_AGAIN_S = 0.1
 """A proxy that does not own what the table says it does is asked again after this, if nothing happens before."""
@@ -47,6 +48,8 @@ def gated(key: int, handler: Handler) -> Handler:
         partitions = partitions_of(call)
         if services.gate.lets_in(partitions) and not services.gate.refused:
             return await _inside(handler, call, services, partitions)
+        if key not in OF_MEMBERS and services.gate.standby:
+            return reply(call, _REFUSALS[key](call, ErrorCode.POLICY_VIOLATION, services.gate.standby))
         return await _dispatch(handler, call, services, services.timers.now())
 
     assert key in _REFUSALS  # noqa: S101  # of our own tables

@@ -44,7 +44,7 @@ MARGIN_SHARE = 0.25
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.5
 """Between two attempts to find the group's coordinator: once the lease has ended nobody is served until it answers."""
 NEW_GROUP_S = 10.0
-"""On a new cluster the topic of offsets is made first: a coordinator that is not there yet is no trouble for so long."""
+"""A new cluster makes its topic of offsets first: a coordinator that is not there yet is no trouble for so long."""
 LEAVE_S = 2.0
 """How long a farewell may take."""
 

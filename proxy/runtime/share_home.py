@@ -268,6 +268,7 @@ class ShareHome:
 
     def _close(self, code: ErrorCode, reason: str, partitions: Iterable[int] = ALL) -> None:
         self.trouble = reason
+        self._services.gate.standby = ""
         self._services.gate.close(code, reason, partitions)
 
     # Steps
@@ -437,6 +438,7 @@ class ShareHome:
             self._complain(error)
         elif not self.served:
             self._close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+            self._services.gate.standby = reason if error is None else ""
 
     def _taken_over(self, partition: int, outcome: TakenOver) -> None:
         takeover = self._takeovers.get(partition)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from localkafka.front import Front
 
 from proxy.apis.share_state import TOPIC
 from tests.support.brokers import OLD, QUICK, Running
+from tests.support.java_tools import command, tool
 from tests.support.raw import LIMIT_S, SET, TOPIC_RESOURCE, Raw, until
 from tests.support.relay import Relay
 from tests.support.worlds import ACCEPT, BEFORE_LOCK_S, REJECT, RELEASE, Answer, Member, World
@@ -30,6 +32,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 Fresh = Callable[[str], str]
 NODE = 1
 LEASE_S = 6.0
+SHARE_GROUPS, CONSUMER_GROUPS = "consumer.group.ShareGroupCommand", "consumer.group.ConsumerGroupCommand"
 
 
 @pytest.fixture(scope="module")
@@ -358,6 +361,18 @@ def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
     assert steps(a.take(t), t) == [(5, 9, 1)]
 
 
+def _tools_at_a_standby(standby: Front, group: str) -> None:
+    """A tool is told who serves share groups, long before its own time-out of 30 s; others work as ever."""
+    began = time.monotonic()
+    line = command(SHARE_GROUPS, "--bootstrap-server", standby.bootstrap, "--describe", "--group", group)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert "another proxy" in done.stdout + done.stderr, done
+    assert time.monotonic() - began < 20
+    tool(CONSUMER_GROUPS, "--bootstrap-server", standby.bootstrap, "--list")
+    lines = standby.output()
+    assert ("share-groups-standby" in lines, "share-groups-served" in lines, "error" in lines) == (True, False, False)
+
+
 def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Running, kafka: Cluster) -> None:
     """It refuses share groups and says why, until the first is suspended beyond its lease; that one then refuses."""
     t = w.topic()
@@ -374,6 +389,8 @@ def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Runn
         opened.append(elsewhere)
         there = again(elsewhere, a)
         assert there.heartbeat(0, topics=[t.name], silent=True).error_code == 15
+        assert second.ask("/readyz")[0], "it forwards everything else"
+        _tools_at_a_standby(second, a.group)
         assert a.fetch(t).error == 0, "the first goes on"
         assert front.child is not None
         os.kill(front.child.pid, signal.SIGSTOP)

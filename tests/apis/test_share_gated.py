@@ -228,3 +228,24 @@ def test_groups_of_an_unreadable_state_partition_are_refused(world):
     assert Sent(world, 79).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     other = next(f"g{n}" for n in range(100) if state_partition(f"g{n}") != state_partition("g"))
     assert Sent(world, 77, group_ids=[other]).answer.groups[0].error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("key", [77, 91, 92])
+def test_a_tool_that_asks_a_standby_is_answered_at_once(world, key):
+    """With a code that no client repeats, and who serves share groups instead."""
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves")
+    world.services.gate.standby = "another proxy serves"
+    answer = Sent(world, key).answer
+    told = answer.groups[0] if key == 77 else answer
+    assert (told.error_code, told.error_message) == (ErrorCode.POLICY_VIOLATION, "another proxy serves")
+
+
+def test_members_wait_for_a_standby_to_take_over(world):
+    """They come again by themselves; once it has taken over, tools are served as well."""
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves")
+    world.services.gate.standby = "another proxy serves"
+    beat = Sent(world, 76)
+    assert not beat.task.finished
+    world.services.gate.open()
+    assert beat.answer.error_code == 0
+    assert Sent(world, 77).answer.groups[0].error_code == 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from proxy.broker_flags import Flags, dials_brokers
 from proxy.errors import ConfigError, ProxyError
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Upstream = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT,...", help="The cluster's bootstrap servers (upstream.bootstrap).")
-]
 Listen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports behind it.")
 ]
@@ -54,8 +52,10 @@ Set = Annotated[
 
 
 @app.command()
+@dials_brokers
 def serve(
-    upstream: Upstream = None,
+    *,
+    brokers: Flags,
     listen: Listen = None,
     advertise: Advertise = None,
     admin: Admin = None,
@@ -64,7 +64,7 @@ def serve(
     settings: Set = None,
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
-    loaded = _load_flags(config, settings, upstream, listen, advertise, admin, log_format)
+    loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
     from proxy import server
 
     try:
@@ -79,8 +79,10 @@ def serve(
 
 
 @app.command()
+@dials_brokers
 def check(
-    upstream: Upstream = None,
+    *,
+    brokers: Flags,
     listen: Listen = None,
     advertise: Advertise = None,
     admin: Admin = None,
@@ -90,7 +92,7 @@ def check(
     apis: Annotated[bool, typer.Option("--apis", help="Show the versions of every API as well.")] = False,
 ) -> None:
     """Dial the cluster, try every port, and show what clients will see; status 1 if it would not work."""
-    loaded = _load_flags(config, settings, upstream, listen, advertise, admin, log_format)
+    loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
     from proxy import check as checking
 
     try:
@@ -165,59 +167,62 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 
 
 @views_app.command("create")
-def views_create(
-    topics: ViewTopics, upstream: Upstream = None, config: ConfigFile = None, settings: Set = None
-) -> None:
+@dials_brokers
+def views_create(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
     """Make views before anybody reads them."""
     from proxy import views_command
 
-    _print(_at_brokers(config, settings, upstream, lambda at: views_command.create(at, topics)))
+    _print(_at_brokers(config, settings, brokers, lambda at: views_command.create(at, topics)))
 
 
 @views_app.command("list")
-def views_list(upstream: Upstream = None, config: ConfigFile = None, settings: Set = None) -> None:
+@dials_brokers
+def views_list(config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
     """Show the views and plans there are."""
     from proxy import views_command
 
     async def show(at: views_command.Desk) -> None:
         views_command.show_list(at, await views_command.listed(at))
 
-    _at_brokers(config, settings, upstream, show)
+    _at_brokers(config, settings, brokers, show)
 
 
 @views_app.command("grow")
+@dials_brokers
 def views_grow(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[VIEW...]", help="All views if none is named.")] = None,
-    upstream: Upstream = None,
     config: ConfigFile = None,
     settings: Set = None,
+    *,
+    brokers: Flags,
 ) -> None:
     """Give views the partitions their bases have got; running proxies do so by themselves."""
     from proxy import views_command
 
-    _print(_at_brokers(config, settings, upstream, lambda at: views_command.grow(at, topics or [])))
+    _print(_at_brokers(config, settings, brokers, lambda at: views_command.grow(at, topics or [])))
 
 
 @views_app.command("delete")
-def views_delete(
-    topics: ViewTopics, upstream: Upstream = None, config: ConfigFile = None, settings: Set = None
-) -> None:
+@dials_brokers
+def views_delete(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
     """Delete views, with the offsets that groups have committed on them."""
     from proxy import views_command
 
-    _print(_at_brokers(config, settings, upstream, lambda at: views_command.delete(at, topics)))
+    _print(_at_brokers(config, settings, brokers, lambda at: views_command.delete(at, topics)))
 
 
 @views_app.command("plan")
+@dials_brokers
 def views_plan(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Ranges of the hash space, as JSON.")],
     name: Annotated[
         str | None, typer.Option(metavar="PLAN", help="What views call it (__view.pPLAN.orders); unset: as the file.")
     ] = None,
     dry_run: DryRun = False,
-    upstream: Upstream = None,
     config: ConfigFile = None,
     settings: Set = None,
+    *,
+    brokers: Flags,
 ) -> None:
     """Check a plan and store it; it never changes under its name."""
     from proxy import views_command
@@ -227,25 +232,27 @@ def views_plan(
         text = _captured(file)
     except ConfigError as error:
         _fail(str(error), MISUSED)
-    line = _at_brokers(config, settings, upstream, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
+    line = _at_brokers(config, settings, brokers, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
     print(line)
 
 
 @views_app.command("migrate")
+@dials_brokers
 def views_migrate(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A group without members.")],
     old: Annotated[str, typer.Option("--from", metavar="TOPIC", help="A view it has read, or the base.")],
     new: Annotated[str, typer.Option("--to", metavar="TOPIC", help="A view of the same base, or the base.")],
     dry_run: DryRun = False,
-    upstream: Upstream = None,
     config: ConfigFile = None,
     settings: Set = None,
+    *,
+    brokers: Flags,
 ) -> None:
     """Let a group go on with another view: every slot starts where the slowest was, at least once."""
     from proxy import views_command
 
     topic, offsets = _at_brokers(
-        config, settings, upstream, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run)
+        config, settings, brokers, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run)
     )
     for partition, offset in sorted(offsets.items()):
         print(f"{topic}-{partition}: {offset}")
@@ -255,14 +262,14 @@ def views_migrate(
 def _at_brokers(
     file: str | None,
     assignments: list[str] | None,
-    upstream: str | None,
+    brokers: Flags,
     command: Callable[[views_command.Desk], Coroutine[Any, Any, T]],
 ) -> T:
     from proxy import views_command
     from proxy.views.names import BadViewName
     from proxy.views.plans import BadPlan
 
-    loaded = _load(file, assignments, {"upstream.bootstrap": upstream}, listens=False)
+    loaded = _load(file, assignments, brokers, listens=False)
     try:
         return views_command.run(loaded, command)
     except (ConfigError, BadViewName, BadPlan) as error:
@@ -294,15 +301,14 @@ def main() -> None:
 def _load_flags(
     file: str | None,
     assignments: list[str] | None,
-    upstream: str | None,
+    brokers: Flags,
     listen: str | None,
     advertise: str | None,
     admin: str | None,
     log_format: str | None,
 ) -> Config:
     """What `serve` and `check` go by: the same flags, so that what was checked is what is served."""
-    flags = {
-        "upstream.bootstrap": upstream,
+    flags = brokers | {
         "listen": listen,
         "advertise": advertise,
         "admin": admin,
@@ -311,9 +317,7 @@ def _load_flags(
     return _load(file, assignments, flags)
 
 
-def _load(
-    file: str | None, assignments: list[str] | None, flags: dict[str, str | None], *, listens: bool = True
-) -> Config:
+def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True) -> Config:
     from proxy import config
 
     named: dict[str, object] = dict(flags)

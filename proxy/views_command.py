@@ -54,6 +54,8 @@ class Desk:
         self.catalog = ViewCatalog()
         self.reasons: dict[str, str] = {}
         """View -> why it was refused."""
+        self.unread = ""
+        """Why what is stored was not read at the last attempt."""
         self.client = self._client()
         self.port = OwnPort(self._client())
         self.store = ViewState(self.catalog, self._client, LOOK_S, self._note)
@@ -64,7 +66,9 @@ class Desk:
     def _client(self) -> OwnClient:
         return OwnClient(self.config.upstream.bootstrap, self.settings, self.config.upstream.nodes)
 
-    def _note(self, _event: str, /, **context: Any) -> None:
+    def _note(self, event: str, /, **context: Any) -> None:
+        if event == "view-state-not-read":
+            self.unread = f": {context['reason']}"
         topic = context.get("topic") or context.get("view")
         if topic is not None and "reason" in context:
             self.reasons[topic] = context["reason"]
@@ -93,7 +97,7 @@ class Desk:
         with trio.move_on_after(self.config.views.create_wait_s) as scope:
             await done.wait()
         if scope.cancelled_caught or self.store.off:
-            raise ViewsFailed(self.store.off or f"{view_facts.TOPIC} cannot be read")
+            raise ViewsFailed(self.store.off or f"{view_facts.TOPIC} cannot be read{self.unread}")
 
     async def keep(self, key: bytes, value: bytes | None) -> None:
         """Store a fact, for certain. Raises ProxyError."""

@@ -16,6 +16,7 @@ SOURCES = sorted(PROXY.rglob("*.py"))
 GROUND = {"proxy.values", "proxy.errors", "proxy.hashing"}
 SHELL = {
     "proxy.auditing",
+    "proxy.broker_flags",
     "proxy.check",
     "proxy.cli",
     "proxy.composition",
@@ -26,7 +27,9 @@ SHELL = {
     "proxy.figures",
     "proxy.groups",
     "proxy.hostports",
+    "proxy.listening",
     "proxy.observe",
+    "proxy.readiness",
     "proxy.server",
     "proxy.sources",
     "proxy.state_rights",

@@ -112,6 +112,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-state-refused": WARNING,
     # Share state in a topic.
     "share-groups-off": ERROR,
+    "share-groups-on": INFO,
     "share-groups-standby": INFO,
     "share-state-loaded": INFO,
     "share-state-lost": ERROR,
@@ -124,6 +125,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "state-link-failed": WARNING,
     "state-link-lost": INFO,
     "state-view-failed": WARNING,
+    "state-view-found": INFO,
     "share-state-given-up": INFO,
     "state-expiration-not-known": INFO,
     "state-message-bytes-low": WARNING,

@@ -25,6 +25,7 @@ from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLos
 from proxy.runtime import expirations, fleet, replay
 from proxy.runtime.client import AuthenticationNeeded, OwnClient
 from proxy.runtime.journal import TRANSACTIONAL_ID, TopicJournal
+from proxy.runtime.lasting import LastingTrouble
 from proxy.runtime.links import Links
 from proxy.runtime.own_connection import AuthenticationFailed, OwnSettings
 from proxy.runtime.ownership import Owner, Takeover
@@ -39,6 +40,8 @@ RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """After something that failed on the way to ownership."""
 AGAIN_S = 1.0
 """After ownership was lost, before it is looked for again: two who fight for it do so slowly."""
+PATIENCE_S = 3.0
+"""Trouble that is over so soon, as it is while a topic is made or a leader moves, is not told."""
 VIEW_PAUSE_S = 0.1
 """Between two looks for leaders."""
 DRAIN_S = 0.5
@@ -92,6 +95,8 @@ class ShareHome:
         self._lost: set[int] = set()
         """Partitions that somebody else has taken over, to be stopped."""
         self._retiring = False
+        self._complaint = LastingTrouble(notes, "share-groups-off", "share-groups-on", patience_s=PATIENCE_S)
+        self._no_view = LastingTrouble(notes, "state-view-failed", "state-view-found", patience_s=PATIENCE_S)
         services.gate.lease = owner.is_valid
         owner.on_renewed = services.gate.look
         owner.on_refused = self._refused_ownership
@@ -261,6 +266,7 @@ class ShareHome:
         self.journal.serve(loaded)
         self.served |= loaded
         self.off = ""
+        self._complaint.ended()
         if not self._takeovers:
             self.trouble = "; ".join(sorted(set(gate.refused.values())))
         if not self._retiring:
@@ -346,8 +352,7 @@ class ShareHome:
         elif isinstance(error, TopicRefused):
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             text = f"share groups are off: {error}"
-        if self.trouble != text:
-            self._notes("share-groups-off", reason=text)
+        self._complaint.happened(text, patient=code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._close(code, text, partitions)
 
     async def _wait_taken(self, takeover: Takeover) -> None:
@@ -474,9 +479,11 @@ class ShareHome:
                 try:
                     await self._look(topic)
                 except ProxyError as error:
-                    self._notes("state-view-failed", reason=str(error))
+                    self._no_view.happened(str(error))
                     if self._takeovers:
                         self._complain(error, self._takeovers.keys())
+                else:
+                    self._no_view.ended()
                 self.journal.look_soon()
                 self._view_seen.set()
                 await trio.sleep(VIEW_PAUSE_S)

@@ -123,6 +123,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "state-append-failed": WARNING,
     "state-identity-refused": WARNING,
     "state-link-failed": WARNING,
+    "state-link-made": INFO,
     "state-link-lost": INFO,
     "state-view-failed": WARNING,
     "state-view-found": INFO,
@@ -136,6 +137,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "peer-lost": WARNING,
     "peer-refused": WARNING,
     "peer-unreachable": WARNING,
+    "peer-reached": INFO,
     # Views.
     "key-filter-refused": DEBUG,
     "view-batch-unreadable": WARNING,
@@ -153,6 +155,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "view-state-read": INFO,
     "view-state-ignored": WARNING,
     "views-not-watched": WARNING,
+    "views-watched": INFO,
     "another-proxy": WARNING,
     "proxy-group-trouble": INFO,
     "proxy-group-answers": INFO,

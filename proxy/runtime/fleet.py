@@ -27,6 +27,7 @@ from proxy.cluster.peering import NONCE_BYTES, PeerProtocol
 from proxy.cluster.routes import Handler
 from proxy.errors import RemoteProtocolError
 from proxy.runtime import dialling
+from proxy.runtime.lasting import LastingTrouble
 from proxy.runtime.listeners import Listener, bind
 from proxy.runtime.peer_link import HANDSHAKE_S, PeerLink, User
 from proxy.runtime.reactor import Reactor
@@ -194,13 +195,15 @@ class Links:
     async def _keep(self, address: str, scope: trio.CancelScope) -> None:
         """Have a link to this proxy, again and again."""
         delay = RETRY_MIN_S
+        unreached = LastingTrouble(self._notes, "peer-unreachable", "peer-reached", peer=address)
         with scope:
             while True:
                 try:
                     sock = await dialling.connect(_parsed(address), DIAL_S)
                 except OSError as error:
-                    self._notes("peer-unreachable", peer=address, reason=str(error))
+                    unreached.happened(str(error))
                 else:
+                    unreached.ended()
                     if await self._use(address, sock):
                         delay = RETRY_MIN_S
                 await trio.sleep(delay)

@@ -12,6 +12,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.errors import ProxyError
 from proxy.runtime.channel import Channel, open_channel
+from proxy.runtime.lasting import LastingTrouble
 from proxy.runtime.own_connection import OwnSettings
 from proxy.runtime.reactor import Reactor
 from proxy.values import Address
@@ -53,6 +54,8 @@ class Links:
         self._open: dict[Place, Channel] = {}
         self._opening: set[Place] = set()
         self._failures: dict[Place, _Failures] = {}
+        self._troubles: dict[int, LastingTrouble] = {}
+        """By node id: a broker that is gone is one trouble for all links to it."""
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
         """An open channel; None while it is being opened."""
@@ -83,15 +86,22 @@ class Links:
                 return
             channel = await open_channel(self._reactor, address, self._settings)
         except ProxyError as error:
-            self._notes("state-link-failed", node_id=place.node_id, reason=str(error))
+            self._trouble(place.node_id).happened(str(error))
             self._failed(place)
         else:
+            self._trouble(place.node_id).ended()
             self._failures.pop(place, None)
             self._open[place] = channel
             channel.on_close = partial(self._closed, place, channel)
         finally:
             self._opening.discard(place)
             self._changed()
+
+    def _trouble(self, node_id: int) -> LastingTrouble:
+        if node_id not in self._troubles:
+            events = ("state-link-failed", "state-link-made")
+            self._troubles[node_id] = LastingTrouble(self._notes, *events, node_id=node_id)
+        return self._troubles[node_id]
 
     def _failed(self, place: Place) -> None:
         now, before = trio.current_time(), self._failures.get(place)

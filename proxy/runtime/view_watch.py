@@ -16,6 +16,7 @@ from proxy.apis import view_facts
 from proxy.apis.ports import Notes
 from proxy.apis.view_creation import Sight, ViewCreation
 from proxy.errors import ErrorCode, ProxyError
+from proxy.runtime.lasting import LastingTrouble
 from proxy.runtime.own_port import OwnPort, drive
 from proxy.views.catalog import Binding
 
@@ -32,7 +33,7 @@ class ViewWatch:
         self._creation = creation
         self._own = own
         self._interval_s = interval_s
-        self._notes = notes
+        self._unwatched = LastingTrouble(notes, "views-not-watched", "views-watched")
         self._missed: dict[str, Binding] = {}
         """Views that were not there at the last look, and what they were tied to."""
 
@@ -49,12 +50,14 @@ class ViewWatch:
         catalog = self._creation.catalog
         known = {*catalog.bound, *(view.name.topic for view in catalog)}
         topics = sorted(known)
-        self.blind, before = "", self.blind
+        self.blind = ""
         self._missed = {topic: tied for topic, tied in self._missed.items() if topic in known}
         for start in range(0, len(topics), AT_ONCE):
             await self._look_at(topics[start : start + AT_ONCE])
-        if self.blind and self.blind != before:
-            self._notes("views-not-watched", reason=self.blind)
+        if self.blind:
+            self._unwatched.happened(self.blind)
+        else:
+            self._unwatched.ended()
 
     async def _look_at(self, topics: Sequence[str]) -> None:
         names, _ = self._creation.read(topics)

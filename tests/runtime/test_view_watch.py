@@ -115,11 +115,12 @@ async def test_what_may_not_be_seen_is_said_once_and_nothing_is_forgotten(autoju
     world.cluster.hidden.add("orders")
     await watch(world, 100)
     assert "DESCRIBE" in world.watch.blind
-    assert len(world.noted("views-not-watched")) == 1
+    assert [line.get("times") for line in world.noted("views-not-watched")] == [None, 3]
     assert world.catalog.named(V) is not None
     world.cluster.hidden.clear()
     await watch(world, 31)
     assert world.watch.blind == ""
+    assert len(world.noted("views-watched")) == 1
 
 
 async def test_without_an_identity_nothing_is_watched(autojump_clock: Any) -> None:

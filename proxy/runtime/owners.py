@@ -206,6 +206,7 @@ class Membership:
         raise UpstreamLost(f"no heartbeat was answered within {self._session_s:g} s")
 
     def _was_renewed(self) -> None:
+        self._unreached.ended()
         self._delay = RETRY_MIN_S
         self.on_renewed()
 
@@ -239,7 +240,6 @@ class Membership:
                 break
         self.generation = answer.generation_id
         self._lease.joined(sent)
-        self._unreached.ended()
         self._heard_table(table)
         self._was_renewed()
 

@@ -10,7 +10,10 @@ import trio
 
 from proxy.cluster.producing import TakenOver
 from proxy.cluster.replaying import Replay
-from proxy.errors import ProxyError
+from proxy.errors import ErrorCode, ProxyError
+from proxy.runtime.client import AuthenticationNeeded
+from proxy.runtime.own_connection import AuthenticationFailed
+from proxy.runtime.state_topic import TopicRefused
 
 
 class Owner(Protocol):
@@ -65,3 +68,16 @@ class Takeover:
         if not self.partitions:
             self.scope.cancel()
         self.note()
+
+
+def refusal_of(error: ProxyError) -> tuple[ErrorCode, str, bool]:
+    """What trouble on the way to ownership means: the code for clients, words, and whether an identity is missing."""
+    if isinstance(error, AuthenticationNeeded | AuthenticationFailed):
+        text = (
+            "share groups are off: their state is kept in a topic (share_groups.state), for which the proxy needs "
+            f"an identity of its own (upstream.sasl.*): {error}"
+        )
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, text, True
+    if isinstance(error, TopicRefused):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, f"share groups are off: {error}", False
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error), False

@@ -28,9 +28,9 @@ from proxy.runtime.journal import TRANSACTIONAL_ID, TopicJournal
 from proxy.runtime.lasting import LastingTrouble
 from proxy.runtime.links import Links
 from proxy.runtime.own_connection import AuthenticationFailed, OwnSettings
-from proxy.runtime.ownership import Owner, Takeover
+from proxy.runtime.ownership import Owner, Takeover, refusal_of
 from proxy.runtime.reactor import Reactor
-from proxy.runtime.state_topic import StateTopic, TopicRefused, View
+from proxy.runtime.state_topic import StateTopic, View
 from proxy.values import Address
 
 T = TypeVar("T")
@@ -340,18 +340,8 @@ class ShareHome:
             self.journal.keep_alive(*await expirations.periods(own, node_id, self._notes))
 
     def _complain(self, error: ProxyError, partitions: Iterable[int] = ALL) -> None:
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        text, self.off = str(error), ""
-        if isinstance(error, AuthenticationNeeded | AuthenticationFailed):
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            text = (
-                "share groups are off: their state is kept in a topic (share_groups.state), for which the proxy needs "
-                f"an identity of its own (upstream.sasl.*): {error}"
-            )
-            self.off = text
-        elif isinstance(error, TopicRefused):
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            text = f"share groups are off: {error}"
+        code, text, needs_identity = refusal_of(error)
+        self.off = text if needs_identity else ""
         self._complaint.happened(text, patient=code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._close(code, text, partitions)
 

@@ -48,6 +48,8 @@ class ViewState:
         self._notes = notes
         self._off_since = -look_s
         self._unread = LastingTrouble(notes, "view-state-not-read", "view-state-read")
+        self._failing: set[str] = set()
+        """Tasks that could not read at their last attempt."""
         self._syncs: list[Promise[None]] = []
         self._facts: list[tuple[bytes, bytes | None, Promise[None]]] = []
         self._wanted = trio.Event()
@@ -97,11 +99,12 @@ class ViewState:
                         async with topic.reading(leader, self._position or None) as reading:
                             while True:
                                 self._take_in(await reading.next(FOLLOW_MS), reading.position)
-                                self._unread.ended()
+                                self._worked("follow")
+                    self._worked("follow")  # there is no topic, and that is known
                 except _OFF as error:
                     self._turn_off(error)
                 except ProxyError as error:
-                    self._unread.happened(str(error))
+                    self._failed("follow", error)
                     await trio.sleep(PAUSE_S)
                     continue
                 self._there = trio.Event()
@@ -154,11 +157,12 @@ class ViewState:
         except _OFF as error:
             self._turn_off(error)
         except ProxyError as error:
-            self._unread.happened(str(error))
+            self._failed("sync", error)
             self._syncs = waiting + self._syncs
             await trio.sleep(PAUSE_S)
             self._wanted.set()
             return
+        self._worked("sync")
         for promise in waiting:
             promise.set(None)
 
@@ -193,6 +197,16 @@ class ViewState:
             raise UpstreamLost(f"{view_facts.TOPIC} was just made")
         self._there.set()
         await topic.append(leader, facts)
+
+    def _failed(self, task: str, error: ProxyError) -> None:
+        self._failing.add(task)
+        self._unread.happened(str(error))
+
+    def _worked(self, task: str) -> None:
+        """The trouble of both tasks is one, and over when neither has any."""
+        self._failing.discard(task)
+        if not self._failing:
+            self._unread.ended()
 
     def _turn_off(self, error: ProxyError) -> None:
         text = f"what views belong to is not stored, and there are no plans: {error}"

@@ -103,7 +103,7 @@ class ClusterWatch:
                 delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)
             else:
                 delay = self.interval_s
-                self._tell_silent(sight.silent)
+                self._tell_silent(sight)
                 seen(sight)
 
     def look_soon(self) -> None:
@@ -147,15 +147,20 @@ class ClusterWatch:
         self._told = (said, now)
         self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
-    def _tell_silent(self, silent: Mapping[int, str]) -> None:
-        """A broker that the cluster names and that does not answer: told while it lasts, and when it is over."""
-        for node_id, reason in silent.items():
+    def _tell_silent(self, sight: Sight) -> None:
+        """A broker that the cluster names and that does not answer: told while it lasts, and when it is over.
+
+        One that the cluster names no more did not come back: whoever follows `seen` tells that.
+        """
+        for node_id, reason in sight.silent.items():
             if node_id not in self._troubles:
                 events = ("broker-not-answering", "broker-answers")
                 self._troubles[node_id] = LastingTrouble(self.notes, *events, node_id=node_id)
             self._troubles[node_id].happened(reason)
-        for node_id in self._troubles.keys() - silent.keys():
-            self._troubles.pop(node_id).ended()
+        for node_id in self._troubles.keys() - sight.silent.keys():
+            trouble = self._troubles.pop(node_id)
+            if node_id in sight.brokers:
+                trouble.ended()
 
     async def _ask_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
         """Ask everybody, for one may be gone, or be upgraded in place: what it said last holds until it says otherwise.

@@ -62,7 +62,7 @@ async def test_the_library_for_figures_is_loaded_beside_the_loop(monkeypatch: py
     monkeypatch.delitem(sys.modules, admin.METRICS_LIBRARY, raising=False)
     monkeypatch.setattr(admin.importlib, "import_module", lambda name: loaded.append((name, threading.get_ident())))
     async with running() as (connect, _), await connect() as stream:
-        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert b"ksp_up 1" in b"".join([chunk async for chunk in stream])
     ((name, thread),) = loaded
     assert name == "prometheus_client"

@@ -143,6 +143,21 @@ async def test_who_asks_while_brokers_are_away_waits(nursery: trio.Nursery, auto
     await settled(promise)
 
 
+async def test_an_outage_is_one_thing_in_the_log(nursery: trio.Nursery, autojump_clock: Any) -> None:
+    """Tried twice a second for five minutes, by two tasks: a line, a reminder each minute, and the end."""
+    world = World(nursery, there())
+    await settled(world.state.synced())
+    world.broker.codes = {1: 6, 2: 6}
+    waiting = world.state.synced()
+    await trio.sleep(301)
+    world.broker.codes = {}
+    await settled(waiting)
+    await trio.sleep(10)
+    assert 5 <= world.notes.count("view-state-not-read") <= 7, world.notes
+    assert world.notes.count("view-state-read") == 1
+    assert world.notes[-1] == "view-state-read"
+
+
 async def test_records_that_cannot_be_read_are_passed_over(nursery: trio.Nursery, autojump_clock: Any) -> None:
     """A newer proxy may have written them."""
     broker = there()

@@ -170,6 +170,14 @@ async def test_a_dead_broker_is_noticed_told_and_told_again_when_it_is_back(
         brokers[B2] = dead
         await trio.sleep(31)
         assert (w.events[-1], w.watch.silent) == ("broker-answers", {})
+        brokers[B2] = None
+        await trio.sleep(31)
+        assert w.events[-1] == "broker-not-answering"
+        first = brokers[A]
+        assert first is not None
+        del first.named[2]
+        await trio.sleep(31)
+        assert w.events[-1] == "broker-not-answering", "it did not come back"
         nursery.cancel_scope.cancel()
 
 

@@ -8,6 +8,7 @@ their own identities, and `trouble` says what is missing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,8 @@ RETRY_S = 1.0
 RETRY_MAX_S = 10.0
 UNDECIDED_MAX_S = 30.0
 """At start, a broker that is named but does not answer is waited for so long; then the others decide."""
+KNOWN_BROKER_S = 3.0
+"""A broker that has told its versions before is called silent when it does not answer a look within this."""
 TOPICS_MAX = 1_000
 """Topics asked for in one look."""
 TOPICS_AT_ONCE = 25
@@ -173,10 +176,15 @@ class ClusterWatch:
         silent: dict[int, str] = {}
 
         async def ask(node_id: int, address: Address) -> None:
-            try:
-                self._versions[node_id] = await self.client.versions_of(address)
-            except ProxyError as error:
-                silent[node_id] = str(error)
+            # What is known already is worth a short wait only: everything else about the cluster waits for this.
+            limit_s = KNOWN_BROKER_S if node_id in self._versions else math.inf
+            silent[node_id] = f"{address} did not answer within {limit_s:g} s"
+            with trio.move_on_after(limit_s):
+                try:
+                    self._versions[node_id] = await self.client.versions_of(address)
+                    del silent[node_id]
+                except ProxyError as error:
+                    silent[node_id] = str(error)
 
         async with trio.open_nursery() as nursery:
             for node_id in sorted(targets):

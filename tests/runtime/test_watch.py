@@ -181,6 +181,23 @@ async def test_a_dead_broker_is_noticed_told_and_told_again_when_it_is_back(
         nursery.cancel_scope.cancel()
 
 
+async def test_a_broker_that_accepts_and_says_nothing_does_not_hold_up_the_look(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A process that is stopped: what the others say is known within seconds."""
+    brokers = two_brokers()
+    async with world(brokers) as w:
+        await w.watch.first()
+        frozen = brokers[B2]
+        assert frozen is not None
+        frozen.silent = True
+        began = trio.current_time()
+        sight = await w.watch.look()
+        assert trio.current_time() - began <= watch.KNOWN_BROKER_S
+        assert sight is not None
+        assert (set(sight.versions), dict(sight.silent)) == ({1, 2}, {2: "b2:9092 did not answer within 3 s"})
+
+
 async def test_without_identity_the_settings_name_the_brokers(autojump_clock: trio.testing.MockClock) -> None:
     """Clients are served under their own identities; what is missing is said once."""
     broker = Broker(1, mechanism="PLAIN")

@@ -37,7 +37,11 @@ class Plan:
     seconds: float = 180.0
     """How long brokers are ended and started."""
     every_s: float = 10.0
-    """Between the ends of two brokers; longer while one that came back is not in sync yet."""
+    """Between the ends of two brokers."""
+    in_sync: bool = False
+    """Whether a broker is ended only when the one before has every partition again, however long that takes."""
+    restarts_min: int = 1
+    """So many brokers are ended, however long that takes."""
     down_s: float = 2.0
     """Between the end of a broker and its start."""
     rate: int = 500
@@ -200,14 +204,16 @@ class Rolling:
     def _restart_brokers(self) -> None:
         """In turn, and by SIGTERM and SIGKILL in turn: with three of them, each is ended by both."""
         end, number = time.monotonic() + self._plan.seconds, 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or number < self._plan.restarts_min:
             next_at = time.monotonic() + self._plan.every_s
             self._restart(self._cluster.nodes[number % len(self._cluster.nodes)], ("SIGTERM", "SIGKILL")[number % 2])
             while time.monotonic() < next_at:
                 self._listen()
                 time.sleep(PAUSE_S)
-            until(self._in_sync, "every broker to be in sync", IN_SYNC_S)
             number += 1
+            if self._plan.in_sync:
+                until(self._in_sync, "every broker to be in sync", IN_SYNC_S)
+        until(self._in_sync, "every broker to be in sync", IN_SYNC_S)
 
     def _restart(self, node: Node, signal: str) -> None:
         self.outcome.ended.append(Ended(time.monotonic_ns(), node.node_id, signal))

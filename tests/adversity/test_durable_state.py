@@ -262,6 +262,7 @@ def test_refused_append_gives_the_records_back(w: World, kafka: Cluster) -> None
 @pytest.fixture
 def little(w: World, front: Front, kafka: Cluster) -> Iterator[World]:
     """The state topic takes record batches of 20,000 bytes, and the proxy has read so."""
+    too_large = front.output().count("MESSAGE_TOO_LARGE")  # other tests have it said
     with Raw(kafka.bootstrap) as direct:
         _limit_records(direct, str(LITTLE))
         try:
@@ -271,7 +272,7 @@ def little(w: World, front: Front, kafka: Cluster) -> Iterator[World]:
             yield world_again(w)
         finally:
             _limit_records(direct, "1048588")
-    assert "MESSAGE_TOO_LARGE" not in front.output()
+    assert front.output().count("MESSAGE_TOO_LARGE") <= too_large
 
 
 LITTLE = 20_000

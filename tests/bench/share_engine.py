@@ -72,6 +72,7 @@ def dict_operation(operations: int = 200_000) -> float:
 def window(in_flight: int) -> tuple[SharePartition, int]:
     """A partition whose window already holds `in_flight` records, in log batches of 500."""
     partition = SharePartition(0)
+    partition.offsets_max = SETTINGS.max_record_locks  # nothing is stored here
     for first in range(0, in_flight, RECORDS):
         read = Read(first, [log_batch(first, first + RECORDS - 1)])
         partition.acquire("other", read, RECORDS, RECORDS, False, SETTINGS, 0.0)

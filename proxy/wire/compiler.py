@@ -2,25 +2,40 @@
 
 The generated functions trust nothing on the wire; what they raise on bad bytes (IndexError, struct.error, Unicode)
 becomes RemoteProtocolError here, and what they raise on objects we built wrongly becomes LocalProtocolError.
+
+Large messages are read and written in slices, by generators that pause after some elements: whoever drives them does
+something else in between.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
+from proxy.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
 from proxy.wire import decoding, encoding
 from proxy.wire.specs import MessageSpec
 
 Buffer = bytes | bytearray | memoryview
 
+_BAD_BYTES = (IndexError, struct.error, UnicodeDecodeError, RemoteProtocolError)
+_BAD_VALUES = (struct.error, TypeError, AttributeError, ValueError, OverflowError, LocalProtocolError)
+
 
 class Codec:
     """Reads and writes one message in one version. Each direction is compiled when it is first used."""
 
-    __slots__ = ("_decode", "_encode", "_views", "message_class", "spec", "version")
+    __slots__ = (
+        "_decode",
+        "_decode_in_slices",
+        "_encode",
+        "_encode_in_slices",
+        "_views",
+        "message_class",
+        "spec",
+        "version",
+    )
 
     def __init__(self, spec: MessageSpec, version: int, message_class: type[Any]) -> None:
         self.spec = spec
@@ -29,6 +44,8 @@ class Codec:
         self._views = decoding.has_views(spec)
         self._decode: Callable[..., Any] | None = None
         self._encode: Callable[..., Any] | None = None
+        self._decode_in_slices: Callable[..., Any] | None = None
+        self._encode_in_slices: Callable[..., Any] | None = None
 
     def decode(self, buffer: Buffer, offset: int = 0) -> Any:
         """Read the message that stands between `offset` and the end of `buffer`.
@@ -45,24 +62,31 @@ class Codec:
 
     def decode_prefix(self, buffer: Buffer, offset: int = 0) -> tuple[Any, int]:
         """Read a message that may be followed by something else. Returns (message, position behind it)."""
-        if self._views:
-            data: Buffer = memoryview(buffer)
-            view = data
-        else:
-            data = buffer if type(buffer) is bytes else bytes(buffer)
-            view = memoryview(data)
+        data, view = self._readable(buffer)
         try:
             decode = self._decode or self._compile_decode()
             message, position = decode(data, view, offset, len(data))
-        except (IndexError, struct.error) as error:
-            raise RemoteProtocolError(f"{self}: the message ends too early") from error
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError(f"{self}: a string is not UTF-8") from error
-        except RemoteProtocolError as error:
-            raise RemoteProtocolError(f"{self}: {error}") from error
-        if position > len(data):
-            raise RemoteProtocolError(f"{self}: the message ends too early")
+        except _BAD_BYTES as error:
+            raise self._unreadable(error) from error
+        self._check_end(position, data)
         return message, position
+
+    def decode_in_slices(self, buffer: Buffer, offset: int, elements_max: int) -> Generator[None, None, Any]:
+        """As `decode`, with pauses; never more than `elements_max` elements of arrays.
+
+        Raises:
+            TooManyElements: there would be more. RemoteProtocolError: as `decode`.
+        """
+        data, view = self._readable(buffer)
+        try:
+            decode = self._decode_in_slices or self._compile_decode_in_slices()
+            message, position = yield from decode(data, view, offset, len(data), elements_max)
+        except _BAD_BYTES as error:
+            raise self._unreadable(error) from error
+        self._check_end(position, data)
+        if position != len(data):
+            raise RemoteProtocolError(f"{self}: {len(data) - position} bytes too many")
+        return message
 
     def encode(self, message: Any) -> bytes:
         """The bytes of the message, without header.
@@ -84,7 +108,16 @@ class Codec:
             raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")
         try:
             (self._encode or self._compile_encode())(message, parts.append)
-        except (struct.error, TypeError, AttributeError, ValueError, OverflowError, LocalProtocolError) as error:
+        except _BAD_VALUES as error:
+            raise LocalProtocolError(f"{self}: {error}") from error
+
+    def encode_in_slices(self, message: Any, parts: list[Any]) -> Generator[None, None, None]:
+        """As `encode_into`, with pauses."""
+        if type(message) is not self.message_class:
+            raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")
+        try:
+            yield from (self._encode_in_slices or self._compile_encode_in_slices())(message, parts.append)
+        except _BAD_VALUES as error:
             raise LocalProtocolError(f"{self}: {error}") from error
 
     def __str__(self) -> str:
@@ -100,6 +133,24 @@ class Codec:
         """The generated text, for people."""
         return encoding.generate(self.spec, self.version, self._classes()).text()
 
+    def _readable(self, buffer: Buffer) -> tuple[Buffer, memoryview]:
+        if self._views:
+            view = memoryview(buffer)
+            return view, view
+        data = buffer if type(buffer) is bytes else bytes(buffer)
+        return data, memoryview(data)
+
+    def _unreadable(self, error: Exception) -> RemoteProtocolError:
+        if isinstance(error, RemoteProtocolError):
+            kind = TooManyElements if isinstance(error, TooManyElements) else RemoteProtocolError
+            return kind(f"{self}: {error}")
+        what = "a string is not UTF-8" if isinstance(error, UnicodeDecodeError) else "the message ends too early"
+        return RemoteProtocolError(f"{self}: {what}")
+
+    def _check_end(self, position: int, data: Buffer) -> None:
+        if position > len(data):
+            raise RemoteProtocolError(f"{self}: the message ends too early")
+
     def _classes(self) -> dict[str, type[Any]]:
         nested = {name: getattr(self.message_class, name) for name in self.spec.structs}
         return {**nested, self.spec.name: self.message_class}
@@ -107,6 +158,16 @@ class Codec:
     def _compile_decode(self) -> Callable[..., Any]:
         self._decode = decoding.generate(self.spec, self.version, self._classes()).function("decode")
         return self._decode
+
+    def _compile_decode_in_slices(self) -> Callable[..., Any]:
+        source = decoding.generate(self.spec, self.version, self._classes(), in_slices=True)
+        self._decode_in_slices = source.function("decode")
+        return self._decode_in_slices
+
+    def _compile_encode_in_slices(self) -> Callable[..., Any]:
+        source = encoding.generate(self.spec, self.version, self._classes(), in_slices=True)
+        self._encode_in_slices = source.function("encode")
+        return self._encode_in_slices
 
     def _compile_encode(self) -> Callable[..., Any]:
         self._encode = encoding.generate(self.spec, self.version, self._classes()).function("encode")

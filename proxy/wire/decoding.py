@@ -4,6 +4,9 @@ Theory of operation. `p` is the position, `end` the end of the buffer. Fixed-siz
 wait in a *run* together with the length or tag count that follows, and the run is read by one Struct. What has been
 read is assigned straight to the attributes. A one-byte varint is taken as it stands; longer ones take the slow path.
 Reading past the end raises IndexError or struct.error, which the Codec turns into RemoteProtocolError.
+
+In slices the same text is a generator: it pauses after every `PAUSE_EVERY` elements of arrays, and counts the elements
+of all arrays before it reads them, so that it gives up over a limit before anything was made for what lies beyond.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from proxy.wire.primitives import ELEMENTS_MAX, STRING_MAX
 from proxy.wire.source import CODES, NUMBERS, Source
 from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
 
+BYTES_AS_ONE = 4
+"""2 to this power numbers of one byte (acknowledgement types, one for each record) count as one element."""
+
 
 def has_views(spec: MessageSpec) -> bool:
     """Whether the message carries records: then it is decoded from a memoryview, never from a copy."""
@@ -24,16 +30,18 @@ def has_views(spec: MessageSpec) -> bool:
     return any(field.type == "records" for field in fields)
 
 
-def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> Source:
+def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]], *, in_slices: bool = False) -> Source:
     """The source of `decode(buf, view, p, end) -> (message, position)`.
 
-    buf is bytes, or, if `has_views`, a memoryview of bytes; view is a memoryview of the same.
+    buf is bytes, or, if `has_views`, a memoryview of bytes; view is a memoryview of the same. With `in_slices` it is
+    `decode(buf, view, p, end, left)`, a generator that returns the same; `left`: how many elements there may be.
     """
-    return _Decoder(spec, version, classes).message()
+    return _Decoder(spec, version, classes, in_slices).message()
 
 
 class _Decoder:
-    def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> None:
+    def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]], in_slices: bool) -> None:
+        self.in_slices = in_slices
         self.source = Source(spec, version)
         self.version = version
         self.line = self.source.line
@@ -48,7 +56,9 @@ class _Decoder:
 
     def message(self) -> Source:
         self.source.names["new"] = object.__new__
-        with self.block("def decode(buf, view, p, end):"):
+        with self.block(f"def decode(buf, view, p, end{', left' if self.in_slices else ''}):"):
+            if self.in_slices:
+                self.source.begin_slices()
             self.line(f"m = new(C_{self.spec.name})")
             self.struct(self.spec.root, "m", self.spec.name)
             self.flush()
@@ -175,14 +185,25 @@ class _Decoder:
                 numbers = self.source.numbers(field.type)
                 if more:
                     self.line(f"{n} -= 1")
+                self.count(f"({n} >> {BYTES_AS_ONE})" if FIXED_SIZES[field.type] == 1 else n)
                 self.line(f"{target} = list({numbers}[{n}].unpack_from(buf, p)) if {n} else []")
                 self.line(f"p += {n} * {size}")
                 return
             items, add = self.fresh("l"), self.fresh("a")
             self.line(f"{target} = {items} = []")
             self.line(f"{add} = {items}.append")
+            self.count(f"({n} - 1)" if more else n)
             with self.block(f"for _ in range({n}{' - 1' if more else ''}):"):
+                if self.in_slices:
+                    self.source.pause()
                 self.element(field, add, where)
+
+    def count(self, elements: str) -> None:
+        """Take so many elements off what there may be."""
+        if self.in_slices:
+            self.line(f"left -= {elements}")
+            with self.block("if left < 0:"):
+                self.line("raise P.too_many()")
 
     def element(self, field: FieldSpec, add: str, where: str) -> None:
         if field.struct is not None:
@@ -213,6 +234,7 @@ class _Decoder:
                 self.known_tags(known, target, where)
             else:
                 self.line(f"{target}.unknown_tags, p = P.read_tags(buf, p - 1, end)")
+                self.count(f"len({target}.unknown_tags)")
         with self.block("else:"):
             self.line(f"{target}.unknown_tags = ()")
 
@@ -220,6 +242,7 @@ class _Decoder:
         t, unknown, tag, stop = (self.fresh(prefix) for prefix in ("t", "u", "k", "z"))
         self.line(f"{t}, p = read_uvarint(buf, p - 1)")
         self.line(f"P.check_tags({t}, end - p)")
+        self.count(t)
         self.line(f"{unknown} = []")
         with self.block(f"for _ in range({t}):"):
             self.line(f"{tag}, p = read_uvarint(buf, p)")

@@ -16,13 +16,17 @@ from proxy.wire.source import CODES, NUMBERS, Source
 from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
 
 
-def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> Source:
-    """The source of `encode(m, a)`: appends the parts of the message through `a`."""
-    return _Encoder(spec, version, classes).message()
+def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]], *, in_slices: bool = False) -> Source:
+    """The source of `encode(m, a)`: appends the parts of the message through `a`.
+
+    With `in_slices` it is a generator that pauses after every `PAUSE_EVERY` elements of arrays.
+    """
+    return _Encoder(spec, version, classes, in_slices).message()
 
 
 class _Encoder:
-    def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]]) -> None:
+    def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type[Any]], in_slices: bool) -> None:
+        self.in_slices = in_slices
         self.source = Source(spec, version)
         self.version = version
         self.line = self.source.line
@@ -38,6 +42,8 @@ class _Encoder:
 
     def message(self) -> Source:
         with self.block("def encode(m, a):"):
+            if self.in_slices:
+                self.source.begin_slices()
             self.struct(self.spec.root, "m", self.spec.name)
             self.flush()
         return self.source
@@ -188,6 +194,8 @@ class _Encoder:
     def elements(self, field: FieldSpec, items: str) -> None:
         o = self.fresh("o")
         with self.block(f"for {o} in {items}:"):
+            if self.in_slices:
+                self.source.pause()
             if field.struct is not None:
                 self.struct(field.struct, o, field.struct.name)
             elif field.type in FIXED_SIZES:

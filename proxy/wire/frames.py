@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from struct import Struct
 from typing import Any
 
@@ -64,6 +64,14 @@ def response(key: int, version: int, correlation_id: int, message: Any) -> bytes
     return _frame(header, registry.response(key, version), message)
 
 
+def response_in_slices(key: int, version: int, correlation_id: int, message: Any) -> Generator[None, None, bytes]:
+    """As `response`, with pauses."""
+    parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
+    yield from registry.response(key, version).encode_in_slices(message, parts)
+    parts[0] = _SIZE.pack(sum(map(len, parts)))
+    return b"".join(parts)
+
+
 def answer(key: int, version: int, correlation_id: int, message: Any) -> Answer:
     """`response` for messages with records, which may be `Pieces`; whatever is large is not copied."""
     header = headers.encode_response_header(key, version, correlation_id)
@@ -91,6 +99,17 @@ def decode_request(frame: Any) -> tuple[RequestHeader, Any]:
     """
     header, offset = headers.decode_request_header(frame)
     return header, registry.request(header.key, header.version).decode(frame, offset)
+
+
+def decode_request_in_slices(frame: Any, elements_max: int) -> Generator[None, None, tuple[RequestHeader, Any]]:
+    """As `decode_request`, with pauses; never more than `elements_max` elements of arrays.
+
+    Raises:
+        TooManyElements: there would be more. RemoteProtocolError, UnknownVersion: as `decode_request`.
+    """
+    header, offset = headers.decode_request_header(frame)
+    message = yield from registry.request(header.key, header.version).decode_in_slices(frame, offset, elements_max)
+    return header, message
 
 
 def decode_response(key: int, version: int, frame: Any) -> tuple[int, Any]:

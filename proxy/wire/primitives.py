@@ -9,11 +9,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
+from proxy.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
 
 ELEMENTS_MAX = 1_000_000
 """Elements in one array; a cluster with more partitions than that does not answer in one response either."""
-TAGS_MAX = 10_000
+TAGS_MAX = 1_000
 """Tagged fields in one structure; Kafka defines fewer than ten."""
 STRING_MAX = 0x7FFF
 """Bytes in one string: also in flexible versions a string is limited as if its length were an int16."""
@@ -127,6 +127,11 @@ def _tag_of(tagged: tuple[int, bytes]) -> int:
 def refusal(what: str, length: int, left: int) -> RemoteProtocolError:
     """The error for a length or count that cannot be true."""
     return RemoteProtocolError(f"{what}: length {length} cannot be, {left} bytes are left")
+
+
+def too_many() -> TooManyElements:
+    """The error for a message with more elements than its reader takes."""
+    return TooManyElements("more elements than are taken")
 
 
 def too_long(length: int) -> LocalProtocolError:

@@ -30,6 +30,10 @@ NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I"
 """Types whose arrays are read and written by one Struct."""
 
 
+PAUSE_EVERY = 128
+"""Elements of arrays between two pauses of a function that works in slices; a power of two."""
+
+
 class Source:
     """A function being written."""
 
@@ -57,6 +61,18 @@ class Source:
         if len(self._lines) == before:
             self.line("pass")
         self._depth -= 1
+
+    def begin_slices(self) -> None:
+        """The function is a generator, even if it never pauses."""
+        self.line("done = 0")
+        with self.block("if done:"):
+            self.line("yield")
+
+    def pause(self) -> None:
+        """In a loop over elements: pause now and then."""
+        self.line("done += 1")
+        with self.block(f"if not done & {PAUSE_EVERY - 1}:"):
+            self.line("yield")
 
     def fresh(self, prefix: str) -> str:
         """A local name that nobody else uses."""

@@ -1,0 +1,99 @@
+"""Messages read and written in slices: the same as at once, with pauses, and with a limit on what is made."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from proxy.errors import RemoteProtocolError, TooManyElements
+from proxy.wire import registry
+from proxy.wire.source import PAUSE_EVERY
+from tests.wire.samples import Samples, every_codec
+
+ENOUGH = 1_000_000
+
+
+def driven(slices: Generator[None, None, Any]) -> tuple[Any, int]:
+    """What a generator returns, and how often it paused."""
+    pauses = 0
+    while True:
+        try:
+            next(slices)
+        except StopIteration as stop:
+            return stop.value, pauses
+        pauses += 1
+
+
+def test_every_message_is_the_same_in_slices() -> None:
+    for name, version in every_codec():
+        codec = registry.codec(name, version)
+        message = Samples(f"slices-{name}-{version}", tags=True).message(codec.spec, version)
+        data = codec.encode(message)
+        parts: list[Any] = []
+        driven(codec.encode_in_slices(message, parts))
+        assert b"".join(parts) == data
+        read, _ = driven(codec.decode_in_slices(data, 0, ENOUGH))
+        assert codec.encode(read) == data
+
+
+def test_bytes_too_many_and_too_few_are_refused_in_slices() -> None:
+    codec = registry.request(42, 2)
+    data = codec.encode(registry.message("DeleteGroupsRequest")(groups_names=["a", "b"]))
+    for broken in (data + b"\0", data[:-1], data[:2]):
+        with pytest.raises(RemoteProtocolError):
+            driven(codec.decode_in_slices(broken, 0, ENOUGH))
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fields"),
+    [
+        (42, 2, lambda _, count: {"groups_names": ["group"] * count}),
+        (15, 4, lambda _, count: {"groups": ["group"] * count}),
+        (32, 4, lambda m, count: {"resources": [m.DescribeConfigsResource(resource_type=32)] * count}),
+        (44, 1, lambda m, count: {"resources": [m.AlterConfigsResource(resource_type=32, configs=[])] * count}),
+        (78, 2, lambda m, count: {"topics": [m.FetchTopic(partitions=[m.FetchPartition()] * count)]}),
+        (90, 1, lambda m, count: {"groups": [m.DescribeShareGroupOffsetsRequestGroup(topics=None)] * count}),
+    ],
+)  # fmt: skip
+def test_it_pauses_and_gives_up_over_the_limit_before_anything_is_made(key: int, version: int, fields: Any) -> None:
+    """A hostile 1 MiB costs no more than a small request of the same kind."""
+    codec = registry.request(key, version)
+    message = codec.message_class(**fields(codec.message_class, 10 * PAUSE_EVERY))
+    data = codec.encode(message)
+    _, pauses = driven(codec.decode_in_slices(data, 0, ENOUGH))
+    assert pauses >= 9
+    parts: list[Any] = []
+    assert driven(codec.encode_in_slices(message, parts))[1] >= 9
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooManyElements):
+            driven(codec.decode_in_slices(data, 0, 9 * PAUSE_EVERY))
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(data) + 20_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_numbers_and_tags_count_as_elements() -> None:
+    """Partitions do one by one, acknowledgement types (one for each record) by the sixteen, unknown tags one by one."""
+    message = registry.message("DescribeShareGroupOffsetsRequest")
+    topic = message.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=list(range(1000)))
+    group = message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[topic])
+    data = registry.request(90, 1).encode(message(groups=[group]))
+    driven(registry.request(90, 1).decode_in_slices(data, 0, 1002))
+    with pytest.raises(TooManyElements):
+        driven(registry.request(90, 1).decode_in_slices(data, 0, 1001))
+    fetch = registry.message("ShareFetchRequest")
+    batch = fetch.AcknowledgementBatch(first_offset=0, last_offset=1599, acknowledge_types=[1] * 1600)
+    partition = fetch.FetchPartition(acknowledgement_batches=[batch])
+    data = registry.request(78, 2).encode(fetch(topics=[fetch.FetchTopic(partitions=[partition])]))
+    driven(registry.request(78, 2).decode_in_slices(data, 0, 3 + 100))
+    with pytest.raises(TooManyElements):
+        driven(registry.request(78, 2).decode_in_slices(data, 0, 3 + 99))
+    tagged = registry.message("DeleteGroupsRequest")(groups_names=[])
+    tagged.unknown_tags = tuple((number, b"") for number in range(200))
+    data = registry.request(42, 2).encode(tagged)
+    with pytest.raises(TooManyElements):
+        driven(registry.request(42, 2).decode_in_slices(data, 0, 199))

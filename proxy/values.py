@@ -45,9 +45,19 @@ class Limits:
     frame_bytes: int = 100 * MIB
     """Largest frame accepted from either side (Kafka: socket.request.max.bytes)."""
     collected_bytes: int = 64 * MIB
-    """Largest frame that is gathered whole, to be rewritten or inspected."""
+    """Largest answer that is gathered whole, to be rewritten."""
+    inspected_request_bytes: int = 16 * MIB
+    """Largest request that is gathered whole to be looked into."""
+    unauthenticated_request_bytes: int = 512 * 1024
+    """Largest request gathered before the broker has answered the connection (Kafka: sasl.server.max.receive.size)."""
+    gathered_total_bytes: int = 256 * MIB
+    """All requests and answers that are gathered or kept, and requests being answered here, counted as decoded."""
+    gathering_s: float = 30.0
+    """A client that takes longer than this to send a request which is gathered is closed."""
     served_request_bytes: int = 2 * MIB
-    """Largest request answered here: decoded before any right is checked, it takes 10 to 30 times its bytes."""
+    """Largest request answered here."""
+    served_request_elements: int = 50_000
+    """Most elements in all arrays of a request answered here (groups, resources, partitions, batches and the like)."""
     local_answer_bytes: int = 4 * MIB
     """Records in one answer made here; at least one record batch goes out even if larger."""
     local_answers_total_bytes: int = 256 * MIB

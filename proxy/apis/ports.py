@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from proxy.apis.promise import Promise
+from proxy.apis.slices import AT_ONCE, Work
 from proxy.errors import ErrorCode, ProxyError
 from proxy.values import ZERO_UUID
 
@@ -137,6 +138,10 @@ class Call:
     message: Any
     """The decoded request (a message class of `proxy.wire.registry`)."""
     connection: Connection
+    work: Work = AT_ONCE
+    """Lets others run while this request, if it is a large one, is worked on."""
+    frame: memoryview = memoryview(b"")
+    """The request as it came, without its size, where it came from a client."""
 
 
 UpstreamVersions = Mapping[int, tuple[int, int]]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from proxy.apis.audit import Audit
 from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
+from proxy.apis.slices import Slices
 from proxy.apis.share_cache import BatchCache, CacheKey
 from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_clock import ShareClock
@@ -76,6 +77,8 @@ class Services:
     """Rings when members, locks or cached batches end."""
     gate: ShareGate = field(default_factory=ShareGate)
     """Whether share groups may be served at this moment."""
+    slices: Slices
+    """Those who wait for their turn in large work."""
     serve_share: bool
     """True: share groups are served here; False: keys 76-79 are forwarded. Decided at start (decision 17)."""
     options: ShareOptions = field(default_factory=ShareOptions)

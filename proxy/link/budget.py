@@ -1,10 +1,34 @@
-"""The one account of all answers made here that the kernel has not taken yet (decision 27)."""
+"""Accounts of memory that clients can make the proxy use: what is gathered, and answers made here.
+
+Each has one limit for all connections together.
+"""
 
 from __future__ import annotations
 
 
+DECODED_BYTES = 16
+"""Bytes of objects for each byte of a request that is decoded, about (measured: 5 for names, 20 for empty partitions)."""
+
+
+class GatherBudget:
+    """Bytes of frames that are gathered or kept, and of the objects made of requests. Whoever holds them says so."""
+
+    __slots__ = ("limit", "refusals", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.refusals = 0
+        """How many connections ended because there was no room."""
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether more is held than may be."""
+        return self.used > self.limit
+
+
 class AnswerBudget:
-    """Bytes of local answers in memory. Handlers ask for room before they make one; waiting for it is theirs."""
+    """Bytes of local answers in memory that the kernel has not taken yet. Handlers ask for room before they make one; waiting for it is theirs."""
 
     __slots__ = ("_reserved", "limit", "refusals", "unsent")
 

@@ -99,6 +99,16 @@ class Gathering:
         self._come += count
 
     @property
+    def whole(self) -> int:
+        """How many bytes it has."""
+        return self._whole
+
+    @property
+    def come(self) -> int:
+        """How many bytes have come."""
+        return self._come
+
+    @property
     def left(self) -> int:
         """How many bytes have not come."""
         return self._whole - self._come

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proxy.runtime.connection import Connection
 
 SASL_HANDSHAKE_KEY = 17
+API_VERSIONS_KEY = 18
 SASL_AUTHENTICATE_KEY = 36
 
 
@@ -33,6 +34,8 @@ class OwnAnswer:
 
     def arrived(self, connection: Connection, frame: memoryview) -> None:
         """Settle the promise at the end of this turn: the waiter may do anything, also to this connection."""
+        if self.key != API_VERSIONS_KEY:  # which brokers answer to anybody
+            connection.is_known = True
         offset = headers.response_body_offset(self.key, self.version, frame[4:])
         body = frame[4 + offset :]
         if body.obj is connection.plane.reactor.buffer.obj:

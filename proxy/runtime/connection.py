@@ -50,6 +50,7 @@ class Connection:
     __slots__ = (
         "_cancel_dial",
         "_draining",
+        "_held",
         "_memory",
         "_on_close",
         "_questions",
@@ -63,7 +64,9 @@ class Connection:
         "context",
         "down",
         "id",
+        "is_known",
         "is_muted",
+        "is_written_off",
         "pending",
         "plane",
         "port",
@@ -89,6 +92,11 @@ class Connection:
         self.closed = False
         self.is_muted = False
         """Whether a local request waits, runs or is being answered."""
+        self.is_known = plane.introduction is None
+        """Whether the broker has answered a request that it answers to clients it knows only."""
+        self.is_written_off = False
+        self._held = 0
+        """Bytes that the account of the plane has of this connection."""
         self._serving: Serving | None = None
         self._questions: Questions | None = None
         self._memory: dict[str, Any] | None = None
@@ -181,6 +189,25 @@ class Connection:
         """Bytes that one of the peers has not taken yet."""
         return self.client.unsent + (self.broker.unsent if self.broker is not None else 0)
 
+    def update_held(self) -> None:
+        """Tell the account how much memory this connection takes now.
+
+        Raises:
+            requests.Refused: there is no room for it.
+        """
+        if self.is_written_off:
+            return
+        held = 0 if self.closed else self.up.held + self.down.held + (0 if self._serving is None else self._serving.held)
+        if held != self._held:
+            change, self._held = held - self._held, held
+            self.plane.hold(self, change)
+
+    def write_off(self, reason: str) -> None:
+        """Others need the room: what is kept here is counted no more, and the connection ends with this turn."""
+        self.is_written_off = True
+        self.plane.gathered.used -= self._held
+        self.call_soon(lambda: self.end("request-refused", reason=reason))
+
     # requests served here, and our own
 
     def serve(self, asked: requests.Asked, frame: memoryview) -> None:
@@ -188,6 +215,7 @@ class Connection:
         if self._serving is None:
             self._serving = Serving(self)
         self._serving.mute(asked, frame)
+        self.update_held()
 
     def answer(self, data: Answer) -> None:
         """The answer to the local request; the client is unmuted once the kernel has it."""
@@ -413,6 +441,7 @@ class Connection:
         if self._serving is not None:
             self._serving.cancel()
             self.plane.budget.sent(self._serving.take_unsent())
+        self.update_held()
         self.client.close()
         self._end_broker()
         self._tell()
@@ -448,6 +477,8 @@ class Connection:
         limits = self.plane.limits
         if self._answers_locally and self._stalls(limits.stalled_client_s):
             self.end("client-stalled", reason=f"took no byte for {limits.stalled_client_s:g} s")
+        elif self.up.gathering is not None and now - self.up.gathering_since > limits.gathering_s:
+            self.end("request-refused", reason=f"a request had not come whole after limits.gathering_s ({limits.gathering_s:g})")
         elif self.up.quiet_s > limits.idle_client_s and not self.in_flight:
             self.end("connection-closed", reason="client idle")
         elif self._questions is not None:

@@ -11,7 +11,7 @@ from proxy.errors import AnswerUnusable, RemoteProtocolError
 from proxy.link.framing import ANSWER_HEAD, Gathering
 from proxy.link.upstream import TOKEN, Due, Upstream
 from proxy.link.walking import Pending
-from proxy.runtime import answers
+from proxy.runtime import answers, requests
 from proxy.runtime.polling import READ, WRITE
 from proxy.runtime.transports import Data, Transport
 
@@ -107,7 +107,9 @@ class Downward(Upstream):
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner. Trouble in the TLS handshake comes here too."""
-        if isinstance(error, RemoteProtocolError | AnswerUnusable):
+        if isinstance(error, requests.Refused):
+            self._connection.failed(error)
+        elif isinstance(error, RemoteProtocolError | AnswerUnusable):
             self._connection.end("upstream-protocol-error", reason=str(error))
         elif isinstance(error, OSError):
             self._connection.end("upstream-unreachable", reason=str(error))
@@ -123,6 +125,11 @@ class Downward(Upstream):
     def is_straight(self) -> bool:
         """Whether nothing of an answer is kept here."""
         return not (self._kept or self.gathering is not None)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the broker that are kept here, or have their room."""
+        return len(self._kept) + (0 if self.gathering is None else self.gathering.whole)
 
     @property
     def owes_client(self) -> bool:
@@ -212,10 +219,11 @@ class Downward(Upstream):
             self.bytes += len(data)
             self._connection.to_client(data)
         if trouble is not None:
-            self._connection.end("upstream-protocol-error", reason=str(trouble))
+            self.failed(trouble)
             return
         if at < end:
             self._kept = bytes(self._buffer[at:end])
+        self._connection.update_held()
         self._connection.update()
 
     def _collect(self, pieces: list[Data], at: int, end: int) -> int:
@@ -250,6 +258,7 @@ class Downward(Upstream):
             self._connection.own_answer_begins()
         if behind > end:
             self.gathering = Gathering(due.size, due.expected, presized=True)
+            self._connection.update_held()
             if self.gathering.room is not None:
                 self._await(behind - end)
             return at

@@ -13,8 +13,9 @@ from typing import Any
 import trio
 
 from proxy.apis.ports import Notes
+from proxy.apis.slices import Slices
 from proxy.cluster.routes import Context, Kind, Route, Routes, WithKnownIds, WithoutWords
-from proxy.link.budget import AnswerBudget
+from proxy.link.budget import AnswerBudget, GatherBudget
 from proxy.link.downstream import NOTHING_PASSES, Passing
 from proxy.link.looks import (
     AcksLook,
@@ -27,6 +28,7 @@ from proxy.link.looks import (
 )
 from proxy.link.produce import acks_layout
 from proxy.link.walk import Look
+from proxy.runtime import requests
 from proxy.runtime.connection import Connection
 from proxy.runtime.dialling import Dial, Dialled
 from proxy.runtime.listeners import Listener, bind
@@ -98,9 +100,14 @@ class Plane:
         *,
         upstream_server_name: str | None = None,
         keep_alive: Callable[[Connection], Question | None] = lambda _connection: None,
+        introduction: Question | None = None,
         budget: AnswerBudget | None = None,
+        slices: Slices | None = None,
     ) -> None:
-        """`routes` is asked once a second and at `refresh_routes`; `keep_alive` gives what keeps upstream alive."""
+        """`routes` is asked once a second and at `refresh_routes`; `keep_alive` gives what keeps upstream alive.
+
+        `introduction` is what brokers answer to clients they know only; None: every client is taken as known.
+        """
         self.reactor = reactor
         self._get_routes = routes
         self.services = services
@@ -111,7 +118,10 @@ class Plane:
         self.upstream_tls = upstream_tls
         self._upstream_server_name = upstream_server_name
         self.keep_alive = keep_alive
+        self.introduction = introduction
         self.budget = budget or AnswerBudget(limits.local_answers_total_bytes)
+        self.gathered = GatherBudget(limits.gathered_total_bytes)
+        self.slices = slices or Slices(reactor)
         self.routes = Routes()
         self.passing = NOTHING_PASSES
         self._ports: dict[int, Port] = {}
@@ -237,6 +247,26 @@ class Plane:
         """An answer was made here."""
         self._totals["local_answers"] += 1
 
+    def hold(self, connection: Connection, change: int) -> None:
+        """A connection keeps so many bytes more than before, or fewer.
+
+        Where that is more than all may keep, those with the longest unfinished requests end, the newcomer among them.
+
+        Raises:
+            requests.Refused: it is this connection that has to end.
+        """
+        gathered = self.gathered
+        gathered.used += change
+        while change > 0 and gathered.is_overdrawn:
+            longest = max(self._connections.values(), key=_unfinished, default=connection)
+            if not _unfinished(longest):
+                longest = connection
+            gathered.refusals += 1
+            text = f"no room for it: limits.gathered_total_bytes ({gathered.limit}) are in use"
+            if longest is connection:
+                raise requests.Refused(text)
+            longest.write_off(text)
+
     def linger(self, side: Side, answer_bytes: int = 0) -> None:
         """Send what this side still has to, let the peer end, then close; `answer_bytes` leave the budget with it."""
         deadline = self.reactor.now() + self.limits.stalled_client_s
@@ -323,6 +353,12 @@ class Plane:
             connection.guarded(lambda connection=connection: connection.sweep(now))  # type: ignore[misc]
         for linger in [linger for linger in self._lingering if linger.deadline <= now]:
             linger.end()
+
+
+def _unfinished(connection: Connection) -> int:
+    """Bytes of a request that has not come whole, which its client need never finish."""
+    gathering = connection.up.gathering
+    return 0 if gathering is None or connection.is_written_off else gathering.come
 
 
 def passing(routes: Routes, turns: Turns) -> Passing:

@@ -77,6 +77,19 @@ class Questions:
             connection.ask(*question)
 
 
+async def introduced(connection: Connection) -> None:
+    """Wait until the broker has answered a request that it answers to clients it knows only: after SASL, if it has that.
+
+    Asked once for each connection. A broker that does not know the client ends the connection instead.
+
+    Raises:
+        UpstreamLost: it has.
+    """
+    question = connection.plane.introduction
+    if question is not None and not connection.is_known:
+        await connection.ask(*question)
+
+
 def lost() -> UpstreamLost:
     """What a promise fails with when its connection ends."""
     return UpstreamLost("the connection ended before the answer came")

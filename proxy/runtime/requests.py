@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from proxy.cluster.routes import Kind, Route
 from proxy.errors import RemoteProtocolError
 from proxy.link.downstream import Head
-from proxy.link.framing import Gathering
 from proxy.link.produce import acks_layout, read_acks
 from proxy.link.upstream import TOKEN
 from proxy.link.walk import Expected
@@ -50,7 +49,7 @@ def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int 
         return _sasl(connection, buffer, at, end, head, route)
     connection.sasl.ordinary_request()
     if route.kind in (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE) or route.amend is not None:
-        return _gather(connection, buffer, at, end, Asked(route, head))
+        return _gather(connection, at, end, Asked(route, head))
     return _pass(connection, buffer, at, end, head, route)
 
 
@@ -118,19 +117,22 @@ def _sasl(connection: Connection, buffer: memoryview, at: int, end: int, head: H
     return upto
 
 
-def _gather(connection: Connection, buffer: memoryview, at: int, end: int, asked: Asked) -> int | None:
-    _limit(connection, asked, "collected_bytes")
-    if asked.route.kind is Kind.LOCAL:
-        _limit(connection, asked, "served_request_bytes")
-    gathering = Gathering(asked.head.size, asked)
-    connection.up.gathering = gathering
-    return gathering.add(buffer, at, end)
+def _gather(connection: Connection, at: int, end: int, asked: Asked) -> int | None:
+    _limit(connection, asked, _LARGEST.get(asked.route.kind, "inspected_request_bytes"))
+    if asked.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
+        connection.up.introduce()
+        return None
+    return connection.up.gather(asked.head.size, asked, at, end)
+
+
+_LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
+"""Kind -> the limit of a request that is gathered."""
 
 
 def _limit(connection: Connection, asked: Asked, name: str) -> None:
-    """Raise RemoteProtocolError where the request is larger than the limit of that name."""
+    """Raise Refused where the request is larger than the limit of that name."""
     size, limit = asked.head.size, getattr(connection.plane.limits, name)
     if size > limit:
-        raise RemoteProtocolError(
+        raise Refused(
             f"request {asked.route.key} v{asked.route.version} of {size} bytes is larger than limits.{name} ({limit})"
         )

@@ -10,16 +10,22 @@ In every state but IDLE nothing is read from the client; what was received behin
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.apis.ports import Call
 from proxy.apis.promise import Task
-from proxy.errors import LocalProtocolError, RemoteProtocolError
-from proxy.runtime import requests
-from proxy.wire import frames
+from proxy.apis.slices import Work
+from proxy.errors import LocalProtocolError, TooManyElements
+from proxy.link.budget import DECODED_BYTES
+from proxy.runtime import questions, requests
+from proxy.wire import frames, headers
 
 if TYPE_CHECKING:
     from proxy.runtime.connection import Connection
+
+
+AT_ONCE_BYTES = 8 << 10
+"""A request up to this size is read in one go."""
 
 
 class Stage(Enum):
@@ -55,21 +61,27 @@ class Serving:
         self._asked = asked
         self._frame = frame
 
+    @property
+    def held(self) -> int:
+        """Bytes that the request takes, as a frame and decoded."""
+        return len(self._frame) * DECODED_BYTES
+
     def start(self) -> None:
         """Everything before it is answered: run the handler. A request that cannot be read ends the connection."""
         asked = self._asked
         assert asked is not None  # noqa: S101  # muted
-        assert asked.route.handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
         self.stage = Stage.RUNNING
         self._connection.plane.reactor.turns.doing = self._connection, asked.route
-        try:
-            call = self._decode(asked)
-        except RemoteProtocolError as error:
-            self._connection.failed(error)
-            return
-        services = self._connection.plane.services
-        self._task = Task(asked.route.handler(call, services), self._done)
+        self._task = Task(self._serve(asked), self._done)
         self._task.start()
+
+    async def _serve(self, asked: requests.Asked) -> frames.Answer | None:
+        """Nothing is decoded before the broker has answered something on the client's connection."""
+        handler = asked.route.handler
+        assert handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
+        if not self._connection.is_known:
+            await questions.introduced(self._connection)
+        return await handler(await self._decode(asked), self._connection.plane.services)
 
     def goes_on(self) -> None:
         """Something that the handler may wait for is here: what takes long from now on is most likely its."""
@@ -93,12 +105,16 @@ class Serving:
         taken, self._answer_bytes = self._answer_bytes, 0
         return taken
 
-    def _decode(self, asked: requests.Asked) -> Call:
-        frame = self._frame[4:]
+    async def _decode(self, asked: requests.Asked) -> Call:
+        """Raises RemoteProtocolError, Refused where the request has too many elements."""
+        frame, slices = self._frame[4:], self._connection.plane.slices
+        if len(frame) > AT_ONCE_BYTES:
+            await slices.turn()
+        work = Work(slices)
         if asked.route.opaque:
             message = frame
         else:
-            header, message = frames.decode_request(frame)
+            header, message = await self._read(asked, frame, work)
             self.client_id = header.client_id
         return Call(
             key=asked.route.key,
@@ -107,7 +123,20 @@ class Serving:
             client_id=None if asked.route.opaque else self.client_id,
             message=message,
             connection=self._connection,
+            work=work,
+            frame=frame,
         )
+
+    async def _read(self, asked: requests.Asked, frame: memoryview, work: Work) -> tuple[headers.RequestHeader, Any]:
+        if len(frame) <= AT_ONCE_BYTES:
+            return frames.decode_request(frame)
+        most = self._connection.plane.limits.served_request_elements
+        try:
+            return await work.drive(frames.decode_request_in_slices(frame, most))
+        except TooManyElements:
+            what = f"request {asked.route.key} v{asked.route.version}"
+            text = f"{what} has more elements than limits.served_request_elements ({most})"
+            raise requests.Refused(text) from None
 
     def _done(self, task: Task[frames.Answer | None]) -> None:
         """The handler ended, in whatever call settled its last promise: nothing may be raised from here."""
@@ -131,6 +160,7 @@ class Serving:
     def _answer(self, answer: frames.Answer) -> None:
         self.stage = Stage.ANSWERING
         self._frame = memoryview(b"")
+        self._connection.update_held()
         self._answer_bytes = len(answer)
         self._connection.plane.budget.add_unsent(len(answer))
         self._connection.answer(answer)
@@ -140,4 +170,5 @@ class Serving:
         self._connection.is_muted = False
         self._asked = None
         self._frame = memoryview(b"")
+        self._connection.update_held()
         self._connection.up.resume_soon()

@@ -6,10 +6,11 @@ from errno import EIO
 from os import strerror
 from typing import TYPE_CHECKING
 
+from proxy.apis.promise import Task
 from proxy.link.downstream import Downstream
 from proxy.link.framing import Gathering
 from proxy.link.walking import Pending
-from proxy.runtime import requests
+from proxy.runtime import questions, requests
 from proxy.runtime.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from proxy.runtime.transports import Data, Transport
 
@@ -28,7 +29,9 @@ class Upward(Downstream):
         "_resuming",
         "_send",
         "gathering",
+        "gathering_since",
         "handshaking",
+        "introducing",
     )
 
     def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
@@ -43,6 +46,10 @@ class Upward(Downstream):
         self._resuming = False
         self.gathering: Gathering | None = None
         """The request that is being gathered."""
+        self.gathering_since = 0.0
+        """When it began."""
+        self.introducing = False
+        """Nothing more of the client is looked at until the broker has answered something on this connection."""
         self.handshaking = False
         """Nothing of the client is looked at until the broker has answered SaslHandshake v0 (tokens may follow)."""
 
@@ -116,7 +123,8 @@ class Upward(Downstream):
     @property
     def walks_on(self) -> bool:
         """Whether the next request may be looked at."""
-        return not (self._connection.closed or self.handshaking or self._resuming or self._connection.is_muted)
+        waits = self.handshaking or self.introducing or self._resuming
+        return not (waits or self._connection.closed or self._connection.is_muted)
 
     @property
     def is_full(self) -> bool:
@@ -132,6 +140,29 @@ class Upward(Downstream):
     def is_straight(self) -> bool:
         """Whether nothing of a request is kept here."""
         return not (self._kept or self.gathering is not None)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the client that are kept here."""
+        return len(self._kept) + (0 if self.gathering is None else self.gathering.come)
+
+    def gather(self, size: int, asked: requests.Asked, at: int, end: int) -> int:
+        """Collect a request of `size` bytes, of which buffer[at:end] has come; return where the rest begins."""
+        self.gathering = Gathering(size, asked)
+        self.gathering_since = self._connection.plane.reactor.now()
+        return self.gathering.add(self._buffer, at, end)
+
+    def introduce(self) -> None:
+        """Wait until the broker has answered a question on this connection, then go on; else it ends us."""
+        self.introducing = True
+        Task(questions.introduced(self._connection), self._introduced).start()
+
+    def _introduced(self, task: Task[None]) -> None:
+        self.introducing = False
+        if task.error is None:
+            self.resume_soon()
+        elif isinstance(task.error, Exception):
+            self._connection.handler_failed(task.error)
 
     def resume_soon(self) -> None:
         """Go on behind a request that was served: with what is kept, at the end of this turn."""
@@ -188,6 +219,7 @@ class Upward(Downstream):
             at = walked
         if at < end and not self._connection.closed:
             self._kept = bytes(buffer[at:end])
+        self._connection.update_held()
         self._connection.update()
 
     def _step(self, at: int, end: int) -> int | None:

@@ -129,14 +129,14 @@ def test_a_flood_behind_a_muted_request_is_not_read() -> None:
 
 def test_a_large_local_request_is_gathered_and_one_too_large_refused() -> None:
     handler = Handler()
-    with local_world(handler, Limits(collected_bytes=600_000)) as w:
+    with local_world(handler, Limits(served_request_bytes=600_000)) as w:
         client = w.client()
         client.send(request(LOCAL, 1, 1, bytes(500_000)))
         started(w, handler)
         other = w.client()
         other.send(request(LOCAL, 1, 1, bytes(600_000))[:50])
         other.expect_end()
-        assert "limits.collected_bytes" in w.reason()
+        assert "limits.served_request_bytes" in w.reason()
 
 
 def test_a_request_larger_than_those_served_here_is_refused_at_its_head() -> None:

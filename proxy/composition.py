@@ -12,6 +12,7 @@ from proxy import auditing, contexts, observe, viewing
 from proxy.apis import handlers, table
 from proxy.apis import services as apis_services
 from proxy.apis.deleted_topics import DeletedTopics
+from proxy.apis.leadership import METADATA, METADATA_VERSION
 from proxy.apis.memory_journal import MemoryJournal
 from proxy.apis.ports import Connection, Notes
 from proxy.apis.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
@@ -258,6 +259,12 @@ class Parts:
         self._told_restart = differs
 
 
+def introduction() -> Question:
+    """A cheap question that brokers answer only to clients they know: Metadata of no topics."""
+    request = registry.message("MetadataRequest")(topics=[], allow_auto_topic_creation=False)
+    return METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(request)
+
+
 def keep_alive_question(connection: Connection) -> Question:
     """What keeps an upstream connection from being closed idle: the right its client was last judged by, asked anew.
 
@@ -364,7 +371,9 @@ def _plane(
         upstream_tls=upstream_tls,
         upstream_server_name=config.upstream.tls.server_name,
         keep_alive=keep_alive_question,
+        introduction=introduction(),
         budget=services.answers,
+        slices=services.slices,
     )
 
 

@@ -192,6 +192,13 @@ def _limits(written: Mapping[str, Any]) -> Found:
 
 
 def _limits_together(limits: Limits) -> Found:
+    largest = max(limits.collected_bytes, limits.inspected_request_bytes, DECODED_BYTES * limits.served_request_bytes)
+    if largest > limits.gathered_total_bytes:
+        yield (
+            ("limits", "gathered_total_bytes"),
+            f"{limits.gathered_total_bytes} is less than the largest single frame may take ({largest}: the largest of "
+            f"limits.collected_bytes, limits.inspected_request_bytes and {DECODED_BYTES} x limits.served_request_bytes)",
+        )
     if limits.local_answer_bytes > limits.local_answers_total_bytes:
         yield (
             ("limits", "local_answers_total_bytes"),

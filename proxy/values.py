@@ -46,7 +46,7 @@ class Limits:
     """Largest frame accepted from either side (Kafka: socket.request.max.bytes)."""
     collected_bytes: int = 64 * MIB
     """Largest answer that is gathered whole, to be rewritten."""
-    inspected_request_bytes: int = 16 * MIB
+    inspected_request_bytes: int = 4 * MIB
     """Largest request that is gathered whole to be looked into."""
     unauthenticated_request_bytes: int = 512 * 1024
     """Largest request gathered before the broker has answered the connection (Kafka: sasl.server.max.receive.size)."""

@@ -13,12 +13,12 @@ from proxy.apis import (
     k44_incremental_alter_configs,
     k74_list_config_resources,
 )
-from proxy.apis.group_configs import names_group_resource
-from proxy.apis.group_ids import ServeHere, decoded, lists_held_group, names_held_group
+from proxy.apis.group_configs import is_group_resource
+from proxy.apis.group_ids import any_entry, any_request, names_held_group
 from proxy.apis.share_fleet import Fleet, HeldAnywhere
 from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_gated import gated
-from proxy.apis.share_loading import lists_or_loading, or_loading, when_all_is_loaded, when_loaded
+from proxy.apis.share_loading import or_loading, several_or_loading, when_all_is_loaded, when_loaded
 from proxy.apis.table import Served
 from proxy.cluster.routes import Handler
 from proxy.share.coordinator import ShareCoordinator
@@ -39,8 +39,9 @@ def served(
     held = names_held_group(groups)
     making = or_loading(gate, held)
     making_by_transaction = or_loading(gate, names_held_group(groups, TXN_OFFSET_COMMIT_GROUP), TXN_OFFSET_COMMIT_GROUP)
-    deleting = lists_or_loading(gate, lists_held_group(groups, _groups_names), _groups_names)
-    described: ServeHere = lists_held_group(groups, _group_ids)
+    deleting, deleted = several_or_loading(gate, groups, _groups_names)
+    describing, described = several_or_loading(None, groups, _group_ids)
+    classic = any_entry(lambda request: request.groups, groups.__contains__)
     return {
         foreign_groups.JOIN_GROUP: Served(when_loaded(foreign_groups.join_group), making),
         foreign_groups.OFFSET_COMMIT: Served(when_loaded(foreign_groups.offset_commit), making),
@@ -48,18 +49,16 @@ def served(
         foreign_groups.TXN_OFFSET_COMMIT: Served(when_loaded(foreign_groups.txn_offset_commit), making_by_transaction),
         foreign_groups.CONSUMER_GROUP_HEARTBEAT: Served(when_loaded(foreign_groups.consumer_group_heartbeat), making),
         foreign_groups.STREAMS_GROUP_HEARTBEAT: Served(when_loaded(foreign_groups.streams_group_heartbeat), making),
-        foreign_groups.CONSUMER_GROUP_DESCRIBE: Served(foreign_groups.consumer_group_describe, described),
-        foreign_groups.STREAMS_GROUP_DESCRIBE: Served(foreign_groups.streams_group_describe, described),
-        k15_describe_groups.KEY: Served(
-            k15_describe_groups.handle, lists_held_group(groups, lambda request: request.groups)
-        ),
+        foreign_groups.CONSUMER_GROUP_DESCRIBE: Served(foreign_groups.consumer_group_describe, describing, described),
+        foreign_groups.STREAMS_GROUP_DESCRIBE: Served(foreign_groups.streams_group_describe, describing, described),
+        k15_describe_groups.KEY: Served(k15_describe_groups.handle, describing, classic),
         k16_list_groups.KEY: Served(when_all_is_loaded(k16_list_groups.handle)),
-        k32_describe_configs.KEY: Served(_gated(k32_describe_configs.KEY), _names_group_configs),
-        k42_delete_groups.KEY: Served(_gated(k42_delete_groups.KEY), deleting),
+        k32_describe_configs.KEY: Served(_gated(k32_describe_configs.KEY), any_request, _configs),
+        k42_delete_groups.KEY: Served(_gated(k42_delete_groups.KEY), deleting, deleted),
         k44_incremental_alter_configs.ALTER_CONFIGS: Served(
-            _gated(k44_incremental_alter_configs.ALTER_CONFIGS), _names_group_configs
+            _gated(k44_incremental_alter_configs.ALTER_CONFIGS), any_request, _configs
         ),
-        k44_incremental_alter_configs.KEY: Served(_gated(k44_incremental_alter_configs.KEY), _names_group_configs),
+        k44_incremental_alter_configs.KEY: Served(_gated(k44_incremental_alter_configs.KEY), any_request, _configs),
         k74_list_config_resources.KEY: Served(
             when_all_is_loaded(k74_list_config_resources.handle), k74_list_config_resources.serve_here
         ),
@@ -91,6 +90,4 @@ def _group_ids(request: Any) -> list[str]:
     return list(request.group_ids)
 
 
-def _names_group_configs(frame: memoryview) -> bool:
-    request = decoded(frame)
-    return request is not None and names_group_resource(request)
+_configs = any_entry(lambda request: request.resources or (), is_group_resource)

@@ -54,9 +54,9 @@ def is_ours(name: str) -> bool:
     return name in GROUP_CONFIGS_BY_NAME or name.startswith(OURS_PREFIX)
 
 
-def names_group_resource(request: Any) -> bool:
-    """Whether a request about configurations has anything for us."""
-    return any(resource.resource_type == GROUP for resource in request.resources or ())
+def is_group_resource(resource: Any) -> bool:
+    """Whether a resource in a request about configurations may have anything for us."""
+    return bool(resource.resource_type == GROUP)
 
 
 def is_unknown_resource(code: int) -> bool:

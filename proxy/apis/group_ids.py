@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from struct import Struct, error
 from typing import Any
 
+from proxy.apis.ports import Call
 from proxy.apis.share_fleet import HeldAnywhere
+from proxy.cluster.routes import Picks
 from proxy.errors import RemoteProtocolError
-from proxy.wire import frames, headers, registry
+from proxy.wire import headers, registry
 
 _LENGTH = Struct(">h").unpack_from
 
@@ -58,21 +60,19 @@ def names_held_group(groups: HeldAnywhere, index: int = 0) -> ServeHere:
     return serve_here
 
 
-def lists_held_group(groups: HeldAnywhere, names: Callable[[Any], Iterable[str]]) -> ServeHere:
-    """Requests that name a share group, as `names` finds them in the decoded request; for APIs that are rare."""
-
-    def serve_here(frame: memoryview) -> bool:
-        if not groups:
-            return False
-        request = decoded(frame)
-        return request is not None and any(name in groups for name in names(request))
-
-    return serve_here
+def any_request(_frame: memoryview) -> bool:
+    """Whether a request is ours is told from the decoded request only; for APIs that are rare."""
+    return True
 
 
-def decoded(frame: memoryview) -> Any:
-    """The request, or None where it cannot be read."""
-    try:
-        return frames.decode_request(frame)[1]
-    except (RemoteProtocolError, registry.UnknownVersion):
-        return None
+def any_entry(entries: Callable[[Any], Iterable[Any]], is_ours: Callable[[Any], bool]) -> Picks:
+    """Requests in which one of the entries is ours; `entries` finds them in the decoded request."""
+
+    async def picks(call: Call) -> bool:
+        for entry in entries(call.message):
+            if is_ours(entry):
+                return True
+            await call.work.step()
+        return False
+
+    return picks

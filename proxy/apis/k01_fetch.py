@@ -49,6 +49,9 @@ IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE, NO_REPLICA_ID_SINCE = 13, 7, 12, 15
 FULL_EPOCHS = (0, -1)
 """SessionEpoch of a request that names all it wants."""
 
+TOPICS_LOOKED_MAX = 10_000
+"""Topics of one request that are looked at one by one; one with more is served here."""
+
 _INT16 = Struct(">h").unpack_from
 _CLIENT_ID_AT = 8
 _TOPICS_AT = 22
@@ -99,6 +102,8 @@ def _topics_at(version: int) -> int:
 def _asks_us(data: bytes, at: int, is_plain: Callable[[bytes], bool]) -> bool:
     """Walk the topics from v13 on: whether one is not known as plain, or anything in them has tags."""
     topics, at = _count(data, at)
+    if topics > TOPICS_LOOKED_MAX:
+        return True
     for _ in range(topics):
         if not is_plain(data[at : at + 16]):
             return True

@@ -24,7 +24,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proxy.apis.exchange import ask, reply, told
-from proxy.apis.group_ids import decoded
 from proxy.apis.hidden_topics import Unclear, show_no_hidden, without_hidden
 from proxy.apis.ports import Call
 from proxy.apis.promise import Promise
@@ -34,11 +33,11 @@ from proxy.apis.view_metadata import metadata_entry, refused_entry
 from proxy.apis.view_services import ViewServices
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.routes import Context, Rewrite
-from proxy.errors import ErrorCode
+from proxy.errors import ErrorCode, RemoteProtocolError
 from proxy.values import UNKNOWN_NODE, ZERO_UUID
 from proxy.views.catalog import ViewCatalog
 from proxy.views.names import PREFIX_BYTES, is_view
-from proxy.wire import headers, registry
+from proxy.wire import headers, primitives, registry
 
 KEY = 3
 BY_ID_SINCE = 12
@@ -123,11 +122,39 @@ def may_name_view(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
             return True
         if data[2:4] < _BY_ID_SINCE or data.count(ZERO_UUID) >= _topics(data):
             return False  # each topic that goes by its name has an id of zeros
-        request = decoded(frame)
-        asked = () if request is None else request.topics or ()
-        return not catalog.all_plain(bytes(each.topic_id) for each in asked if each.name is None)
+        return _asks_by_id(data, catalog.is_plain)
 
     return may_name
+
+
+IDS_LOOKED_MAX = 10_000
+"""Topics of one request that are looked at one by one; one with more is served here, as if it named a view."""
+_ID_BYTES, _NO_NAME = 16, b"\0\0"
+"""A topic that goes by its id: the id, no name, no tags."""
+
+
+def _asks_by_id(data: bytes, is_plain: Callable[[bytes], bool]) -> bool:
+    """Walk the topics of a request: whether an id is not known as plain, or it cannot be told."""
+    try:
+        at = headers.decode_request_header(data)[1]
+        topics, at = primitives.read_uvarint(data, at)
+        if topics > IDS_LOOKED_MAX:
+            return True
+        for _ in range(topics - 1):
+            behind = at + _ID_BYTES
+            if data[behind : behind + 2] == _NO_NAME:
+                if not is_plain(data[at:behind]):
+                    return True
+                at = behind + 2
+                continue
+            name, at = primitives.read_uvarint(data, behind)
+            at += max(name - 1, 0)
+            if data[at]:  # tags
+                return True
+            at += 1
+    except (RemoteProtocolError, IndexError):
+        return False  # no Metadata that can be read: the broker judges it
+    return False
 
 
 _BY_ID_SINCE = BY_ID_SINCE.to_bytes(2, "big")

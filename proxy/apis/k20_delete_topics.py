@@ -12,6 +12,7 @@ from proxy.apis import view_facts
 from proxy.apis.exchange import ask_upstream, reply
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
+from proxy.apis.view_share_refusals import names_view_id
 from proxy.errors import ErrorCode
 from proxy.views.catalog import ViewCatalog
 from proxy.views.names import PREFIX_BYTES, is_view
@@ -24,7 +25,7 @@ def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
 
     def serve(frame: memoryview) -> bool:
         data = bytes(frame)
-        return PREFIX_BYTES in data or any(view.topic_id in data for view in catalog)
+        return PREFIX_BYTES in data or names_view_id(data, catalog)
 
     return serve
 

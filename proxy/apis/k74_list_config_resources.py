@@ -19,7 +19,6 @@ from typing import Any
 from proxy.apis.exchange import ask, ask_upstream, reply, told
 from proxy.apis.fleet_lists import held_elsewhere
 from proxy.apis.group_configs import GROUP
-from proxy.apis.group_ids import decoded
 from proxy.apis.hidden_topics import is_hidden
 from proxy.apis.leadership import METADATA, METADATA_VERSION
 from proxy.apis.ports import Call
@@ -38,7 +37,7 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 def serve_here(frame: memoryview) -> bool:
     """Whether resource types may be asked for; without any all of them are."""
-    return decoded(frame) is not None and headers.peek(frame)[1] >= RESOURCE_TYPES_VERSION
+    return headers.peek(frame)[1] >= RESOURCE_TYPES_VERSION
 
 
 async def handle(call: Call, services: Services) -> bytes | None:

@@ -16,25 +16,30 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.apis.exchange import ask_upstream, reply
-from proxy.apis.group_ids import decoded
 from proxy.apis.hidden_topics import is_hidden
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.view_metadata import describe_as_base, refused_description
 from proxy.apis.view_services import ViewServices
-from proxy.errors import ErrorCode
+from proxy.errors import ErrorCode, RemoteProtocolError
 from proxy.views.names import PREFIX_BYTES, is_view
-from proxy.wire import registry
+from proxy.wire import headers, registry
 
 KEY = 75
+
+_EMPTY = 1
+"""The count of a compact list without entries."""
 
 
 def serve_here(frame: memoryview) -> bool:
     """Requests that name a view, or no topic at all."""
     if PREFIX_BYTES in bytes(frame):
         return True
-    request = decoded(frame)
-    return request is not None and not request.topics
+    try:
+        body = headers.decode_request_header(frame)[1]
+        return bool(frame[body] <= _EMPTY)  # the list of topics comes first
+    except (RemoteProtocolError, IndexError):
+        return False
 
 
 async def handle(call: Call, services: Services) -> bytes | None:

@@ -140,7 +140,7 @@ class Call:
     connection: Connection
     work: Work = AT_ONCE
     """Lets others run while this request, if it is a large one, is worked on."""
-    frame: memoryview = memoryview(b"")
+    frame: memoryview | None = None
     """The request as it came, without its size, where it came from a client."""
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from proxy.apis.audit import Audit
 from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
-from proxy.apis.slices import Slices
 from proxy.apis.share_cache import BatchCache, CacheKey
 from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_clock import ShareClock
@@ -14,6 +13,7 @@ from proxy.apis.share_fleet import Fleet
 from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_reads import Head, ShareReads
 from proxy.apis.share_writes import ShareWrites
+from proxy.apis.slices import Slices
 from proxy.apis.view_services import ViewServices
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.topology import ClusterView
@@ -150,6 +150,7 @@ def build(
         reads=reads,
         answers=AnswerBudget(limits.local_answers_total_bytes),
         clock=ShareClock(timers, due),
+        slices=Slices(timers),
         serve_share=serve_share,
         options=options,
     )

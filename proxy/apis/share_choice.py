@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 from proxy.apis.exchange import ask_upstream, reply
-from proxy.apis.group_ids import ServeHere, decoded, leading_string
+from proxy.apis.group_ids import ServeHere, any_entry, any_request, leading_string
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.several_groups import SEVERAL, Several, answers_of
@@ -28,7 +28,7 @@ from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_loading import loaded
 from proxy.apis.share_state import state_partition
 from proxy.apis.table import Served
-from proxy.cluster.routes import Handler
+from proxy.cluster.routes import Handler, Picks
 from proxy.errors import ErrorCode
 from proxy.wire import registry
 from proxy.wire.frames import Answer
@@ -103,7 +103,9 @@ def chosen(served: dict[int, Served], choice: ShareChoice) -> dict[int, Served]:
         changed[key] = Served(_of_one(served[key].handler, choice), _names_local(choice))
     for key in (DESCRIBE, DESCRIBE_OFFSETS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS):
         several = SEVERAL[key]
-        changed[key] = Served(_of_several(served[key].handler, several, choice), _name_local(several, choice))
+        changed[key] = Served(
+            _of_several(served[key].handler, several, choice), any_request, _name_local(several, choice)
+        )
     return changed
 
 
@@ -144,20 +146,19 @@ async def _known(services: Services, group_ids: Iterable[str]) -> None:
 # Requests about several
 
 
-def _name_local(several: Several, choice: ShareChoice) -> ServeHere:
-    def serve_here(frame: memoryview) -> bool:
-        request = decoded(frame)
-        return request is not None and any(map(choice.may_be_local, several.groups(request)))
-
-    return serve_here
+def _name_local(several: Several, choice: ShareChoice) -> Picks:
+    return any_entry(several.groups, choice.may_be_local)
 
 
 def _of_several(handler: Handler, several: Several, choice: ShareChoice) -> Handler:
     async def handle(call: Call, services: Services) -> Answer | None:
         entries = several.entries(call.message)
         await _known(services, several.groups(call.message))
-        mine = [e for e in entries if (name := several.group_of(e)) is not None and choice.may_be_local(name)]
-        rest = [entry for entry in entries if entry not in mine]
+        mine, rest = list[Any](), list[Any]()
+        for entry in entries:
+            name = several.group_of(entry)
+            (mine if name is not None and choice.may_be_local(name) else rest).append(entry)
+            await call.work.step()
         if not mine:
             return None
         answer = await handler(several.about(call, mine), services)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from proxy.apis.exchange import reply
-from proxy.apis.group_ids import ServeHere, decoded, leading_string
+from proxy.apis.group_ids import ServeHere, any_entry, leading_string
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
+from proxy.apis.share_fleet import HeldAnywhere
 from proxy.apis.share_gate import HOLD_MAX_S, ShareGate
 from proxy.apis.share_state import state_partition
 from proxy.apis.waiting import first_until
-from proxy.cluster.routes import Handler
+from proxy.cluster.routes import Handler, Picks
 from proxy.errors import ErrorCode
 from proxy.wire import registry
 from proxy.wire.frames import Answer
@@ -49,18 +50,16 @@ def or_loading(gate: ShareGate | None, held: ServeHere, index: int = 0) -> Serve
     return serve_here
 
 
-def lists_or_loading(gate: ShareGate | None, held: ServeHere, names: Names) -> ServeHere:
-    """As `or_loading`, for requests that name several groups."""
-    if gate is None:
-        return held
+def several_or_loading(gate: ShareGate | None, groups: HeldAnywhere, names: Names) -> tuple[ServeHere, Picks]:
+    """As `or_loading`, for requests that name several groups: whether any can be ours, and which are."""
 
-    def serve_here(frame: memoryview) -> bool:
-        if held(frame) or not gate.loading:
-            return held(frame)
-        request = decoded(frame)
-        return request is not None and any(state_partition(name) in gate.loading for name in names(request))
+    def serve_here(_frame: memoryview) -> bool:
+        return len(groups) > 0 or (gate is not None and bool(gate.loading))
 
-    return serve_here
+    def is_ours(name: str) -> bool:
+        return name in groups or (gate is not None and state_partition(name) in gate.loading)
+
+    return serve_here, any_entry(names, is_ours)
 
 
 def when_loaded(handler: Handler) -> Handler:

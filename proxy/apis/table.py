@@ -22,7 +22,7 @@ from proxy.apis.broker_addresses import DESCRIBE_CONFIGS
 from proxy.apis.rewrites import ProduceRewriter, Repair, Special, drop_node_endpoints, rewriter
 from proxy.apis.share_forwarding import limit_max_bytes
 from proxy.cluster.addresses import AddressBook, AnswerCache
-from proxy.cluster.routes import Handler, Kind, Rewrite, Route, Routes, WithKnownIds, WithoutWords, refusal
+from proxy.cluster.routes import Handler, Kind, Picks, Rewrite, Route, Routes, WithKnownIds, WithoutWords, refusal
 from proxy.cluster.versions import (
     API_VERSIONS,
     BROKER_INTERNAL,
@@ -75,6 +75,8 @@ class Served:
 
     handler: Handler
     serve_here: Callable[[memoryview], bool] | None = None
+    picks: Picks | None = None
+    """Of those, the ones that the handler answers (`routes.Route.picks`)."""
     passes: Callable[[int], WithoutWords | WithKnownIds] | None = None
     """For a version, which requests `serve_here` would not pick (`routes.Route.passes`)."""
 
@@ -146,6 +148,7 @@ class _Table:
             version=version,
             handler=served.handler,
             serve_here=served.serve_here,
+            picks=served.picks,
             rewrite=self._rewrite(key, version),
             amend=self._amend(key),
             passes=None if served.passes is None else served.passes(version),

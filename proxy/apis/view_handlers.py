@@ -31,7 +31,7 @@ def served(catalog: ViewCatalog) -> dict[int, Served]:
     by_id = view_share_refusals.has_view_id(catalog)
     return {
         k00_produce.KEY: Served(k00_produce.handle, k00_produce.may_name_view(catalog)),
-        k01_fetch.KEY: Served(k01_fetch.handle, k01_fetch.serve_here(catalog), k01_fetch.passes(catalog)),
+        k01_fetch.KEY: Served(k01_fetch.handle, k01_fetch.serve_here(catalog), passes=k01_fetch.passes(catalog)),
         k02_list_offsets.KEY: Served(k02_list_offsets.handle, names_view),
         k03_metadata.KEY: Served(k03_metadata.handle, k03_metadata.may_name_view(catalog)),
         k23_offset_for_leader_epoch.KEY: Served(k23_offset_for_leader_epoch.handle, names_view),
@@ -65,9 +65,11 @@ def _joined(view: Served, other: Served | None) -> Served:
         answer = await view.handler(call, services)  # None, and the call as it was, where no view is named
         if answer is not None:
             return answer
-        if other_here is None or other_here(_frame(call)):
-            return await other.handler(call, services)
-        return None
+        if other_here is not None and not other_here(call.frame or _frame(call)):
+            return None
+        if other.picks is not None and not await other.picks(call):
+            return None
+        return await other.handler(call, services)
 
     if view_here is None or other_here is None:
         return Served(handle)

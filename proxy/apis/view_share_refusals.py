@@ -18,6 +18,8 @@ from proxy.views.names import PREFIX_BYTES, is_view
 from proxy.wire import registry
 
 HEARTBEAT, FETCH, ALTER_OFFSETS = 76, 78, 91
+SEARCHED_BYTES = 8 << 10
+"""A longer request is not searched for the id of each view: it is read."""
 TEXT = "share groups do not read views: subscribe to the topic itself"
 
 
@@ -30,12 +32,14 @@ def has_view_id(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
     """Requests in which the topic id of a known view stands."""
 
     def serve_here(frame: memoryview) -> bool:
-        if not len(catalog):
-            return False
-        data = bytes(frame)
-        return any(view.topic_id in data for view in catalog)
+        return names_view_id(bytes(frame), catalog)
 
     return serve_here
+
+
+def names_view_id(data: bytes, catalog: ViewCatalog) -> bool:
+    """Whether the topic id of a known view may stand in a request: it is searched for each of them."""
+    return len(catalog) > 0 and (len(data) > SEARCHED_BYTES or any(view.topic_id in data for view in catalog))
 
 
 async def heartbeat(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called

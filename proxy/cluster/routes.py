@@ -54,6 +54,9 @@ the connection ends, with the text in the log.
 Handler = Callable[[Any, Any], Coroutine[Any, Any, Answer | None]]
 """`async def handle(call: Call, services: Services)`: the whole response frame, or None = forward the request."""
 
+Picks = Callable[[Any], Coroutine[Any, Any, bool]]
+"""`async def picks(call: Call)`: whether the handler answers it."""
+
 
 @dataclass(frozen=True, slots=True)
 class WithoutWords:
@@ -84,7 +87,10 @@ class Route:
     handler: Handler | None = None
     """LOCAL and INSPECT."""
     serve_here: Callable[[memoryview], bool] | None = None
-    """INSPECT: request frame without size; cheap; False = forward."""
+    """INSPECT: request frame without size; cheap, never decodes; False = forward."""
+    picks: Picks | None = None
+    """INSPECT: what `handler` answers of the requests that `serve_here` lets come, told from the decoded request; the
+    rest is forwarded. None: all of them."""
     passes: WithoutWords | WithKnownIds | None = None
     """INSPECT without `amend`: a rule that saves asking `serve_here` about most requests."""
     repeats: bool = False

@@ -5,9 +5,8 @@ Each has one limit for all connections together.
 
 from __future__ import annotations
 
-
 DECODED_BYTES = 16
-"""Bytes of objects for each byte of a request that is decoded, about (measured: 5 for names, 20 for empty partitions)."""
+"""Bytes of objects for each byte of a request that is decoded, about: 5 for names, 20 for empty partitions."""
 
 
 class GatherBudget:
@@ -28,7 +27,10 @@ class GatherBudget:
 
 
 class AnswerBudget:
-    """Bytes of local answers in memory that the kernel has not taken yet. Handlers ask for room before they make one; waiting for it is theirs."""
+    """Bytes of local answers that the kernel has not taken yet.
+
+    Handlers ask for room before they make one; waiting for it is theirs.
+    """
 
     __slots__ = ("_reserved", "limit", "refusals", "unsent")
 

@@ -197,7 +197,9 @@ class Connection:
         """
         if self.is_written_off:
             return
-        held = 0 if self.closed else self.up.held + self.down.held + (0 if self._serving is None else self._serving.held)
+        held = (
+            0 if self.closed else self.up.held + self.down.held + (0 if self._serving is None else self._serving.held)
+        )
         if held != self._held:
             change, self._held = held - self._held, held
             self.plane.hold(self, change)
@@ -478,7 +480,10 @@ class Connection:
         if self._answers_locally and self._stalls(limits.stalled_client_s):
             self.end("client-stalled", reason=f"took no byte for {limits.stalled_client_s:g} s")
         elif self.up.gathering is not None and now - self.up.gathering_since > limits.gathering_s:
-            self.end("request-refused", reason=f"a request had not come whole after limits.gathering_s ({limits.gathering_s:g})")
+            self.end(
+                "request-refused",
+                reason=f"a request had not come whole after limits.gathering_s ({limits.gathering_s:g})",
+            )
         elif self.up.quiet_s > limits.idle_client_s and not self.in_flight:
             self.end("connection-closed", reason="client idle")
         elif self._questions is not None:

@@ -78,7 +78,7 @@ class Questions:
 
 
 async def introduced(connection: Connection) -> None:
-    """Wait until the broker has answered a request that it answers to clients it knows only: after SASL, if it has that.
+    """Wait until the broker has answered a request that it answers to clients it knows only (after SASL).
 
     Asked once for each connection. A broker that does not know the client ends the connection instead.
 

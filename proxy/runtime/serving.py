@@ -81,7 +81,10 @@ class Serving:
         assert handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
         if not self._connection.is_known:
             await questions.introduced(self._connection)
-        return await handler(await self._decode(asked), self._connection.plane.services)
+        call = await self._decode(asked)
+        if asked.route.picks is not None and not await asked.route.picks(call):
+            return None
+        return await handler(call, self._connection.plane.services)
 
     def goes_on(self) -> None:
         """Something that the handler may wait for is here: what takes long from now on is most likely its."""

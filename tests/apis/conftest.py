@@ -163,7 +163,18 @@ class GroupWorld:
         route = self._served().get(key)
         if route is None:
             return False
-        return route.serve_here is None or route.serve_here(self.frame(key, version, **fields))
+        frame = self.frame(key, version, **fields)
+        if route.serve_here is not None and not route.serve_here(frame):
+            return False
+        if route.picks is None:
+            return True
+        task = Task(route.picks(self._call(key, version, frame)), lambda _: None)
+        task.start()
+        return bool(task.value)
+
+    def _call(self, key: int, version: int, frame: memoryview) -> Call:
+        header, request = frames.decode_request(frame)
+        return Call(key, version, header.correlation_id, header.client_id, request, self.client)
 
     def frame(self, key: int, version: int, **fields: Any) -> memoryview:
         message = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
@@ -171,8 +182,7 @@ class GroupWorld:
 
     def passes(self, key: int, version: int, **fields: Any) -> bool:
         """Whether the handler looks at a request and lets it go to the broker."""
-        header, request = frames.decode_request(self.frame(key, version, **fields))
-        call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
+        call = self._call(key, version, self.frame(key, version, **fields))
         task = Task(self._served()[key].handler(call, self.services), lambda _: None)
         task.start()
         return task.finished and task.error is None and task.value is None
@@ -187,8 +197,7 @@ class GroupWorld:
     def send(self, key: int, version: int, **fields: Any) -> Reply:
         """A request that is served here, and may take its time."""
         assert self.serves(key, version, **fields)
-        header, request = frames.decode_request(self.frame(key, version, **fields))
-        call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
+        call = self._call(key, version, self.frame(key, version, **fields))
         task = Task(self._served()[key].handler(call, self.services), lambda _: None)
         task.start()
         return Reply(task, key, version)

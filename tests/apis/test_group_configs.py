@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.group_configs import in_order, is_ours, names_group_resource, settings_of, stored_value
+from proxy.apis.group_configs import in_order, is_group_resource, is_ours, settings_of, stored_value
 from proxy.errors import RemoteProtocolError
 from proxy.share.settings import GROUP_CONFIGS
 
@@ -57,10 +57,8 @@ def test_ours_are_the_settings_of_share_groups():
 
 
 def test_only_group_resources_concern_us():
-    """An empty list and other types do not."""
-    assert names_group_resource(SimpleNamespace(resources=[entry(2, "t"), entry(32, "g")]))
-    assert not names_group_resource(SimpleNamespace(resources=[entry(2, "t")]))
-    assert not names_group_resource(SimpleNamespace(resources=None))
+    """Other types do not."""
+    assert [is_group_resource(entry(kind, "name")) for kind in (2, 4, 32)] == [False, False, True]
 
 
 def test_results_come_in_the_order_asked():

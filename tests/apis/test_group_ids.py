@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.group_ids import decoded, leading_string
+from proxy.apis.group_ids import any_entry, leading_string
+from proxy.apis.ports import Call
+from proxy.apis.promise import Task
 from proxy.wire import frames, registry
 
 CASES = [(11, 5), (11, 9), (68, 0), (8, 2), (8, 8)]
@@ -41,8 +43,10 @@ def test_any_bytes_give_a_string_or_none(case, noise, index):
     assert leading_string(memoryview(noise), index) is None or noise
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_decode_or_do_not(noise):
-    """Never another exception; what cannot be read is None."""
-    found = decoded(memoryview(b"\x00\x10\x00\x05" + noise))
-    assert found is None or isinstance(found.types_filter, list)
+@given(st.lists(st.integers(0, 3), max_size=50), st.integers(0, 3))
+def test_one_entry_of_ours_is_enough(entries, ours):
+    """Told from the decoded request."""
+    call = Call(42, 2, 1, None, entries, None)
+    task = Task(any_entry(lambda message: message, ours.__eq__)(call), lambda _: None)
+    task.start()
+    assert task.value is (ours in entries)

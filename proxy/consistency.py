@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from proxy.errors import ConfigError
 from proxy.hostports import PORT_MAX
 from proxy.sources import Key
-from proxy.values import Limits
+from proxy.values import DECODED_BYTES, Limits
 
 if TYPE_CHECKING:
     from proxy.config import ClientTls, Config, PeerLinks, PeerTls, Upstream, UpstreamSasl, UpstreamTls
@@ -196,8 +196,9 @@ def _limits_together(limits: Limits) -> Found:
     if largest > limits.gathered_total_bytes:
         yield (
             ("limits", "gathered_total_bytes"),
-            f"{limits.gathered_total_bytes} is less than the largest single frame may take ({largest}: the largest of "
-            f"limits.collected_bytes, limits.inspected_request_bytes and {DECODED_BYTES} x limits.served_request_bytes)",
+            f"{limits.gathered_total_bytes} is less than one frame may take ({largest}: the largest of "
+            "limits.collected_bytes, limits.inspected_request_bytes "
+            f"and {DECODED_BYTES} x limits.served_request_bytes)",
         )
     if limits.local_answer_bytes > limits.local_answers_total_bytes:
         yield (

@@ -178,6 +178,10 @@ class RemoteProtocolError(ProxyError):
     """The peer sent bytes that are no valid message: its connection ends, with this text in the log."""
 
 
+class RequestRefused(RemoteProtocolError):
+    """A request that may not pass and cannot be answered: the connection ends, with the reason in the log."""
+
+
 class TooManyElements(RemoteProtocolError):
     """A message has more elements in its arrays than its reader takes."""
 

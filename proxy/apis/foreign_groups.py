@@ -17,10 +17,9 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from proxy.apis.exchange import ask_upstream, reply
+from proxy.apis.exchange import ask_upstream, replied, reply
 from proxy.apis.ports import Call
 from proxy.apis.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
@@ -79,26 +78,26 @@ async def streams_group_heartbeat(call: Call, services: Services) -> bytes:
 
 async def offset_commit(call: Call, services: Services) -> bytes:  # noqa: ARG001 - as handlers are called
     """OffsetCommit (key 8)."""
-    return reply(call, await _as_nobody(call))
+    return await replied(call, await _as_nobody(call))
 
 
 async def txn_offset_commit(call: Call, services: Services) -> bytes:
     """TxnOffsetCommit (key 28)."""
     if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
-        return reply(call, await _as_nobody(call))
+        return await replied(call, await _as_nobody(call))
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
     response = registry.message("TxnOffsetCommitResponse")
-    topics = [
-        response.TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                response.TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-                for partition in topic.partitions
-            ],
+    topics = []
+    for topic in call.message.topics:
+        partitions = await call.work.map(
+            lambda asked: response.TxnOffsetCommitResponsePartition(
+                partition_index=asked.partition_index, error_code=code
+            ),
+            topic.partitions,
         )
-        for topic in call.message.topics
-    ]
-    return reply(call, response(topics=topics))
+        topics.append(response.TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        await call.work.step()
+    return await replied(call, response(topics=topics))
 
 
 async def offset_delete(call: Call, services: Services) -> bytes:  # noqa: ARG001 - as handlers are called
@@ -145,20 +144,19 @@ async def _as_nobody(call: Call) -> Any:
         for partition in topic.partitions:
             if partition.error_code in NOT_A_MEMBER:
                 partition.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            await call.work.step()
+        await call.work.step()
     return answer
 
 
 async def _describe(call: Call, services: Services, kind: str) -> bytes:
     answer = await ask_upstream(call, call.message)
-    for group in _held(answer.groups, services):
-        if group.error_code in NOT_A_MEMBER:
+    for group in answer.groups:
+        if group.error_code in NOT_A_MEMBER and services.holds(group.group_id):
             group.error_code, group.error_message = ErrorCode.GROUP_ID_NOT_FOUND, _not_a(kind, group.group_id)
             group.members = []
-    return reply(call, answer)
-
-
-def _held(groups: Iterable[Any], services: Services) -> list[Any]:
-    return [group for group in groups if services.holds(group.group_id)]
+        await call.work.step()
+    return await replied(call, answer)
 
 
 def _not_a(kind: str, group_id: str) -> str:

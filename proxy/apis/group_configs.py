@@ -113,12 +113,9 @@ def _cluster_refusal(results: Sequence[Any]) -> Failure | None:
     return None if code == ErrorCode.NONE else (code, results[0].error_message)
 
 
-def in_order(resources: list[Any], results: list[Any]) -> list[Any]:
-    """The results in the order of the resources they are about."""
-    places: dict[tuple[int, str], int] = {}
-    for place, resource in enumerate(resources):
-        places.setdefault((resource.resource_type, resource.resource_name), place)
-    return sorted(results, key=lambda entry: places.get((entry.resource_type, entry.resource_name), len(resources)))
+def name_of(entry: Any) -> tuple[int, str]:
+    """The resource that an entry of a request or of an answer is about."""
+    return entry.resource_type, entry.resource_name
 
 
 async def ask_about(call: Call, resources: list[Any], **changes: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.apis.exchange import ask_upstream, reply
+from proxy.apis.exchange import ask_upstream, replied
 from proxy.apis.foreign_groups import NOT_A_MEMBER
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
@@ -32,7 +32,8 @@ async def handle(call: Call, services: Services) -> bytes:
     for group in answer.groups:
         if services.holds(group.group_id) and group.error_code in NOT_A_MEMBER:
             _make_dead(group, call.version)
-    return reply(call, answer)
+        await call.work.step()
+    return await replied(call, answer)
 
 
 def _make_dead(group: Any, version: int) -> None:

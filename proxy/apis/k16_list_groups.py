@@ -46,9 +46,6 @@ DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION = 60, 0
 CLUSTER = "kafka-cluster"
 """The one name of the cluster as a resource."""
 
-RIGHTS_AT_ONCE = 500
-"""Groups whose DESCRIBE right is asked about in one request."""
-
 
 async def handle(call: Call, services: Services) -> bytes:
     """Merge the broker's list with the groups held here."""
@@ -126,12 +123,9 @@ async def _refusals(call: Call, services: Services, group_ids: Iterable[str]) ->
     remembered = {group_id: rights.group_code(Right.DESCRIBE_GROUP, group_id, now, cache_s) for group_id in group_ids}
     unknown = [group_id for group_id, code in remembered.items() if code is None]
     found = {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in remembered.items()}
-    asked = [
-        ask_describe_groups(call.connection, unknown[start : start + RIGHTS_AT_ONCE])
-        for start in range(0, len(unknown), RIGHTS_AT_ONCE)
-    ]
-    for question in asked:
+    for question in ask_describe_groups(call.connection, unknown):
         found |= tell_describe_groups(call.connection, await question, now)
+        await call.work.pause()
     return found
 
 

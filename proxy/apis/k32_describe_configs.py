@@ -17,15 +17,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.apis import broker_addresses
-from proxy.apis.exchange import reply
+from proxy.apis.exchange import replied
 from proxy.apis.group_configs import (
     GROUP,
     NO_ANSWER,
     Failure,
     ask_about,
-    in_order,
     is_ours,
     is_unknown_resource,
+    name_of,
     refusal_to_describe,
 )
 from proxy.apis.ports import Call
@@ -55,13 +55,13 @@ async def handle(call: Call, services: Services) -> bytes:
         answer = await ask_about(call, others)
         broker_addresses.hide(answer, services.book)
     theirs = await _theirs(call, named) if named else {}
-    mine = [
-        _ours(call.message, resource, services, theirs.get(resource.resource_name, NO_ANSWER))
-        for resource in resources
-        if resource.resource_type == GROUP
-    ]
-    answer.results = in_order(resources, [*answer.results, *mine])
-    return reply(call, answer)
+    ours = [resource for resource in resources if resource.resource_type == GROUP]
+    mine = []
+    for resource in ours:
+        mine.append(_ours(call.message, resource, services, theirs.get(resource.resource_name, NO_ANSWER)))
+        await call.work.pause()
+    answer.results = await call.work.in_order(map(name_of, resources), [*answer.results, *mine], name_of)
+    return await replied(call, answer)
 
 
 async def _theirs(call: Call, resources: list[Any]) -> dict[str, list[Any] | Failure]:
@@ -71,12 +71,14 @@ async def _theirs(call: Call, resources: list[Any]) -> dict[str, list[Any] | Fai
     if all(is_unknown_resource(result.error_code) for result in answer.results):
         refusal = await refusal_to_describe(call)
         return {name: [] if refusal is None else refusal for name in by_name}
-    return {
-        result.resource_name: [entry for entry in result.configs if not is_ours(entry.name)]
-        if result.error_code == ErrorCode.NONE
-        else (ErrorCode(result.error_code), result.error_message)
-        for result in answer.results
-    }
+    found: dict[str, list[Any] | Failure] = {}
+    for result in answer.results:
+        if result.error_code == ErrorCode.NONE:
+            found[result.resource_name] = [entry for entry in result.configs if not is_ours(entry.name)]
+        else:
+            found[result.resource_name] = ErrorCode(result.error_code), result.error_message
+        await call.work.step()
+    return found
 
 
 def _without_ours(resource: Any) -> Any:

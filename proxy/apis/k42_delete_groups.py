@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.apis.exchange import ask_upstream, reply
+from proxy.apis.exchange import ask_upstream, replied
 from proxy.apis.ports import Call, JournalRefused, StateKey
 from proxy.apis.promise import Promise, on_its_own, settled
 from proxy.apis.rights import ask_delete_group, tell_delete_group
@@ -36,10 +36,15 @@ KEY = 42
 async def handle(call: Call, services: Services) -> bytes:
     """Delete what is held here, ask the broker to delete the rest."""
     names = list(dict.fromkeys(call.message.groups_names))
-    held = [name for name in names if services.coordinator.group(name) is not None]
-    rest = [name for name in names if name not in held]
+    held, rest = list[str](), list[str]()
+    for name in names:
+        (rest if services.coordinator.group(name) is None else held).append(name)
+        await call.work.step()
     questions = {name: ask_delete_group(call.connection, name) for name in held}
-    outcomes = {name: _delete(services, name, await question) for name, question in questions.items()}
+    outcomes = {}
+    for name, question in questions.items():
+        outcomes[name] = _delete(services, name, await question)
+        await call.work.step()
     deadline = services.timers.now() + ANSWER_MAX_S
     codes = {
         name: outcome.result()
@@ -51,7 +56,7 @@ async def handle(call: Call, services: Services) -> bytes:
     answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
     mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
     answer.results = [*mine, *answer.results]
-    return reply(call, answer)
+    return await replied(call, answer)
 
 
 def _request(names: list[str]) -> Any:

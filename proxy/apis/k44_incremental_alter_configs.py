@@ -22,15 +22,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from proxy.apis.exchange import reply
+from proxy.apis.exchange import replied
 from proxy.apis.group_configs import (
     GROUP,
     NO_ANSWER,
     Failure,
     ask_about,
-    in_order,
     is_ours,
     is_unknown_resource,
+    name_of,
     refusal_to_alter,
     stored_value,
 )
@@ -101,8 +101,9 @@ async def _alter(call: Call, services: Services, judge: Judge) -> bytes:
             else await _alter_group(call, services, resource, judge)
         )
         answer.responses.append(_result(call, resource.resource_name, failure))
-    answer.responses = in_order(resources, answer.responses)
-    return reply(call, answer)
+        await call.work.step()
+    answer.responses = await call.work.in_order(map(name_of, resources), answer.responses, name_of)
+    return await replied(call, answer)
 
 
 async def _alter_group(call: Call, services: Services, resource: Any, judge: Judge) -> Failure | None:

@@ -23,7 +23,7 @@ from proxy.apis.hidden_topics import is_hidden
 from proxy.apis.leadership import METADATA, METADATA_VERSION
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.errors import ErrorCode
+from proxy.errors import ErrorCode, RemoteProtocolError
 from proxy.wire import headers, registry
 
 KEY = 74
@@ -37,7 +37,10 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 def serve_here(frame: memoryview) -> bool:
     """Whether resource types may be asked for; without any all of them are."""
-    return headers.peek(frame)[1] >= RESOURCE_TYPES_VERSION
+    try:
+        return headers.decode_request_header(frame)[0].version >= RESOURCE_TYPES_VERSION
+    except RemoteProtocolError:
+        return False  # the broker judges it
 
 
 async def handle(call: Call, services: Services) -> bytes | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from proxy.apis.leadership import ask_topics, describe_refusal, names_to_ask, tell_topics
+from proxy.apis.exchange import replied
+from proxy.apis.leadership import ask_many_topics, describe_refusal, names_to_ask, tell_many_topics
 from proxy.apis.ports import Call
 from proxy.apis.rights import (
     NO_BITS,
@@ -24,7 +25,7 @@ from proxy.apis.rights import (
 from proxy.apis.services import Services
 from proxy.errors import ErrorCode
 from proxy.share.group import GroupDescription, MemberDescription
-from proxy.wire import frames, registry
+from proxy.wire import registry
 
 KEY = 77
 VERSIONS = (1, 1)
@@ -38,8 +39,11 @@ async def handle(call: Call, services: Services) -> bytes:
     group_ids = list(dict.fromkeys(request.group_ids or ()))
     looked = await _look(call, services, group_ids, request.include_authorized_operations)
     message = registry.message("ShareGroupDescribeResponse")
-    answer = message(groups=[_described(call, services, message, group_id, looked) for group_id in group_ids])
-    return frames.response(KEY, call.version, call.correlation_id, answer)
+    groups = []
+    for group_id in group_ids:
+        groups.append(_described(call, services, message, group_id, looked))
+        await call.work.pause()
+    return await replied(call, message(groups=groups))
 
 
 class _Looked(NamedTuple):
@@ -60,14 +64,14 @@ async def _look(call: Call, services: Services, group_ids: Sequence[str], with_b
     unknown = [i for i, code in refusals.items() if code is None]
     topics = {name for i in named if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()}
     asked = names_to_ask(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
-    groups_answer = ask_describe_groups(connection, unknown) if unknown else None
+    groups_answers = ask_describe_groups(connection, unknown)
     bits_answer = ask_group_bits(connection, named) if with_bits and named else None
-    topics_answer = ask_topics(connection, asked) if asked else None
-    if groups_answer is not None:
+    topics_answers = ask_many_topics(connection, asked)
+    for groups_answer in groups_answers:
         refusals |= tell_describe_groups(connection, await groups_answer, now)
+        await call.work.pause()
     bits = None if bits_answer is None else group_bits(await bits_answer)
-    if topics_answer is not None:
-        tell_topics(connection, services, await topics_answer)
+    await tell_many_topics(connection, services, topics_answers, call.work)
     return _Looked(refusals, bits)
 
 

@@ -49,7 +49,7 @@ async def handle(call: Call, services: Services) -> frames.Answer:
     if request.group_id is None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
     key = SessionKey(request.group_id, request.member_id or "", call.connection.node_id)
-    places, batches = named(request.topics)
+    places, batches = await named(request.topics, call.work)
     mistake = member_id_mistake(request.member_id)
     concerned = () if mistake else (*places, *_session_places(services, key))
     code = await read_refusal(call, services, request.group_id, concerned, batches)

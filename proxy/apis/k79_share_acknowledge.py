@@ -36,7 +36,7 @@ async def handle(call: Call, services: Services) -> bytes:
     request = call.message
     if request.group_id is None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
-    places, batches = named(request.topics)
+    places, batches = await named(request.topics, call.work)
     mistake = member_id_mistake(request.member_id)
     code = await read_refusal(call, services, request.group_id, () if mistake else places, batches)
     if code != ErrorCode.NONE:

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.apis.exchange import reply
+from proxy.apis.exchange import replied
 from proxy.apis.ports import Call
 from proxy.apis.rights import Right, ask_describe_groups, rights_of, tell_describe_groups
 from proxy.apis.services import Services
 from proxy.apis.share_offsets import know_topics, log_ends, shares_of, topic_of
 from proxy.apis.share_starting import Found
 from proxy.cluster.topology import Topic
-from proxy.errors import ErrorCode
+from proxy.errors import ErrorCode, RequestRefused
 from proxy.share.coordinator import ShareKey
 from proxy.values import ZERO_UUID, TopicIdPartition
 from proxy.wire import registry
@@ -48,9 +48,8 @@ async def handle(call: Call, services: Services) -> bytes:
     """Answer one DescribeShareGroupOffsets."""
     asked = list(call.message.groups or ())
     refusals = await _look(call, services, asked)
-    wanted = {
-        id(group): _wanted(call, services, group) for group in asked if refusals[group.group_id] == ErrorCode.NONE
-    }
+    allowed = [group for group in asked if refusals[group.group_id] == ErrorCode.NONE]
+    wanted = await _wanted_of_all(call, services, allowed)
     ends = await _ends(call, services, [each for topics in wanted.values() for each in topics])
     message = registry.message("DescribeShareGroupOffsetsResponse")
     groups = []
@@ -61,9 +60,12 @@ async def handle(call: Call, services: Services) -> bytes:
                 message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=[], error_code=code)
             )
             continue
-        topics = [_topic(services, message, each, ends) for each in wanted[id(group)]]
+        topics = []
+        for each in wanted[id(group)]:
+            topics.append(await _topic(call, services, message, each, ends))
+            await call.work.step()
         groups.append(message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics))
-    return reply(call, message(groups=groups))
+    return await replied(call, message(groups=groups))
 
 
 async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping[str, ErrorCode]:
@@ -73,11 +75,12 @@ async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping
     group_ids = list(dict.fromkeys(group.group_id for group in asked))
     codes = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
     unknown = [i for i, code in codes.items() if code is None]
-    answer = ask_describe_groups(connection, unknown) if unknown else None
+    answers = ask_describe_groups(connection, unknown)
     names, ids = set[str](), set[bytes]()
     for group in asked:
         if group.topics is not None:
             names.update(topic.topic_name for topic in group.topics)
+            await call.work.step()
             continue
         held = services.coordinator.group(group.group_id)
         names.update(() if held is None else held.subscribed_topics())
@@ -87,13 +90,32 @@ async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping
                 ids.add(topic_id)
             else:
                 names.add(topic.name)
-    await know_topics(connection, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
-    if answer is not None:
+        await call.work.step()
+    await know_topics(call, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
+    for answer in answers:
         codes |= tell_describe_groups(connection, await answer, now)
+        await call.work.pause()
     return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
 
 
-def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:
+async def _wanted_of_all(call: Call, services: Services, groups: Sequence[Any]) -> dict[int, list[_Wanted]]:
+    """By the identity of the group's entry in the request: one group may be named several times.
+
+    Raises:
+        RequestRefused: the answer would have more elements than a request may.
+    """
+    found, left = dict[int, list[_Wanted]](), services.limits.served_request_elements
+    for group in groups:
+        found[id(group)] = wanted = await _wanted(call, services, group)
+        left -= sum(len(each.partitions) for each in wanted)
+        if left < 0:
+            text = "DescribeShareGroupOffsets about more share partitions than limits.served_request_elements"
+            raise RequestRefused(f"{text} ({services.limits.served_request_elements})")
+        await call.work.pause()
+    return found
+
+
+async def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:
     """The topics to answer for, as a broker orders them: those that exist, unknown ones, those not allowed."""
     if group.topics is None:
         return _all(call, services, group.group_id)
@@ -101,6 +123,7 @@ def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:
     for asked in group.topics:
         topic = topic_of(call.connection, services, asked.topic_name, Right.DESCRIBE_TOPIC)
         found.append(_Wanted(group.group_id, asked.topic_name, topic, asked.partitions or ()))
+        await call.work.step()
     return sorted(found, key=_rank)
 
 
@@ -142,10 +165,11 @@ async def _ends(call: Call, services: Services, wanted: Sequence[_Wanted]) -> Fo
             key = ShareKey(each.group_id, each.topic.topic_id, partition)
             if 0 <= partition < each.topic.partitions and services.coordinator.share(key) is not None:
                 places[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
+            await call.work.step()
     return await log_ends(call.connection, services, list(places.values())) if places else {}
 
 
-def _topic(services: Services, message: Any, wanted: _Wanted, ends: Found) -> Any:
+async def _topic(call: Call, services: Services, message: Any, wanted: _Wanted, ends: Found) -> Any:
     code = ErrorCode.NONE
     topic_id, entries = ZERO_UUID, []
     if isinstance(wanted.topic, Topic):
@@ -156,10 +180,11 @@ def _topic(services: Services, message: Any, wanted: _Wanted, ends: Found) -> An
                 continue
             key = ShareKey(wanted.group_id, topic_id, partition)
             entries.append(_partition(services, message, key, ends.get(TopicIdPartition(topic_id, partition))))
+            await call.work.step()
     else:
         if wanted.topic != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             code = wanted.topic
-        entries = [_nothing(message, partition, code) for partition in wanted.partitions]
+        entries = await call.work.map(lambda partition: _nothing(message, partition, code), wanted.partitions)
     return message.DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.name, topic_id=topic_id, partitions=entries)
 
 

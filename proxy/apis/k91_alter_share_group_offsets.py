@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from proxy.apis.exchange import reply
+from proxy.apis.exchange import replied, reply
 from proxy.apis.ports import Call
 from proxy.apis.promise import Promise
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
@@ -63,7 +63,7 @@ async def handle(call: Call, services: Services) -> bytes:
     if group.members:
         return _refusal(call, ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY)
     known = {t.topic_name: topic_of(call.connection, services, t.topic_name, Right.READ_TOPIC) for t in topics}
-    codes, changes = _judged(request.group_id, topics, known)
+    codes, changes = await _judged(call, topics, known)
     if not await not_starting(services, list(changes)):
         return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if group.members or group.dead:  # somebody came while this waited
@@ -73,7 +73,7 @@ async def handle(call: Call, services: Services) -> bytes:
     group.offsets_altered()
     codes |= await _written(services, changes)
     services.notes("share-group-offsets-altered", group=request.group_id, partitions=len(changes))
-    return _answer(call, topics, known, codes)
+    return await _answer(call, topics, known, codes)
 
 
 async def _written(services: Services, changes: Changes) -> Codes:
@@ -93,14 +93,15 @@ async def _read_refusal(call: Call, services: Services, group_id: str, names: Se
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
     answer = ask_read_group(connection, group_id) if code is None else None
-    await know_topics(connection, services, names, Right.READ_TOPIC)
+    await know_topics(call, services, names, Right.READ_TOPIC)
     if answer is not None:
         code = tell_read_group(connection, group_id, await answer, now)
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
-def _judged(group_id: str, topics: Sequence[Any], known: dict[str, Topic | ErrorCode]) -> tuple[Codes, Changes]:
+async def _judged(call: Call, topics: Sequence[Any], known: dict[str, Topic | ErrorCode]) -> tuple[Codes, Changes]:
     """The codes that are settled, and what is to be changed."""
+    group_id = call.message.group_id
     codes: Codes = {}
     changes: Changes = {}
     for name, partition, offset in _places(topics):
@@ -113,6 +114,7 @@ def _judged(group_id: str, topics: Sequence[Any], known: dict[str, Topic | Error
             codes[name, partition] = ErrorCode.INVALID_REQUEST
         else:
             changes[ShareKey(group_id, topic.topic_id, partition)] = (name, offset)
+        await call.work.step()
     return codes, changes
 
 
@@ -131,22 +133,24 @@ def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
     return reply(call, message(error_code=code, error_message=text, responses=[]))
 
 
-def _answer(call: Call, topics: Sequence[Any], known: dict[str, Topic | ErrorCode], codes: Codes) -> bytes:
+async def _answer(call: Call, topics: Sequence[Any], known: dict[str, Topic | ErrorCode], codes: Codes) -> bytes:
     message = registry.message("AlterShareGroupOffsetsResponse")
     responses = []
     for asked in topics:
         topic = known[asked.topic_name]
-        partitions = [
-            message.AlterShareGroupOffsetsResponsePartition(
-                partition_index=partition.partition_index,
-                error_code=codes.get((asked.topic_name, partition.partition_index), ErrorCode.NONE),
+        partitions = []
+        for partition in asked.partitions or ():
+            code = codes.get((asked.topic_name, partition.partition_index), ErrorCode.NONE)
+            partitions.append(
+                message.AlterShareGroupOffsetsResponsePartition(
+                    partition_index=partition.partition_index, error_code=code
+                )
             )
-            for partition in asked.partitions or ()
-        ]
+            await call.work.step()
         topic_id = topic.topic_id if isinstance(topic, Topic) else ZERO_UUID
         responses.append(
             message.AlterShareGroupOffsetsResponseTopic(
                 topic_name=asked.topic_name, topic_id=topic_id, partitions=partitions
             )
         )
-    return reply(call, message(responses=responses))
+    return await replied(call, message(responses=responses))

@@ -37,7 +37,7 @@ async def handle(call: Call, services: Services) -> bytes:
     request, connection = call.message, call.connection
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
     right = ask_delete_group(connection, request.group_id)
-    await know_topics(connection, services, names, Right.READ_TOPIC)
+    await know_topics(call, services, names, Right.READ_TOPIC)
     code = tell_delete_group(await right)
     if code != ErrorCode.NONE:
         return _refusal(call, code)

@@ -8,7 +8,7 @@ connection for as long.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from math import inf
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from proxy.apis.ports import Connection
 from proxy.apis.promise import Promise
 from proxy.apis.rights import ABSENT_TOPICS, DESCRIBE_BIT, NO_BITS, READ_BIT, Right, rights_of
 from proxy.apis.services import Services
+from proxy.apis.slices import AT_ONCE, Work
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
 from proxy.values import UNKNOWN_NODE, TopicIdPartition
@@ -39,7 +40,9 @@ _BITS_WITH = frozenset(
 """Codes of a topic that a broker gives only to those who may DESCRIBE it, with the rights on it (3.9.1, 4.3.0)."""
 
 ABSENT_MAX = 1000
-"""Absent topics remembered per connection; past it all are forgotten."""
+"""Absent topics remembered per connection; past it all are forgotten. Names longer than a topic's are none of them."""
+TOPIC_LENGTH_MAX = 249
+"""Characters in the name of a topic (org.apache.kafka.common.internals.Topic)."""
 
 
 def ask_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
@@ -65,7 +68,8 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
     if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         if len(absent) >= ABSENT_MAX:
             absent.clear()
-        absent[topic.name or topic.topic_id] = (now, topic.error_code)
+        if len(topic.name or "") <= TOPIC_LENGTH_MAX:
+            absent[topic.name or topic.topic_id] = (now, topic.error_code)
     if not topic.name:
         return
     if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -81,6 +85,31 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
 def _absent(connection: Connection) -> dict[str | bytes, tuple[float, int]]:
     """Topics, by name or id, that the broker did not show to this connection: when it said so, and why."""
     return connection.memory.setdefault(ABSENT_TOPICS, {})  # type: ignore[no-any-return]
+
+
+TOPICS_AT_ONCE = 500
+"""Topics that are asked about in one request."""
+
+
+def ask_many_topics(
+    connection: Connection, names: Collection[str], ids: Collection[bytes] = ()
+) -> list[Promise[memoryview]]:
+    """As `ask_topics`, for any number: in as many requests as it takes, sent together."""
+    wanted = [*((name, None) for name in names), *((None, topic_id) for topic_id in ids)]
+    parts = [wanted[start : start + TOPICS_AT_ONCE] for start in range(0, len(wanted), TOPICS_AT_ONCE)]
+    return [
+        ask_topics(connection, [name for name, _ in part if name is not None], [i for _, i in part if i is not None])
+        for part in parts
+    ]
+
+
+async def tell_many_topics(
+    connection: Connection, services: Services, answers: Iterable[Promise[memoryview]], work: Work = AT_ONCE
+) -> None:
+    """`tell_topics` for the answers to `ask_many_topics`."""
+    for answer in answers:
+        tell_topics(connection, services, await answer)
+        await work.pause()
 
 
 def names_to_ask(connection: Connection, services: Services, names: Iterable[str], right: Right) -> list[str]:

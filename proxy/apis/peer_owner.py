@@ -18,6 +18,7 @@ from proxy.apis.ports import Call
 from proxy.apis.promise import Promise, Task
 from proxy.apis.services import Services
 from proxy.apis.share_gated import serve_peer
+from proxy.apis.slices import Work
 from proxy.cluster.routes import Handler
 from proxy.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire import registry
@@ -164,7 +165,13 @@ class PeerOwner:
             raise RemoteProtocolError(str(error)) from None
         connection = self._connection(message)
         call = Call(
-            message.api_key, message.api_version, message.correlation_id, message.client_id, request, connection
+            message.api_key,
+            message.api_version,
+            message.correlation_id,
+            message.client_id,
+            request,
+            connection,
+            Work(self._services.slices),
         )
         task: Task[Answer | None] = Task(
             serve_peer(handler, call, self._services), partial(self._done, message.id, connection)

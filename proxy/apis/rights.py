@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
-from itertools import islice
 from typing import Any
 
 from proxy.apis.ports import Connection
@@ -42,8 +41,13 @@ NO_BITS = -2147483648
 PROBE_MEMBER = "kafka-share-proxy-rights-probe"
 """A member id nobody has."""
 
-VERDICTS_MAX = 10_000
-"""Rights remembered per connection; past it the older half is forgotten, and asked again."""
+VERDICTS_BYTES_MAX = 1 << 20
+"""Memory for the rights remembered per connection, about 4,000 of them with usual names; past it the older half is
+forgotten, and asked again. A group id may have 32 KiB."""
+RIGHTS_AT_ONCE = 500
+"""Groups whose DESCRIBE right is asked about in one request."""
+VERDICT_BYTES = 200
+"""What a right takes beside its name."""
 
 
 class Right(IntEnum):
@@ -90,6 +94,8 @@ class Rights:
 
     verdicts: dict[tuple[Right, str], tuple[bool, float]] = field(default_factory=dict)
     """(allowed, asked at)"""
+    bytes: int = 0
+    """About how much memory they take."""
 
     def verdict(self, right: Right, name: str, now: float, cache_s: float) -> bool | None:
         """Allowed, refused, or None = ask."""
@@ -112,11 +118,23 @@ class Rights:
 
     def remember(self, right: Right, name: str, allowed: bool, now: float) -> None:
         """The broker has said so, now."""
-        self.verdicts.pop((right, name), None)
-        if len(self.verdicts) >= VERDICTS_MAX:
-            for oldest in list(islice(self.verdicts, VERDICTS_MAX // 2)):
-                del self.verdicts[oldest]
+        if self.verdicts.pop((right, name), None) is None:
+            self.bytes += _bytes_of(name)
         self.verdicts[right, name] = (allowed, now)
+        if self.bytes > VERDICTS_BYTES_MAX:
+            self._forget_half()
+
+    def _forget_half(self) -> None:
+        """The oldest first."""
+        for oldest in list(self.verdicts):
+            if self.bytes <= VERDICTS_BYTES_MAX // 2:
+                return
+            del self.verdicts[oldest]
+            self.bytes -= _bytes_of(oldest[1])
+
+
+def _bytes_of(name: str) -> int:
+    return VERDICT_BYTES + 4 * len(name)
 
 
 _RIGHTS = "rights"
@@ -156,8 +174,13 @@ def tell_read_group(connection: Connection, group_id: str, answer: memoryview, n
     return code
 
 
-def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
-    """Send the question about DESCRIBE on groups; `tell_describe_groups` understands the answer."""
+def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> list[Promise[memoryview]]:
+    """Send the questions about DESCRIBE on groups, all at once; `tell_describe_groups` understands each answer."""
+    parts = (group_ids[start : start + RIGHTS_AT_ONCE] for start in range(0, len(group_ids), RIGHTS_AT_ONCE))
+    return [_ask_describe_groups(connection, part) for part in parts]
+
+
+def _ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
     request = registry.message("FindCoordinatorRequest")(key_type=0, coordinator_keys=list(group_ids))
     body = registry.request(FIND_COORDINATOR, FIND_COORDINATOR_VERSION).encode(request)
     return connection.ask(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
@@ -166,7 +189,7 @@ def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Pro
 def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> dict[str, ErrorCode]:
     """Remember and give what the answer to `ask_describe_groups` says of each group: NONE, or the code that refuses.
 
-    Whoever asked about many goes by what this gives: more than `VERDICTS_MAX` are not remembered.
+    Whoever asked about many goes by what this gives: more than fit into `VERDICTS_BYTES_MAX` are not remembered.
     """
     rights = rights_of(connection)
     found = {}

@@ -39,20 +39,21 @@ class Several:
         fields = {name: getattr(message, name) for name in type(message).__slots__ if name != "unknown_tags"}
         return replace(call, message=type(message)(**fields | {self.field: list(entries)}))
 
-    def joined(self, call: Call, answers: Sequence[Any]) -> Any:
+    async def joined(self, call: Call, answers: Sequence[Any]) -> Any:
         """The first of these answers, with what all of them list, in the order of the request."""
-        order: dict[Any, int] = {}
-        for index, entry in enumerate(self.entries(call.message)):
-            order.setdefault(self.asked(entry), index)
         found = [entry for answer in answers for entry in getattr(answer, self.answers) or ()]
-        found.sort(key=lambda entry: order.get(self.answered(entry), len(order)))
-        setattr(answers[0], self.answers, found)
+        ordered = await call.work.in_order(map(self.asked, self.entries(call.message)), found, self.answered)
+        setattr(answers[0], self.answers, ordered)
         return answers[0]
 
 
-def answers_of(call: Call, parts: Iterable[frames.Answer | None]) -> list[Any]:
+async def answers_of(call: Call, parts: Iterable[frames.Answer | None]) -> list[Any]:
     """Response frames of handlers, decoded."""
-    return [frames.decode_response(call.key, call.version, memoryview(bytes(part or b""))[4:])[1] for part in parts]
+    key, version = call.key, call.version
+    return [
+        await call.work.drive(frames.decode_response_in_slices(key, version, memoryview(bytes(part or b""))[4:]))
+        for part in parts
+    ]
 
 
 def _same(name: str) -> str:

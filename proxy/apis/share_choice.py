@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from proxy.apis.exchange import ask_upstream, reply
+from proxy.apis.exchange import ask_upstream, replied, reply
 from proxy.apis.group_ids import ServeHere, any_entry, any_request, leading_string
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
@@ -165,6 +165,7 @@ def _of_several(handler: Handler, several: Several, choice: ShareChoice) -> Hand
         if not rest or answer is None:
             return answer
         theirs = await ask_upstream(call, several.about(call, rest).message)
-        return reply(call, several.joined(call, [theirs, *answers_of(call, [answer])]))
+        both = [theirs, *await answers_of(call, [answer])]
+        return await replied(call, await several.joined(call, both))
 
     return handle

@@ -10,10 +10,10 @@ neither on 14 nor on 15), so theirs wait longer where the state is being loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from proxy.apis.exchange import reply
+from proxy.apis.exchange import replied
 from proxy.apis.ports import Call
 from proxy.apis.promise import Promise, Task, all_of
 from proxy.apis.services import Services
@@ -37,7 +37,18 @@ time-out: where another proxy is known to serve share groups they are told so at
 LOOK_AGAIN_S = 0.1
 """A proxy that does not own what the table says it does is asked again after this, if nothing happens before."""
 
-Refuse = Callable[[Call, ErrorCode, str], Any]
+GROUPS_MAX = {
+    DESCRIBE_CONFIGS: 2_000,
+    ALTER_CONFIGS: 2_000,
+    INCREMENTAL_ALTER_CONFIGS: 2_000,
+    DELETE_GROUPS: 10_000,
+    DESCRIBE: 10_000,
+    DESCRIBE_OFFSETS: 10_000,
+}
+"""Groups in one request, by API key: each costs a question upstream or kilobytes of answer, and clients of
+administrators name all groups of a coordinator at once. Whoever names more gets 42 for each of them."""
+
+Refuse = Callable[[Call, ErrorCode, str], Coroutine[Any, Any, Any]]
 """The answer of an API that is not served now."""
 
 
@@ -45,7 +56,10 @@ def gated(key: int, handler: Handler) -> Handler:
     """The handler, let in and out by the gate, or run by whoever owns what the request is about."""
 
     async def handle(call: Call, services: Services) -> Answer | None:
-        partitions = partitions_of(call)
+        partitions = await partitions_of(call)
+        if partitions is None:
+            text = f"More than {GROUPS_MAX[call.key]} groups in one request."
+            return await _refused(call, ErrorCode.INVALID_REQUEST, text)
         if services.gate.lets_in(partitions) and not services.gate.refused:
             return await _inside(handler, call, services, partitions)
         if key not in OF_MEMBERS and services.gate.standby:
@@ -58,38 +72,45 @@ def gated(key: int, handler: Handler) -> Handler:
 
 async def serve_peer(handler: Handler, call: Call, services: Services) -> Answer | None:
     """A request that another proxy sent here as to the owner; None: this is not the owner."""
-    partitions = partitions_of(call)
-    if not services.gate.lets_in(partitions):
+    partitions = await partitions_of(call)
+    if partitions is None or not services.gate.lets_in(partitions):
         return None
     if not services.gate.refused.keys().isdisjoint(partitions):
-        return _refusal(call, services, partitions)
+        return await _refusal(call, services, partitions)
     return await _inside(handler, call, services, partitions)
 
 
-def partitions_of(call: Call) -> tuple[int, ...]:
-    """The state partitions of the groups that a request is about, each once."""
+async def partitions_of(call: Call) -> tuple[int, ...] | None:
+    """The state partitions of the groups that a request is about, each once; None where they are too many groups."""
     several = SEVERAL.get(call.key)
     if several is None:
         group_id = call.message.group_id
         return (state_partition(group_id),) if group_id else ()
-    return tuple(dict.fromkeys(state_partition(name) for name in several.groups(call.message) if name))
+    names = several.groups(call.message)
+    if len(names) > GROUPS_MAX[call.key]:
+        return None
+    found: dict[int, None] = {}
+    for name in filter(None, names):
+        found[state_partition(name)] = None
+        await call.work.pause()
+    return tuple(found)
 
 
 async def _dispatch(handler: Handler, call: Call, services: Services, began: float) -> Answer | None:
     """Whoever it takes, until somebody has answered or the time is over; it began to wait then."""
     while True:
-        partitions = partitions_of(call)
+        partitions = await partitions_of(call) or ()
         places = {partition: _place(services, partition) for partition in partitions}
         if len(set(map(id, places.values()))) > 1:
-            parts = _cut(call, places)
-            return _joined(call, await all_of(_dispatch(handler, part, services, began) for part in parts))
+            parts = await _cut(call, places)
+            return await _joined(call, await all_of(_dispatch(handler, part, services, began) for part in parts))
         answer = await _attempt(handler, call, services, partitions, next(iter(places.values()), None))
         if answer is not None:
             return answer
         now = services.timers.now()
         deadline = began + _wait_s(call, services, partitions)
         if now >= deadline:
-            return _refusal(call, services, partitions)
+            return await _refusal(call, services, partitions)
         await _change(services, min(deadline, now + LOOK_AGAIN_S) if places[partitions[0]] is not None else deadline)
 
 
@@ -104,7 +125,7 @@ async def _attempt(
 ) -> Answer | None:
     """The answer; None when it is to be tried again."""
     if isinstance(place, str):
-        return _refusal(call, services, partitions)
+        return await _refusal(call, services, partitions)
     if place is None:
         inside = services.gate.lets_in(partitions)
         return await _inside(handler, call, services, partitions) if inside else None
@@ -112,7 +133,7 @@ async def _attempt(
     try:
         return await answer
     except PeerLost as error:
-        return reply(call, _REFUSALS[call.key](call, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+        return await _refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     finally:
         place.give_up(answer)
 
@@ -148,7 +169,7 @@ async def _inside(handler: Handler, call: Call, services: Services, partitions: 
     if task.error is not None:
         raise task.error
     if ended or not _holds(services, partitions):
-        return reply(call, _REFUSALS[call.key](call, ErrorCode.COORDINATOR_NOT_AVAILABLE, gate.why_not(partitions)[1]))
+        return await _refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, gate.why_not(partitions)[1])
     return task.value
 
 
@@ -177,14 +198,18 @@ async def _change(services: Services, deadline: float) -> None:
         services.gate.forget(changed)
 
 
-def _refusal(call: Call, services: Services, partitions: Iterable[int]) -> bytes:
-    return reply(call, _REFUSALS[call.key](call, *services.gate.why_not(partitions)))
+async def _refusal(call: Call, services: Services, partitions: Iterable[int]) -> bytes:
+    return await _refused(call, *services.gate.why_not(partitions))
+
+
+async def _refused(call: Call, code: ErrorCode, reason: str) -> bytes:
+    return await replied(call, await _REFUSALS[call.key](call, code, reason))
 
 
 # Requests about several groups
 
 
-def _cut(call: Call, places: Mapping[int, object]) -> list[Call]:
+async def _cut(call: Call, places: Mapping[int, object]) -> list[Call]:
     """One call for each place; what is about no group goes with the first."""
     several = SEVERAL[call.key]
     first = id(next(iter(places.values())))
@@ -192,65 +217,70 @@ def _cut(call: Call, places: Mapping[int, object]) -> list[Call]:
     for entry in several.entries(call.message):
         name = several.group_of(entry)
         parts.setdefault(id(places[state_partition(name)]) if name else first, []).append(entry)
+        await call.work.step()
     return [several.about(call, part) for part in parts.values()]
 
 
-def _joined(call: Call, parts: Sequence[Answer | None]) -> bytes:
+async def _joined(call: Call, parts: Sequence[Answer | None]) -> bytes:
     """The answers in one, in the order of the request."""
-    return reply(call, SEVERAL[call.key].joined(call, answers_of(call, parts)))
+    return await replied(call, await SEVERAL[call.key].joined(call, await answers_of(call, parts)))
 
 
 # Refusals
 
 
-def _whole(call: Call, code: ErrorCode, reason: str) -> Any:
+async def _whole(call: Call, code: ErrorCode, reason: str) -> Any:
     return registry.message(f"{registry.API_KEYS[call.key]}Response")(error_code=code, error_message=reason or None)
 
 
-def _session(call: Call, _code: ErrorCode, reason: str) -> Any:
-    return _whole(call, ErrorCode.SHARE_SESSION_NOT_FOUND, reason)
+async def _session(call: Call, _code: ErrorCode, reason: str) -> Any:
+    return await _whole(call, ErrorCode.SHARE_SESSION_NOT_FOUND, reason)
 
 
-def _described(call: Call, code: ErrorCode, reason: str) -> Any:
+async def _described(call: Call, code: ErrorCode, reason: str) -> Any:
     answer = registry.message("ShareGroupDescribeResponse")
-    groups = [
-        answer.DescribedGroup(group_id=group_id, error_code=code, error_message=reason or None, members=[])
-        for group_id in dict.fromkeys(call.message.group_ids)
-    ]
-    return answer(groups=groups)
+
+    def entry(group_id: str) -> Any:
+        return answer.DescribedGroup(group_id=group_id, error_code=code, error_message=reason or None, members=[])
+
+    return answer(groups=await call.work.map(entry, dict.fromkeys(call.message.group_ids)))
 
 
-def _described_offsets(call: Call, code: ErrorCode, reason: str) -> Any:
+async def _described_offsets(call: Call, code: ErrorCode, reason: str) -> Any:
     answer = registry.message("DescribeShareGroupOffsetsResponse")
-    entry = answer.DescribeShareGroupOffsetsResponseGroup
-    groups = [
-        entry(group_id=group.group_id, topics=[], error_code=code, error_message=reason or None)
-        for group in call.message.groups
-    ]
-    return answer(groups=groups)
+
+    def entry(group: Any) -> Any:
+        return answer.DescribeShareGroupOffsetsResponseGroup(
+            group_id=group.group_id, topics=[], error_code=code, error_message=reason or None
+        )
+
+    return answer(groups=await call.work.map(entry, call.message.groups))
 
 
-def _deleted(call: Call, code: ErrorCode, _reason: str) -> Any:
+async def _deleted(call: Call, code: ErrorCode, _reason: str) -> Any:
     answer = registry.message("DeleteGroupsResponse")
-    names = dict.fromkeys(call.message.groups_names)
-    return answer(results=[answer.DeletableGroupResult(group_id=name, error_code=code) for name in names])
+
+    def entry(name: str) -> Any:
+        return answer.DeletableGroupResult(group_id=name, error_code=code)
+
+    return answer(results=await call.work.map(entry, dict.fromkeys(call.message.groups_names)))
 
 
-def _configured(call: Call, code: ErrorCode, reason: str) -> Any:
+async def _configured(call: Call, code: ErrorCode, reason: str) -> Any:
     """Every resource of the part: those that are no groups are not changed either."""
     answer = registry.message(f"{registry.API_KEYS[call.key]}Response")
-    entry, field = _CONFIG_RESULTS[call.key]
-    results = [
-        getattr(answer, entry)(
+    name, field = _CONFIG_RESULTS[call.key]
+
+    def entry(resource: Any) -> Any:
+        return getattr(answer, name)(
             error_code=code,
             error_message=reason or None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             **({"configs": []} if call.key == DESCRIBE_CONFIGS else {}),
         )
-        for resource in call.message.resources
-    ]
-    return answer(**{field: results})
+
+    return answer(**{field: await call.work.map(entry, call.message.resources)})
 
 
 _CONFIG_RESULTS = {

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics, trouble_with, verdict
-from proxy.apis.ports import Connection
+from proxy.apis.leadership import ask_many_topics, names_to_ask, tell_many_topics, trouble_with, verdict
+from proxy.apis.ports import Call, Connection
 from proxy.apis.promise import Promise
 from proxy.apis.rights import Right
 from proxy.apis.services import Services
@@ -37,12 +37,12 @@ STARTING_WAIT_S = 5.0
 
 
 async def know_topics(
-    connection: Connection, services: Services, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
+    call: Call, services: Services, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
 ) -> None:
     """Ask what is not known, or is old, about these topics and the client's right on them."""
-    asked, unknown = names_to_ask(connection, services, dict.fromkeys(names), right), list(ids)
-    if asked or unknown:
-        tell_topics(connection, services, await ask_topics(connection, asked, unknown))
+    connection = call.connection
+    asked = names_to_ask(connection, services, dict.fromkeys(names), right)
+    await tell_many_topics(connection, services, ask_many_topics(connection, asked, list(ids)), call.work)
 
 
 def topic_of(connection: Connection, services: Services, name: str, right: Right) -> Topic | ErrorCode:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from proxy.apis.leadership import ask_topics, endpoints, tell_topics, topics_to_ask
+from proxy.apis.leadership import ask_many_topics, endpoints, tell_many_topics, topics_to_ask
 from proxy.apis.ports import Call, Connection
 from proxy.apis.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.apis.services import Services
+from proxy.apis.slices import AT_ONCE, Work
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
 from proxy.share.sessions import Session, SessionKey
@@ -25,7 +26,9 @@ NO_HINT = (UNKNOWN_NODE, -1)
 """CurrentLeader that says nothing. Never the schema's 0/0: clients take that for a leader."""
 
 
-def named(topics: Iterable[Any] | None) -> tuple[list[TopicIdPartition], dict[TopicIdPartition, AckBatches]]:
+async def named(
+    topics: Iterable[Any] | None, work: Work = AT_ONCE
+) -> tuple[list[TopicIdPartition], dict[TopicIdPartition, AckBatches]]:
     """The partitions of a request's Topics in order, each once, and the acknowledgement batches of each that has any.
 
     librdkafka may name a topic or partition twice, for fetching and for acknowledging: the batches are joined.
@@ -41,6 +44,7 @@ def named(topics: Iterable[Any] | None) -> tuple[list[TopicIdPartition], dict[To
                     (batch.first_offset, batch.last_offset, batch.acknowledge_types or ())
                     for batch in partition.acknowledgement_batches
                 )
+            await work.step()
     return list(places), batches
 
 
@@ -59,19 +63,17 @@ async def read_refusal(
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
     group_answer = ask_read_group(connection, group_id) if code is None else None
     names, ids = topics_to_ask(connection, services, places, acknowledged)
-    topics_answer = ask_topics(connection, names, ids) if names or ids else None
+    topics_answers = ask_many_topics(connection, names, ids)
     if group_answer is not None:
         code = tell_read_group(connection, group_id, await group_answer, now)
-    if topics_answer is not None:
-        tell_topics(connection, services, await topics_answer)
+    await tell_many_topics(connection, services, topics_answers, call.work)
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
 async def refresh(connection: Connection, services: Services, places: Iterable[TopicIdPartition]) -> None:
     """Ask again about the topics of these partitions, unless that was done just now."""
     names, ids = topics_to_ask(connection, services, places)
-    if names or ids:
-        tell_topics(connection, services, await ask_topics(connection, names, ids))
+    await tell_many_topics(connection, services, ask_many_topics(connection, names, ids))
 
 
 def follow_leader(services: Services, key: ShareKey) -> None:

@@ -39,6 +39,8 @@ _KEY_VERSION = 0
 
 GROUPS_REMEMBERED = 10_000
 """Groups whose state partition is not computed anew."""
+REMEMBERED_LENGTH_MAX = 256
+"""Longer group ids are not remembered: clients may send ids of 32 KiB."""
 KEYS_REMEMBERED = 1_000
 """Share partitions whose key is not encoded anew."""
 
@@ -48,10 +50,16 @@ VALUE_VERSION = 0
 _INT16 = 2
 
 
-@lru_cache(maxsize=GROUPS_REMEMBERED)
 def state_partition(group_id: str) -> int:
     """The partition of the state topic that holds everything about a group."""
+    return _short(group_id) if len(group_id) <= REMEMBERED_LENGTH_MAX else _state_partition(group_id)
+
+
+def _state_partition(group_id: str) -> int:
     return partition_for(group_id.encode(), PARTITIONS)
+
+
+_short = lru_cache(maxsize=GROUPS_REMEMBERED)(_state_partition)
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)

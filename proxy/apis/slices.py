@@ -11,7 +11,7 @@ Between two steps anything may have changed: what has to be decided in one piece
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from proxy.apis.promise import Promise
@@ -19,6 +19,7 @@ from proxy.apis.promise import Promise
 if TYPE_CHECKING:
     from proxy.apis.ports import Timers
 
+E = TypeVar("E")
 T = TypeVar("T")
 
 SLICE_S = 0.003
@@ -80,6 +81,23 @@ class Work:
         if slices is not None and slices.now() >= self._until:
             await slices.turn()
             self._until = slices.now() + SLICE_S
+
+    async def map(self, make: Callable[[E], T], elements: Iterable[E]) -> list[T]:
+        """What `make` gives for each element, in order; each is a step."""
+        made = []
+        for element in elements:
+            made.append(make(element))
+            await self.step()
+        return made
+
+    async def in_order(self, asked: Iterable[E], found: Sequence[T], about: Callable[[T], E]) -> list[T]:
+        """What was found, in the order of what was asked; `about` tells what an entry is about. Others come last."""
+        order: dict[E, int] = {}
+        for index, one in enumerate(asked):
+            order.setdefault(one, index)
+            await self.step()
+        places = await self.map(lambda entry: order.get(about(entry), len(order)), found)
+        return [found[index] for index in sorted(range(len(found)), key=places.__getitem__)]
 
     async def drive(self, pieces: Generator[None, None, T]) -> T:
         """Run a generator to its end; each of its pauses is one of ours. Gives what it returns."""

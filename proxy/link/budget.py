@@ -5,9 +5,6 @@ Each has one limit for all connections together.
 
 from __future__ import annotations
 
-DECODED_BYTES = 16
-"""Bytes of objects for each byte of a request that is decoded, about: 5 for names, 20 for empty partitions."""
-
 
 class GatherBudget:
     """Bytes of frames that are gathered or kept, and of the objects made of requests. Whoever holds them says so."""

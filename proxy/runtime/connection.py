@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.apis import rights
 from proxy.apis.promise import Promise
-from proxy.errors import RemoteProtocolError, UpstreamLost
+from proxy.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from proxy.link.downstream import NOTHING_PASSES
 from proxy.link.sasl import Sasl
 from proxy.link.walking import Pending
@@ -193,7 +193,7 @@ class Connection:
         """Tell the account how much memory this connection takes now.
 
         Raises:
-            requests.Refused: there is no room for it.
+            RequestRefused: there is no room for it.
         """
         if self.is_written_off:
             return
@@ -423,7 +423,7 @@ class Connection:
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner."""
-        if isinstance(error, requests.Refused):
+        if isinstance(error, RequestRefused):
             self.end("request-refused", reason=str(error))
         elif isinstance(error, RemoteProtocolError):
             self.end("client-protocol-error", reason=str(error))

@@ -7,11 +7,11 @@ from os import strerror
 from typing import TYPE_CHECKING
 
 from proxy.cluster.routes import Route
-from proxy.errors import AnswerUnusable, RemoteProtocolError
+from proxy.errors import AnswerUnusable, RemoteProtocolError, RequestRefused
 from proxy.link.framing import ANSWER_HEAD, Gathering
 from proxy.link.upstream import TOKEN, Due, Upstream
 from proxy.link.walking import Pending
-from proxy.runtime import answers, requests
+from proxy.runtime import answers
 from proxy.runtime.polling import READ, WRITE
 from proxy.runtime.transports import Data, Transport
 
@@ -107,7 +107,7 @@ class Downward(Upstream):
 
     def failed(self, error: Exception) -> None:
         """See faults.Owner. Trouble in the TLS handshake comes here too."""
-        if isinstance(error, requests.Refused):
+        if isinstance(error, RequestRefused):
             self._connection.failed(error)
         elif isinstance(error, RemoteProtocolError | AnswerUnusable):
             self._connection.end("upstream-protocol-error", reason=str(error))

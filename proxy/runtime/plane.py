@@ -15,6 +15,7 @@ import trio
 from proxy.apis.ports import Notes
 from proxy.apis.slices import Slices
 from proxy.cluster.routes import Context, Kind, Route, Routes, WithKnownIds, WithoutWords
+from proxy.errors import RequestRefused
 from proxy.link.budget import AnswerBudget, GatherBudget
 from proxy.link.downstream import NOTHING_PASSES, Passing
 from proxy.link.looks import (
@@ -28,7 +29,6 @@ from proxy.link.looks import (
 )
 from proxy.link.produce import acks_layout
 from proxy.link.walk import Look
-from proxy.runtime import requests
 from proxy.runtime.connection import Connection
 from proxy.runtime.dialling import Dial, Dialled
 from proxy.runtime.listeners import Listener, bind
@@ -253,7 +253,7 @@ class Plane:
         Where that is more than all may keep, those with the longest unfinished requests end, the newcomer among them.
 
         Raises:
-            requests.Refused: it is this connection that has to end.
+            RequestRefused: it is this connection that has to end.
         """
         gathered = self.gathered
         gathered.used += change
@@ -264,7 +264,7 @@ class Plane:
             gathered.refusals += 1
             text = f"no room for it: limits.gathered_total_bytes ({gathered.limit}) are in use"
             if longest is connection:
-                raise requests.Refused(text)
+                raise RequestRefused(text)
             longest.write_off(text)
 
     def linger(self, side: Side, answer_bytes: int = 0) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.cluster.routes import Kind, Route
-from proxy.errors import RemoteProtocolError
+from proxy.errors import RemoteProtocolError, RequestRefused
 from proxy.link.downstream import Head
 from proxy.link.produce import acks_layout, read_acks
 from proxy.link.upstream import TOKEN
@@ -18,10 +18,6 @@ from proxy.runtime.answers import SaslAuthenticateAnswer, SaslHandshakeAnswer
 
 if TYPE_CHECKING:
     from proxy.runtime.connection import Connection
-
-
-class Refused(RemoteProtocolError):
-    """A request that may not pass and cannot be answered: the connection ends, with the reason in the log."""
 
 
 class Asked(NamedTuple):
@@ -44,7 +40,7 @@ def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int 
         return _pass(connection, buffer, at, end, head, TOKEN)
     route = connection.plane.routes[head.name]
     if route.kind is Kind.REFUSE:
-        raise Refused(route.reason)
+        raise RequestRefused(route.reason)
     if route.kind in (Kind.SASL_HANDSHAKE, Kind.SASL_AUTHENTICATE):
         return _sasl(connection, buffer, at, end, head, route)
     connection.sasl.ordinary_request()
@@ -130,9 +126,9 @@ _LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
 
 
 def _limit(connection: Connection, asked: Asked, name: str) -> None:
-    """Raise Refused where the request is larger than the limit of that name."""
+    """Raise RequestRefused where the request is larger than the limit of that name."""
     size, limit = asked.head.size, getattr(connection.plane.limits, name)
     if size > limit:
-        raise Refused(
+        raise RequestRefused(
             f"request {asked.route.key} v{asked.route.version} of {size} bytes is larger than limits.{name} ({limit})"
         )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from proxy.apis.ports import Call
 from proxy.apis.promise import Task
 from proxy.apis.slices import Work
-from proxy.errors import LocalProtocolError, TooManyElements
-from proxy.link.budget import DECODED_BYTES
+from proxy.errors import LocalProtocolError, RequestRefused, TooManyElements
 from proxy.runtime import questions, requests
+from proxy.values import DECODED_BYTES
 from proxy.wire import frames, headers
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Serving:
         return taken
 
     async def _decode(self, asked: requests.Asked) -> Call:
-        """Raises RemoteProtocolError, Refused where the request has too many elements."""
+        """Raises RemoteProtocolError, RequestRefused where the request has too many elements."""
         frame, slices = self._frame[4:], self._connection.plane.slices
         if len(frame) > AT_ONCE_BYTES:
             await slices.turn()
@@ -139,7 +139,7 @@ class Serving:
         except TooManyElements:
             what = f"request {asked.route.key} v{asked.route.version}"
             text = f"{what} has more elements than limits.served_request_elements ({most})"
-            raise requests.Refused(text) from None
+            raise RequestRefused(text) from None
 
     def _done(self, task: Task[frames.Answer | None]) -> None:
         """The handler ended, in whatever call settled its last promise: nothing may be raised from here."""

@@ -122,6 +122,12 @@ def decode_response(key: int, version: int, frame: Any) -> tuple[int, Any]:
     return headers.correlation_id(frame), registry.response(key, version).decode(frame, offset)
 
 
+def decode_response_in_slices(key: int, version: int, frame: Any) -> Generator[None, None, Any]:
+    """The message of a response frame without size, read with pauses. Raises as `decode_response`."""
+    offset = headers.response_body_offset(key, version, frame)
+    return registry.response(key, version).decode_in_slices(frame, offset, len(frame))
+
+
 class FrameReader:
     """Cuts a byte stream into frames; for connections of our own, where a copy does not matter."""
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.group_configs import in_order, is_group_resource, is_ours, settings_of, stored_value
+from proxy.apis.group_configs import is_group_resource, is_ours, name_of, settings_of, stored_value
+from proxy.apis.promise import Task
+from proxy.apis.slices import AT_ONCE
 from proxy.errors import RemoteProtocolError
 from proxy.share.settings import GROUP_CONFIGS
 
@@ -65,4 +67,10 @@ def test_results_come_in_the_order_asked():
     """By type and name; what nobody asked about comes last."""
     asked = [entry(32, "g"), entry(2, "t"), entry(32, "h")]
     results = [entry(2, "t"), entry(9, "?"), entry(32, "g"), entry(32, "h")]
-    assert in_order(asked, results) == [results[2], results[0], results[3], results[1]]
+    ordered: list[SimpleNamespace] = []
+
+    async def order() -> None:
+        ordered.extend(await AT_ONCE.in_order(map(name_of, asked), results, name_of))
+
+    Task(order(), lambda _: None).start()
+    assert ordered == [results[2], results[0], results[3], results[1]]

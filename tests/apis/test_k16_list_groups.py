@@ -33,7 +33,7 @@ def rows(answer):
 
 def test_more_groups_than_rights_are_remembered_for_are_listed_all_the_same(world, monkeypatch):
     """What the broker has just said of each group counts, remembered or not."""
-    monkeypatch.setattr(rights, "VERDICTS_MAX", 10)
+    monkeypatch.setattr(rights, "VERDICTS_BYTES_MAX", 10 * rights.VERDICT_BYTES)
     for number in range(600):
         world.group(f"g{number:03}")
     world.broker.denied.update({("DESCRIBE", "g007"), ("DESCRIBE", "cluster")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -79,12 +80,25 @@ def test_unauthenticated_connection_gets_nothing(world):
 
 def test_oldest_rights_are_forgotten_first(monkeypatch):
     """At the limit the older half goes; what was asked for again is not old."""
-    monkeypatch.setattr(rights, "VERDICTS_MAX", 4)
+    monkeypatch.setattr(rights, "VERDICTS_BYTES_MAX", 4 * (rights.VERDICT_BYTES + 4))
     remembered = rights.Rights()
     for name in ("a", "b", "c", "d", "a", "e"):
         remembered.remember(rights.Right.READ_GROUP, name, True, 1.0)
     known = [n for n in "abcde" if remembered.verdict(rights.Right.READ_GROUP, n, 1.0, 15.0) is not None]
-    assert known == ["a", "d", "e"]
+    assert known == ["a", "e"]
+
+
+def test_rights_are_bounded_in_bytes():
+    """A group id may have 32 KiB: as many rights as usual names leave room for would be 320 MiB on each connection."""
+    remembered = rights.Rights()
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            remembered.remember(rights.Right.READ_GROUP, f"{number:032767}", True, 1.0)
+        assert tracemalloc.get_traced_memory()[0] < rights.VERDICTS_BYTES_MAX
+    finally:
+        tracemalloc.stop()
+    assert remembered.bytes == sum(rights.VERDICT_BYTES + 4 * len(name) for _, name in remembered.verdicts)
 
 
 NO_ANSWER = [-1, 7, 14, 15, 22, 27, 31, 41, 69, 30_137]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proxy.apis.ports import Call
+from proxy.apis.promise import Task
 from proxy.apis.several_groups import SEVERAL, answers_of
 from proxy.wire import frames, registry
 
@@ -36,8 +39,13 @@ def test_answers_come_in_the_order_of_the_request() -> None:
         for names in (["c", "x"], ["b", "a"])
     ]
     one = call(42, 2, asked)
-    joined = SEVERAL[42].joined(one, answers_of(one, parts))
-    assert [each.group_id for each in joined.results] == ["a", "b", "c", "x"]
+    joined: list[Any] = []
+
+    async def join() -> None:
+        joined.append(await SEVERAL[42].joined(one, await answers_of(one, parts)))
+
+    Task(join(), lambda _: None).start()
+    assert [each.group_id for each in joined[0].results] == ["a", "b", "c", "x"]
 
 
 @pytest.mark.parametrize("key", SEVERAL)

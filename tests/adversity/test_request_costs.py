@@ -1,0 +1,222 @@
+"""What requests may cost a real proxy: time of the loop, seen by a bystander, and memory, seen by the system."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from localkafka.cluster import Cluster
+from localkafka.connection import Connection, build
+from localkafka.front import Front
+
+from proxy.values import MIB, Address
+from proxy.wire import frames, registry
+from tests.adversity.test_hostile_clients import rss_kib
+from tests.support.raw import LIMIT_S, until
+
+pytestmark = pytest.mark.broker
+
+P99_MAX_MS = 50.0
+"""What a bystander's small requests may take beside each hostile client, in an unloaded run."""
+GROUP, TOPIC = 32, 2
+HELD = "held"
+
+TOTAL, CONNECTIONS = 64 * MIB, 40
+SMALL_LIMITS = {
+    "gathered_total_bytes": TOTAL,
+    "collected_bytes": 16 * MIB,
+    "unauthenticated_request_bytes": 512 * 1024,
+}
+PROCESS_MIB = 24
+"""What the process may take beside that: sockets, objects of connections, what the allocator has not given back."""
+
+
+def frame(key: int, version: int, **fields: Any) -> bytes:
+    message = registry.message(f"{registry.API_KEYS[key]}Request")
+    return frames.request(key, version, 1, "hostile", message(**fields))
+
+
+def delete_groups(count: int) -> bytes:
+    return frame(42, 2, groups_names=[HELD, *(f"{n:06}" for n in range(count))])
+
+
+def describe_groups(count: int) -> bytes:
+    return frame(15, 5, groups=[HELD, *(f"{n:06}" for n in range(count))])
+
+
+def describe_configs(count: int) -> bytes:
+    resource = registry.message("DescribeConfigsRequest").DescribeConfigsResource
+    made = [resource(resource_type=GROUP, resource_name=f"{n:06}", configuration_keys=None) for n in range(count)]
+    return frame(32, 4, resources=made)
+
+
+def alter_configs(count: int) -> bytes:
+    message = registry.message("IncrementalAlterConfigsRequest")
+    change = message.AlterableConfig(name="share.session.timeout.ms", config_operation=9, value="1")
+    make = message.AlterConfigsResource
+    return frame(
+        44, 1, resources=[make(resource_type=GROUP, resource_name=f"{n:06}", configs=[change]) for n in range(count)]
+    )
+
+
+def offsets(partitions: int) -> bytes:
+    message = registry.message("DescribeShareGroupOffsetsRequest")
+    topic = message.DescribeShareGroupOffsetsRequestTopic(topic_name="nothing", partitions=list(range(partitions)))
+    group = message.DescribeShareGroupOffsetsRequestGroup(group_id=HELD, topics=[topic])
+    return frame(90, 0, groups=[group])
+
+
+def share_fetch(partitions: int) -> bytes:
+    message = registry.message("ShareFetchRequest")
+    made = [message.FetchPartition(partition_index=n) for n in range(partitions)]
+    topic = message.FetchTopic(topic_id=b"t" * 16, partitions=made)
+    member = "AAAAAAAAAAAAAAAAAAAAAA"
+    return frame(
+        78, 1, group_id=HELD, member_id=member, share_session_epoch=0, max_bytes=1 << 20, topics=[topic], max_wait_ms=1
+    )
+
+
+REFUSED: dict[str, Callable[[], bytes]] = {
+    "DeleteGroups of 1.5 MiB": lambda: delete_groups(220_000),
+    "DescribeConfigs of 1.9 MiB": lambda: describe_configs(200_000),
+    "DescribeShareGroupOffsets of 1.7 MiB": lambda: offsets(440_000),
+    "DescribeGroups of 1.5 MiB": lambda: describe_groups(220_000),
+    "IncrementalAlterConfigs of 3.8 MiB": lambda: alter_configs(90_000),
+    "ShareFetch of 1.65 MiB": lambda: share_fetch(280_000),
+}
+ANSWERED: dict[str, Callable[[], bytes]] = {
+    "DeleteGroups of 2,000": lambda: delete_groups(2_000),
+    "DeleteGroups of too many": lambda: delete_groups(45_000),
+    "DescribeConfigs of 2,000": lambda: describe_configs(2_000),
+    "DescribeConfigs of too many": lambda: describe_configs(45_000),
+    "DescribeShareGroupOffsets of 49,000": lambda: offsets(49_000),
+    "DescribeGroups of 5,000": lambda: describe_groups(5_000),
+    "IncrementalAlterConfigs of 2,000": lambda: alter_configs(2_000),
+    "ShareFetch of 10,000": lambda: share_fetch(10_000),
+}
+
+
+@pytest.fixture(scope="module")
+def front(kafka_39: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """A proxy of these tests' own that holds a share group."""
+    folder = tmp_path_factory.mktemp("costs")
+    with Front(kafka_39.bootstrap, folder / "proxy", {"share_groups": {"state": "memory"}}) as made:
+        with Connection(Address("127.0.0.1", made.port)) as member:
+            beat = build("ShareGroupHeartbeatRequest", group_id=HELD, member_id="A" * 22, member_epoch=0,
+                         subscribed_topic_names=["nothing"])  # fmt: skip
+            until(lambda: not member.ask(76, 1, beat).error_code, "the group to be held")
+        yield made
+
+
+class Bystander:
+    """Small requests on a connection of their own, one after the other, and how long each takes."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = Connection(Address("127.0.0.1", port))
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+        self.took_ms: list[float] = []
+
+    def __enter__(self) -> Bystander:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(LIMIT_S)
+        self._connection.close()
+
+    def _ask(self) -> None:
+        request = build("MetadataRequest", topics=[])
+        while not self._ended.is_set():
+            began = time.perf_counter()
+            self._connection.ask(3, 4, request)
+            self.took_ms.append((time.perf_counter() - began) * 1000)
+            time.sleep(0.002)
+
+    @property
+    def p99_ms(self) -> float:
+        return sorted(self.took_ms)[int(len(self.took_ms) * 0.99)]
+
+
+def outcome(port: int, data: bytes) -> bytes:
+    """Send a request; the answer, or nothing where the connection ends instead."""
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as sock:
+        try:
+            sock.sendall(data)
+            size = sock.recv(4, socket.MSG_WAITALL)
+            return sock.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL) if size else b""
+        except (BrokenPipeError, ConnectionResetError):
+            return b""
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *ANSWERED])
+def test_a_bystander_hardly_waits(front: Front, name: str) -> None:
+    """For a second beside a client that sends nothing else; p99 and the longest wait are printed."""
+    data = (REFUSED.get(name) or ANSWERED[name])()
+    outcome(front.port, data)  # codecs are compiled, the broker has warmed up
+    with Bystander(front.port) as bystander:
+        end, count = time.monotonic() + 1.0, 0
+        while time.monotonic() < end or count < 2:
+            answered = outcome(front.port, data)
+            assert bool(answered) is (name in ANSWERED)
+            count += 1
+        until(lambda: len(bystander.took_ms) > 100, "a hundred answers")
+    worst = max(bystander.took_ms)
+    print(f"{name}: {len(data) / MIB:.2f} MiB x {count}; p99 {bystander.p99_ms:.1f} ms, longest {worst:.1f} ms")
+    assert bystander.p99_ms < P99_MAX_MS
+    if name in REFUSED:
+        assert "request-refused" in front.ask("/metrics")[1]
+
+
+def half(port: int, key: int, version: int, size: int) -> socket.socket:
+    """A request of `size` bytes whose last byte never comes, from a client that is known if the cluster knows all."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
+    with suppress(BrokenPipeError, ConnectionResetError):  # one that had to make room
+        sock.sendall(struct.pack(">ihhih", size, key, version, 1, -1) + bytes(size - 11))
+    return sock
+
+
+def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_path: Any) -> None:
+    """Forty connections with nearly 4 MiB each of Metadata, Fetch, ListOffsets and DescribeConfigs."""
+    settings = {"share_groups": {"state": "memory"}, "limits": SMALL_LIMITS}
+    kinds = ((3, 4), (1, 11), (2, 5), (32, 3))
+    with Front(kafka_39.bootstrap, tmp_path / "proxy", settings) as front:
+        steady = Connection(Address("127.0.0.1", front.port))
+        request = build("MetadataRequest", topics=[])
+        before = rss_kib(front)
+        socks, most = [], 0
+        for number in range(CONNECTIONS):
+            socks.append(half(front.port, *kinds[number % len(kinds)], 4 * MIB - 100))
+            most = max(most, rss_kib(front))
+            assert steady.ask(3, 4, request).brokers
+        for sock in socks:
+            sock.close()
+        steady.close()
+        sent, grown = CONNECTIONS * 4, (most - before) / 1024
+        print(f"{sent} MiB sent, promised {TOTAL / MIB:.0f} MiB, resident memory grew by {grown:.1f} MiB")
+        assert grown < TOTAL / MIB + PROCESS_MIB
+        assert "limits.gathered_total_bytes" in front.log.read_text()
+
+
+def test_rights_on_long_group_ids_take_no_more_memory_than_promised(front: Front) -> None:
+    """A group id may have 32 KiB; ten connections ask about 300 each, which would be 94 MiB of names."""
+    before, most, connections = rss_kib(front), 0, []
+    message = registry.message("ShareGroupDescribeRequest")
+    for number in range(10):
+        connections.append(Connection(Address("127.0.0.1", front.port)))
+        for part in range(5):
+            names = [f"{number:04}{part:04}{n:04}" + "x" * 32_000 for n in range(60)]
+            connections[-1].ask(77, 1, message(group_ids=names))
+            most = max(most, rss_kib(front))
+    for connection in connections:
+        connection.close()
+    grown = (most - before) / 1024
+    print(f"94 MiB of names, resident memory grew by {grown:.1f} MiB")
+    assert grown < 10 * 1 + 2 * 16 + PROCESS_MIB

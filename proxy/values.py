@@ -59,7 +59,7 @@ class Limits:
     """A client that takes longer than this to send a request which is gathered is closed."""
     served_request_bytes: int = 2 * MIB
     """Largest request answered here."""
-    served_request_elements: int = 50_000
+    served_request_elements: int = 25_000
     """Most elements in all arrays of a request answered here (groups, resources, partitions, batches and the like)."""
     local_answer_bytes: int = 4 * MIB
     """Records in one answer made here; at least one record batch goes out even if larger."""

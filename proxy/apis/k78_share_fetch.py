@@ -40,6 +40,9 @@ from proxy.wire import frames, registry
 KEY = 78
 VERSIONS = (1, 2)
 
+AT_ONCE_MAX = 500
+"""Partitions in an answer that is written in one go."""
+
 _NOTHING = Result()
 
 
@@ -76,7 +79,7 @@ async def handle(call: Call, services: Services) -> frames.Answer:
         return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
-    return _answer(call, services, session, fetching, outcome)
+    return await _answer(call, services, session, fetching, outcome)
 
 
 def _session_places(services: Services, key: SessionKey) -> tuple[TopicIdPartition, ...]:
@@ -101,7 +104,7 @@ async def _fetch(call: Call, services: Services, session: Session) -> ShareFetch
         return None
     fetching = ShareFetching(call, services, session)
     if request.max_records <= 0 or request.max_bytes <= 0 or (call.version >= 2 and request.is_renew_ack):
-        fetching.survey()
+        await fetching.survey()
     elif len(session):
         await fetching.run()
     return fetching
@@ -126,7 +129,7 @@ def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
     return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
 
 
-def _answer(
+async def _answer(
     call: Call,
     services: Services,
     session: Session,
@@ -143,6 +146,7 @@ def _answer(
         hint = leader_hint(services, place, result.error or code)
         hints.append(hint)
         topics.setdefault(place.topic_id, []).append(_entry(message, place.partition, result, code, hint))
+        await call.work.step()
     answer = message(
         throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,
         acquisition_lock_timeout_ms=round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000),
@@ -152,6 +156,8 @@ def _answer(
         ],
         node_endpoints=hint_endpoints(services, message, hints) if any(hint != NO_HINT for hint in hints) else [],
     )
+    if len(hints) > AT_ONCE_MAX:
+        return await call.work.drive(frames.answer_in_slices(KEY, call.version, call.correlation_id, answer))
     return frames.answer(KEY, call.version, call.correlation_id, answer)
 
 

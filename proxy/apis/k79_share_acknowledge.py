@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.apis.exchange import replied
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_acknowledging import acknowledge
@@ -53,7 +54,7 @@ async def handle(call: Call, services: Services) -> bytes:
     outcome = await acknowledge(call, services, key, wanted, renew_allowed).outcome()
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
-    return _answer(call, services, request.group_id, outcome)
+    return await _answer(call, services, request.group_id, outcome)
 
 
 def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
@@ -61,7 +62,9 @@ def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
     return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
 
 
-def _answer(call: Call, services: Services, group_id: str, outcome: Mapping[TopicIdPartition, ErrorCode]) -> bytes:
+async def _answer(
+    call: Call, services: Services, group_id: str, outcome: Mapping[TopicIdPartition, ErrorCode]
+) -> bytes:
     message = registry.message("ShareAcknowledgeResponse")
     topics: dict[bytes, list[Any]] = {}
     hints = []
@@ -75,6 +78,7 @@ def _answer(call: Call, services: Services, group_id: str, outcome: Mapping[Topi
                 current_leader=message.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]),
             )
         )
+        await call.work.step()
     answer = message(
         acquisition_lock_timeout_ms=round(services.coordinator.settings(group_id).lock_duration_s * 1000),
         responses=[
@@ -83,4 +87,4 @@ def _answer(call: Call, services: Services, group_id: str, outcome: Mapping[Topi
         ],
         node_endpoints=hint_endpoints(services, message, hints),
     )
-    return frames.response(KEY, call.version, call.correlation_id, answer)
+    return await replied(call, answer)

@@ -36,6 +36,11 @@ from proxy.values import TopicIdPartition
 LOCK_WAIT_MIN_S = 0.02
 """A Fetch is not cut shorter than this for a lock that is about to end."""
 
+SURVEYED_AT_ONCE = 500
+"""Partitions that are looked at in one go; while more are looked at, others run."""
+LOOK_AGAIN_S = 0.02
+"""After this it is looked again where something changed meanwhile."""
+
 TOLD_MAX = 10_000
 """Partitions remembered per connection whose leader it was told; past it all are forgotten."""
 
@@ -49,6 +54,7 @@ class ShareFetching:
     def __init__(self, call: Call, services: Services, session: Session) -> None:
         request = call.message
         self._connection = call.connection
+        self._work = call.work
         self._services = services
         self._session = session
         self._group_id = session.key.group_id
@@ -60,6 +66,8 @@ class ShareFetching:
         """When the topics' rights and leaders were last asked for, where they were old."""
         self._retries: dict[TopicIdPartition, int] = {}
         self._has_read = False
+        self._missed = False
+        """Something changed behind a survey that let others run: it is looked again instead of waited for."""
         self._taking = Taking(call, services, session.key)
         self._tells = False
         self.results: dict[TopicIdPartition, Result] = {}
@@ -76,7 +84,7 @@ class ShareFetching:
             if services.timers.now() - self._confirmed_at >= RIGHTS_GRACE_S / 2:
                 await refresh(self._connection, services, self._order)
                 self._confirmed_at = services.timers.now()
-            found = self.survey()
+            found = await self.survey()
             if found.unstarted and await self._start(found.unstarted):
                 continue
             late = services.timers.now() >= self._deadline or self._must_tell()
@@ -96,7 +104,7 @@ class ShareFetching:
 
     # Looking
 
-    def survey(self) -> Survey:
+    async def survey(self) -> Survey:
         """Where the partitions stand; what cannot be fetched here is in `results` from now on.
 
         Membership plays no part in a fetch but for one thing: what a member is about to give up, it gets no more of.
@@ -107,7 +115,16 @@ class ShareFetching:
             withdrawn = group.withdrawn_from(self._session.key.member_id, services.timers.now())
             if withdrawn:
                 keys = [key for key in keys if (key.topic_id, key.partition) not in withdrawn]
-        return survey(self._connection, services, keys, self.results)
+        if len(keys) <= SURVEYED_AT_ONCE:
+            return await survey(self._connection, services, keys, self.results)
+        waiter = services.reads.wait(keys)
+        try:
+            return await survey(self._connection, services, keys, self.results, self._work)
+        finally:
+            services.reads.stop_waiting(waiter)
+            self._missed = waiter.woken.done
+            for key in keys if self._missed else ():
+                services.reads.wake(key)  # others may have what this request passed by
 
     def _bytes_ready(self, found: Survey) -> int:
         """Bytes in the cache that may be acquired; -1 when nothing is."""
@@ -131,9 +148,10 @@ class ShareFetching:
         led_elsewhere = [p for p, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
         if not led_elsewhere:
             return False
-        told: dict[ShareKey, float] = self._connection.memory.setdefault("told-leaders", {})
+        told: dict[tuple[int, bytes, int], float] = self._connection.memory.setdefault("told-leaders", {})
         now, age_s = self._services.timers.now(), self._services.options.view_age_s
-        news = [key for p in led_elsewhere if now - told.get(key := ShareKey(self._group_id, *p), -inf) > age_s]
+        group = hash(self._group_id)  # the id itself may have 32 KiB
+        news = [key for p in led_elsewhere if now - told.get(key := (group, *p), -inf) > age_s]
         if len(told) > TOLD_MAX:
             told.clear()
         told.update(dict.fromkeys(news, now))
@@ -220,7 +238,10 @@ class ShareFetching:
     async def _wait(self, reading: UpstreamRead | None, at_once: bool) -> None:
         """Until something may have changed. `at_once`: only for the answer of a Fetch that does not wait itself."""
         services = self._services
-        if reading is not None and at_once:
+        if self._missed:
+            self._missed = False
+            await first_until(services.timers, services.timers.now() + LOOK_AGAIN_S)
+        elif reading is not None and at_once:
             grace = services.timers.now() + services.options.reservation_grace_s
             await first_until(services.timers, grace, reading.done)
         else:

@@ -11,6 +11,7 @@ from proxy.apis.ports import Connection
 from proxy.apis.services import Services
 from proxy.apis.share_cache import CacheKey, Chunk
 from proxy.apis.share_requests import follow_leader
+from proxy.apis.slices import AT_ONCE, Work
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import Share, ShareKey
@@ -83,9 +84,12 @@ class Survey:
     """Without state so far."""
 
 
-def survey(connection: Connection, services: Services, keys: Iterable[ShareKey], results: Results) -> Survey:
+async def survey(
+    connection: Connection, services: Services, keys: Iterable[ShareKey], results: Results, work: Work = AT_ONCE
+) -> Survey:
     """Look at the partitions that have no error in `results` yet; what cannot be fetched here gets one.
 
+    Others may run meanwhile where they are many: whoever acquires or reads asks `is_as_found` again.
     A share partition whose locks were given at another node is released on the way (decision 19).
     """
     found = Survey()
@@ -105,7 +109,14 @@ def survey(connection: Connection, services: Services, keys: Iterable[ShareKey],
             follow_leader(services, key)
         else:
             _look(found, connection, services, key, topic.leaders[key.partition].epoch)
+        await work.step()
     return found
+
+
+def is_as_found(services: Services, group_id: str, place: TopicIdPartition, share: Share, offset: int) -> bool:
+    """Whether a share partition still is where the survey found it."""
+    held = services.coordinator.share(ShareKey(group_id, *place))
+    return held is share and share.partition.next_fetch_offset() == offset
 
 
 def _look(found: Survey, connection: Connection, services: Services, key: ShareKey, leader_epoch: int) -> None:

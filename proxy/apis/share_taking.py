@@ -9,7 +9,7 @@ from operator import attrgetter
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
 from proxy.apis.share_cache import Batch
-from proxy.apis.share_survey import Ready, Result, Results
+from proxy.apis.share_survey import Ready, Result, Results, is_as_found
 from proxy.share.coordinator import ShareKey
 from proxy.share.partition import Read
 from proxy.share.sessions import SessionKey
@@ -77,6 +77,8 @@ class Taking:
     def _acquire(self, item: Ready, max_records: int, max_bytes: int, *, at_least_one: bool) -> Result | None:
         """Acquire from one chunk; None when nothing was, which may mean that all of it was aborted."""
         services, chunk = self._services, item.chunk
+        if not is_as_found(services, self._session.group_id, item.place, item.share, item.offset):
+            return None
         begin, end = self._span(item, max_records, max_bytes)
         if begin == end and at_least_one:
             end = begin + 1  # however large it is (Kafka's minOneMessage)

@@ -7,6 +7,8 @@ probably was is said, for most of them are no Kafka at all (a TLS hello read as 
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
+from mmap import mmap
 
 from proxy.errors import RemoteProtocolError
 from proxy.link.walking import room
@@ -62,11 +64,25 @@ PRESIZED_MAX = (4 << 20) + (64 << 10)
 ahead for share groups (`ShareOptions.read_ahead_bytes`), and what stands around it. `ROOM_BYTES` of _walk.c."""
 
 
+MAPPED_MIN = 128 << 10
+"""From this size on a frame has memory of its own from the system, which takes its pages as they are written to and
+gives them back at its end: buffers that grow beside each other would leave as much again unused between them."""
+
+
+def _mapped(size: int) -> memoryview | None:
+    """Memory for so many bytes; None where they are few, or the system gives no more in advance."""
+    if size < MAPPED_MIN:
+        return None
+    with suppress(OSError):
+        return memoryview(mmap(-1, size))
+    return None
+
+
 class Gathering:
     """One frame, size included, that is collected whole; grows with what came, not with what was announced.
 
-    With `presized` there is room for all of it at once, unless it is longer than `PRESIZED_MAX`: `room` gives what is
-    free of it, to be read into.
+    With `presized` there is memory for all of it at once, unless it is longer than `PRESIZED_MAX`. Where there is room
+    in advance, `room` gives what is free of it, to be read into.
     """
 
     __slots__ = ("_bytes", "_come", "_room", "_whole", "subject")
@@ -74,7 +90,7 @@ class Gathering:
     def __init__(self, frame_size: int, subject: object, *, presized: bool = False) -> None:
         """`frame_size` without the 4 size bytes; `subject`: what the frame is for, kept for the caller."""
         self._whole = frame_size + SIZE.size
-        self._room = room(self._whole) if presized and self._whole <= PRESIZED_MAX else None
+        self._room = room(self._whole) if presized and self._whole <= PRESIZED_MAX else _mapped(self._whole)
         self._bytes = bytearray()
         self._come = 0
         self.subject = subject

@@ -26,6 +26,10 @@ SESSION_PARTITIONS_MAX = 100_000
 ever new ones. A request that would pass it gets INVALID_REQUEST."""
 
 
+SESSIONS_PARTITIONS_MAX = 1_000_000
+"""Partitions in all sessions together, about 250 MB. A request that would pass it gets SHARE_SESSION_LIMIT_REACHED."""
+
+
 class SessionKey(NamedTuple):
     """One member of one group at one broker."""
 
@@ -108,6 +112,8 @@ class ShareSessions:
         """Sessions at one broker (`group.share.max.share.sessions`)."""
         self.evicted = 0
         """Sessions that ended because their connection did."""
+        self.partitions = 0
+        """In all sessions together."""
         self._sessions: dict[SessionKey, Session] = {}
         self._by_node: dict[int, int] = {}
         self._by_connection: dict[int, set[SessionKey]] = {}
@@ -148,9 +154,13 @@ class ShareSessions:
         if not isinstance(session, Session) or epoch == FINAL_EPOCH:
             return session
         news = list(added)
-        if len(session) + sum(partition not in session for partition in news) > SESSION_PARTITIONS_MAX:
+        before, more = len(session), sum(partition not in session for partition in news)
+        if before + more > SESSION_PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
+        if more and self.partitions + more > SESSIONS_PARTITIONS_MAX:
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         session.update(news, forgotten)
+        self.partitions += len(session) - before
         session.advance()
         return session
 
@@ -171,6 +181,7 @@ class ShareSessions:
         session = self._sessions.pop(key, None)
         if session is None:
             return None
+        self.partitions -= len(session)
         self._count(key, -1)
         keys = self._by_connection[session.connection_id]
         keys.discard(key)
@@ -199,9 +210,11 @@ class ShareSessions:
         if len(session) > SESSION_PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
         self.end(key)
-        if self._by_node.get(key.node_id, 0) >= self.sessions_max:
+        full = self.partitions + len(session) > SESSIONS_PARTITIONS_MAX
+        if full or self._by_node.get(key.node_id, 0) >= self.sessions_max:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
         self._sessions[key] = session
+        self.partitions += len(session)
         self._by_connection.setdefault(connection_id, set()).add(key)
         self._count(key, 1)
         return session

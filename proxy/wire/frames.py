@@ -75,9 +75,21 @@ def response_in_slices(key: int, version: int, correlation_id: int, message: Any
 def answer(key: int, version: int, correlation_id: int, message: Any) -> Answer:
     """`response` for messages with records, which may be `Pieces`; whatever is large is not copied."""
     header = headers.encode_response_header(key, version, correlation_id)
+    return _pieces(_parts(header, registry.response(key, version), message))
+
+
+def answer_in_slices(key: int, version: int, correlation_id: int, message: Any) -> Generator[None, None, Answer]:
+    """As `answer`, with pauses."""
+    parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
+    yield from registry.response(key, version).encode_in_slices(message, parts)
+    parts[0] = _SIZE.pack(sum(map(len, parts)))
+    return _pieces(parts)
+
+
+def _pieces(parts: list[Any]) -> Answer:
     pieces: list[bytes | memoryview] = []
     small: list[bytes | memoryview] = []
-    for part in _parts(header, registry.response(key, version), message):
+    for part in parts:
         if len(part) < PIECE_MIN:
             small.append(bytes(part) if type(part) is Pieces else part)
             continue

@@ -92,10 +92,10 @@ REFUSED: dict[str, Callable[[], bytes]] = {
 }
 ANSWERED: dict[str, Callable[[], bytes]] = {
     "DeleteGroups of 2,000": lambda: delete_groups(2_000),
-    "DeleteGroups of too many": lambda: delete_groups(45_000),
+    "DeleteGroups of too many": lambda: delete_groups(22_000),
     "DescribeConfigs of 2,000": lambda: describe_configs(2_000),
-    "DescribeConfigs of too many": lambda: describe_configs(45_000),
-    "DescribeShareGroupOffsets of 49,000": lambda: offsets(49_000),
+    "DescribeConfigs of too many": lambda: describe_configs(22_000),
+    "DescribeShareGroupOffsets of 24,000": lambda: offsets(24_000),
     "DescribeGroups of 5,000": lambda: describe_groups(5_000),
     "IncrementalAlterConfigs of 2,000": lambda: alter_configs(2_000),
     "ShareFetch of 10,000": lambda: share_fetch(10_000),

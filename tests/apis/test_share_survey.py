@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from proxy.apis.share_survey import Result, survey
+from proxy.apis.promise import Task
+from proxy.apis.share_survey import Result, Survey, survey
 from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
 from proxy.values import TopicIdPartition
@@ -16,6 +19,17 @@ def world() -> World:
     made = World()
     made.configure("g", share_auto_offset_reset="earliest")
     return made
+
+
+def surveyed(*arguments: Any) -> Survey:
+    """In one go."""
+    task: Task[Survey] = Task(survey(*arguments), lambda _: None)
+    task.start()
+    assert task.finished
+    if task.error is not None:
+        raise task.error
+    assert task.value is not None
+    return task.value
 
 
 def keys_of(topic, count):
@@ -30,7 +44,7 @@ def test_every_partition_stands_in_one_place(world):
     member = world.member()
     assert acquired(member.fetch((topic, 0), (topic, 1), max_records=1)) == [(0, 0, 1)]
     results: dict[TopicIdPartition, Result] = {}
-    found = survey(member.connection, world.services, keys_of(topic, 6), results)
+    found = surveyed(member.connection, world.services, keys_of(topic, 6), results)
     assert [(item.place.partition, item.offset) for item in found.ready] == [(0, 1)]
     assert [(place.partition, offset) for place, _, offset in found.missing] == [(1, 0)]
     assert [place.partition for place in found.unstarted] == [2]
@@ -47,7 +61,7 @@ def test_errors_stay(world):
     member = world.member()
     member.fetch(topic, wait_ms=0)
     results = {TopicIdPartition(topic.topic_id, 0): Result(error=ErrorCode.CORRUPT_MESSAGE)}
-    found = survey(member.connection, world.services, keys_of(topic, 1), results)
+    found = surveyed(member.connection, world.services, keys_of(topic, 1), results)
     assert (found.ready, found.missing, found.unstarted) == ([], [], [])
     assert results[topic.topic_id, 0].error == ErrorCode.CORRUPT_MESSAGE
 
@@ -58,5 +72,5 @@ def test_full_window_is_left_out(world):
     world.cluster.produce(topic, 100)
     member = world.member()
     member.fetch(topic)
-    found = survey(member.connection, world.services, keys_of(topic, 1), {})
+    found = surveyed(member.connection, world.services, keys_of(topic, 1), {})
     assert (found.ready, found.missing, found.unstarted) == ([], [], [])

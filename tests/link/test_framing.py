@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import os
 import struct
+from pathlib import Path
+
+import pytest
 
 from proxy.link.framing import PRESIZED_MAX, Gathering, hint
+
+STATUS = Path("/proc/self/statm")
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(STATUS.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_frame_is_whole_with_its_last_byte_and_leaves_the_rest() -> None:
@@ -39,16 +49,29 @@ def test_a_presized_frame_is_read_into_its_place() -> None:
     assert gathering.room is None
 
 
-def test_room_in_advance_is_bounded_and_what_is_longer_grows() -> None:
+def test_what_is_longer_than_the_room_in_advance_takes_pages_as_they_come() -> None:
     assert len(Gathering(PRESIZED_MAX - 4, None, presized=True).room or b"") == PRESIZED_MAX
     size = PRESIZED_MAX - 3
     frame = struct.pack(">i", size) + os.urandom(size)
     gathering = Gathering(size, None, presized=True)
-    assert gathering.room is None
+    assert len(gathering.room or b"") == len(frame)
     assert gathering.add(memoryview(frame), 0, 50) == 50
     assert gathering.add(memoryview(frame + b"next"), 50, len(frame) + 4) == len(frame)
     assert gathering.is_whole
     assert bytes(gathering.frame) == frame
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="resident memory is told by /proc")
+def test_announced_bytes_take_no_memory_and_dropped_frames_give_theirs_back() -> None:
+    """A hundred announced frames of 64 MiB of which 1 MiB has come take 100 MiB, and nothing once they are gone."""
+    piece, before = memoryview(bytes(1 << 20)), resident()
+    gatherings = [Gathering(64 << 20, None) for _ in range(100)]
+    for gathering in gatherings:
+        gathering.add(piece, 0, len(piece))
+    assert 90 < (resident() - before) >> 20 < 110
+    del gathering
+    gatherings.clear()
+    assert (resident() - before) >> 20 < 10
 
 
 def test_a_frame_is_writable_and_its_own() -> None:

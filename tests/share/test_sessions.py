@@ -269,3 +269,22 @@ def test_the_counts_agree_with_the_sessions(steps):
     for connection in (1, 2, 3):
         sessions.end_connection(connection)
     assert len(sessions) == sessions.group_sessions("group", 1) == 0
+
+
+def test_partitions_of_all_sessions_have_one_limit(sessions, monkeypatch):
+    """However many members, brokers and connections: who would pass it is told that there are too many sessions."""
+    monkeypatch.setattr(module, "SESSIONS_PARTITIONS_MAX", 4)
+    opened(sessions)
+    other = SessionKey("group", "other", 2)
+    refused = sessions.fetch(other, 0, 8, (P0, P1, P2), (), has_acks=False)
+    assert refused == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    opened(sessions, other, 8)
+    assert sessions.fetch(KEY, 1, 7, (P2,), (), has_acks=False) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert isinstance(sessions.fetch(KEY, 1, 7, (), (P0,), has_acks=False), Session)
+    assert isinstance(sessions.fetch(KEY, 2, 7, (P2,), (), has_acks=False), Session)
+    assert sessions.partitions == 4
+    opened(sessions, KEY, 9, (P0,))
+    assert sessions.partitions == 3
+    sessions.end_connection(8)
+    sessions.end_group("group")
+    assert sessions.partitions == 0

@@ -24,6 +24,7 @@ from proxy.apis.memory_journal import MemoryJournal
 from proxy.apis.ports import Call, Journal, JournalRefused
 from proxy.apis.promise import Promise, Task
 from proxy.apis.services import Services, ShareOptions, build
+from proxy.apis.slices import AT_ONCE, Slices, Work
 from proxy.cluster.addresses import AddressBook
 from proxy.cluster.topology import ClusterView
 from proxy.cluster.versions import EffectiveVersions, Offer
@@ -556,6 +557,19 @@ class Reply:
         return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value))[4:])[1]
 
 
+class Restless(Work):
+    """Work that is interrupted wherever it may be; it goes on when the clock is moved."""
+
+    def __init__(self, slices: Slices) -> None:
+        super().__init__(slices)
+        self._turns = slices
+
+    async def step(self) -> None:
+        await self._turns.turn()
+
+    pause = step
+
+
 class World:
     """A cluster, the share room in front of it, and clients."""
 
@@ -588,6 +602,8 @@ class World:
             serve_share=True,
         )
         self.own = self.services.own = Own(self.cluster)
+        self.is_restless = False
+        """Requests let others run at every step."""
         self._correlation_ids = itertools.count(1)
 
     def connect(self, node_id: int = 1) -> Connection:
@@ -601,7 +617,8 @@ class World:
     def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
         """Give a request to its handler, through our codec as the wire would."""
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
-        call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection)
+        work = Restless(self.services.slices) if self.is_restless else AT_ONCE
+        call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection, work)
         task: Task[Any] = Task(HANDLERS[key](call, self.services), lambda task: None)
         connection.tasks.append(task)
         task.start()

@@ -109,7 +109,8 @@ async def survey(
             follow_leader(services, key)
         else:
             _look(found, connection, services, key, topic.leaders[key.partition].epoch)
-        await work.step()
+        if work is not AT_ONCE:
+            await work.step()
     return found
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from localkafka.front import Front
 from proxy.values import MIB, Address
 from proxy.wire import frames, registry
 from tests.adversity.test_hostile_clients import rss_kib
+from tests.support.brokers import OLD, USERS, Running
 from tests.support.raw import LIMIT_S, until
 
 pytestmark = pytest.mark.broker
@@ -33,6 +35,8 @@ SMALL_LIMITS = {
     "collected_bytes": 16 * MIB,
     "unauthenticated_request_bytes": 512 * 1024,
 }
+KINDS = ((3, 4), (1, 11), (2, 5), (32, 3))
+"""Metadata, Fetch, ListOffsets, DescribeConfigs: keys and versions."""
 PROCESS_MIB = 24
 """What the process may take beside that: sockets, objects of connections, what the allocator has not given back."""
 
@@ -183,17 +187,16 @@ def half(port: int, key: int, version: int, size: int) -> socket.socket:
     return sock
 
 
-def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_path: Any) -> None:
+def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_path: Path) -> None:
     """Forty connections with nearly 4 MiB each of Metadata, Fetch, ListOffsets and DescribeConfigs."""
     settings = {"share_groups": {"state": "memory"}, "limits": SMALL_LIMITS}
-    kinds = ((3, 4), (1, 11), (2, 5), (32, 3))
     with Front(kafka_39.bootstrap, tmp_path / "proxy", settings) as front:
         steady = Connection(Address("127.0.0.1", front.port))
         request = build("MetadataRequest", topics=[])
         before = rss_kib(front)
         socks, most = [], 0
         for number in range(CONNECTIONS):
-            socks.append(half(front.port, *kinds[number % len(kinds)], 4 * MIB - 100))
+            socks.append(half(front.port, *KINDS[number % len(KINDS)], 4 * MIB - 100))
             most = max(most, rss_kib(front))
             assert steady.ask(3, 4, request).brokers
         for sock in socks:
@@ -203,6 +206,33 @@ def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_
         print(f"{sent} MiB sent, promised {TOTAL / MIB:.0f} MiB, resident memory grew by {grown:.1f} MiB")
         assert grown < TOTAL / MIB + PROCESS_MIB
         assert "limits.gathered_total_bytes" in front.log.read_text()
+
+
+def test_a_cluster_with_sasl_gathers_little_of_who_did_not_authenticate(running: Running, tmp_path: Path) -> None:
+    """More than 512 KiB is not read before the broker has answered: it ends the connection instead. Nor is anything
+    decoded that may be gathered."""
+    kafka = running.cluster(OLD, sasl=USERS)
+    sasl = {"mechanism": "PLAIN", "username": "admin", "password": "admin-secret"}
+    settings = {"upstream": {"bootstrap": kafka.bootstrap, "sasl": sasl}, "share_groups": {"state": "memory"}}
+    with Front(kafka.bootstrap, tmp_path / "proxy", settings) as front:
+        before, most = rss_kib(front), 0
+        for key, version in KINDS:
+            with half(front.port, key, version, 4 * MIB - 100) as sock:
+                most = max(most, rss_kib(front))
+                assert ended(sock)
+        for name, make in ANSWERED.items():
+            assert outcome(front.port, make()) == b"", name
+        grown = (max(most, rss_kib(front)) - before) / 1024
+        print(f"{len(KINDS)} x 4 MiB and {len(ANSWERED)} large requests, resident memory grew by {grown:.1f} MiB")
+        assert grown < len(KINDS) / 2 + PROCESS_MIB
+        assert "larger than" not in front.log.read_text()
+
+
+def ended(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_rights_on_long_group_ids_take_no_more_memory_than_promised(front: Front) -> None:

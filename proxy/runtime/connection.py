@@ -171,6 +171,7 @@ class Connection:
         except OSError as error:
             self.client_left(error)
             return
+        self.update_held()
         self.update()
 
     def flush_broker(self) -> None:
@@ -182,6 +183,7 @@ class Connection:
         except OSError:
             self.broker_refuses()
             return
+        self.update_held()
         self.update()
 
     @property
@@ -197,12 +199,17 @@ class Connection:
         """
         if self.is_written_off:
             return
-        held = (
-            0 if self.closed else self.up.held + self.down.held + (0 if self._serving is None else self._serving.held)
-        )
+        held = 0 if self.closed else self._holds()
         if held != self._held:
             change, self._held = held - self._held, held
             self.plane.hold(self, change)
+
+    def _holds(self) -> int:
+        """Unsent bytes count beyond one receive buffer; answers of ours have their own account."""
+        held = self.up.held + self.down.held
+        if self._serving is not None:
+            held += self._serving.held
+        return held if self._answers_locally else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
 
     def write_off(self, reason: str) -> None:
         """Others need the room: what is kept here is counted no more, and the connection ends with this turn."""

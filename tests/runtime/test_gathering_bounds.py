@@ -122,6 +122,21 @@ def test_the_newcomer_ends_where_nobody_is_unfinished() -> None:
         assert w.plane.gathered.used == 0
 
 
+def test_a_rewritten_answer_counts_until_its_client_has_taken_it() -> None:
+    with world(limits=Limits(gathered_total_bytes=12_000_000)) as w:
+        pairs = [w.pair(), w.pair()]
+        for client, broker in pairs:
+            client.send(request(METADATA, 9, 2))
+            broker.receive(12)
+        pairs[0][1].send(answer(2, b"b" * 10_000_000))
+        w.turn_until(lambda: 1_000_000 < w.plane.gathered.used < 10_000_000)
+        pairs[1][1].send(answer(2, b"b" * 10_000_000)[:1000])
+        pairs[1][0].expect_end()
+        assert "limits.gathered_total_bytes" in w.reason()
+        assert len(pairs[0][0].frame()) == 10_000_004
+        w.turn_until(lambda: w.plane.gathered.used == 0)
+
+
 def test_a_request_has_to_come_whole_in_time() -> None:
     with inspecting(Limits(gathering_s=1.0)) as w:
         client = half(w, 900_000, 1000)

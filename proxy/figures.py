@@ -19,12 +19,14 @@ PLANE_GAUGES = {
     "in_flight": "Requests that wait for an answer.",
     "muted": "Connections with a request that is being served here.",
     "local_answer_bytes": "Bytes of answers made here that the kernel has not taken, room reserved for such included.",
+    "gathered_bytes": "Bytes of requests and answers being gathered, kept or worked on.",
     "unsent_bytes": "Bytes that a peer has not taken yet.",
 }
 PLANE_COUNTERS = {
     "connections_total": "Client connections since the start.",
     "local_answers_total": "Requests answered here.",
     "local_answers_without_room": "Answers that went out without records because the limit was reached.",
+    "gathered_without_room": "Connections that ended because limits.gathered_total_bytes were in use.",
     "bytes_up": "Bytes from clients to brokers.",
     "bytes_down": "Bytes to clients.",
 }

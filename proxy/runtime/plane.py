@@ -76,6 +76,10 @@ class Statistics:
     local_answer_bytes: int
     """Answers made here that the kernel has not taken, and room reserved for such."""
     local_answers_without_room: int
+    gathered_bytes: int
+    """Requests and answers being gathered, kept or worked on (`limits.gathered_total_bytes`)."""
+    gathered_without_room: int
+    """Connections that ended because there was no room for what they sent or asked for."""
     bytes_up: int
     bytes_down: int
     unsent_bytes: int
@@ -207,6 +211,8 @@ class Plane:
             local_answers_total=self._totals["local_answers"],
             local_answer_bytes=self.budget.used,
             local_answers_without_room=self.budget.refusals,
+            gathered_bytes=self.gathered.used,
+            gathered_without_room=self.gathered.refusals,
             bytes_up=self._totals["bytes_up"] + sum(connection.up.bytes for connection in alive),
             bytes_down=self._totals["bytes_down"] + sum(connection.down.bytes for connection in alive),
             unsent_bytes=sum(connection.unsent for connection in alive),

@@ -454,6 +454,9 @@ class Connection:
         self.client.close()
         self._end_broker()
         self._tell()
+        self.up.drop()
+        self.down.drop()
+        self._memory = None
         self.plane.forget(self, event, context)
 
     def _end_broker(self) -> None:

@@ -131,6 +131,10 @@ class Downward(Upstream):
         """Bytes of the broker that are kept here, or have their room."""
         return len(self._kept) + (0 if self.gathering is None else self.gathering.whole)
 
+    def drop(self) -> None:
+        """Let go of what is kept: the connection has ended, and may wait for the garbage collector for long."""
+        self.gathering, self._kept = None, b""
+
     @property
     def owes_client(self) -> bool:
         """Whether an answer to the client is only half here."""
@@ -221,7 +225,7 @@ class Downward(Upstream):
         if trouble is not None:
             self.failed(trouble)
             return
-        if at < end:
+        if at < end and not self._connection.closed:
             self._kept = bytes(self._buffer[at:end])
         self._connection.update_held()
         self._connection.update()

@@ -102,6 +102,7 @@ class Serving:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._frame = memoryview(b"")
 
     def take_unsent(self) -> int:
         """Bytes of the answer that the budget still counts; from now on the caller gives them back."""

@@ -146,6 +146,10 @@ class Upward(Downstream):
         """Bytes of the client that are kept here."""
         return len(self._kept) + (0 if self.gathering is None else self.gathering.come)
 
+    def drop(self) -> None:
+        """Let go of what is kept: the connection has ended, and may wait for the garbage collector for long."""
+        self.gathering, self._kept = None, b""
+
     def gather(self, size: int, asked: requests.Asked, at: int, end: int) -> int:
         """Collect a request of `size` bytes, of which buffer[at:end] has come; return where the rest begins."""
         self.gathering = Gathering(size, asked)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+
+import pytest
 
 from proxy.apis.ports import Call
 from proxy.cluster.routes import Kind, Route, Routes
 from proxy.values import Limits
 from proxy.wire import frames, registry
+from tests.link.test_framing import STATUS, resident
 from tests.runtime.local_requests import Handler, local_world, started
 from tests.runtime.plane_world import LIST, LOCAL, METADATA, Peer, World, answer, request, some_routes, world
 
@@ -101,6 +105,22 @@ def test_half_requests_of_all_connections_have_one_limit() -> None:
         for client in (first, second):
             client.reset()
         w.turn_until(lambda: w.plane.gathered.used == 0)
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="resident memory is told by /proc")
+def test_what_an_ended_connection_kept_is_given_back_at_once() -> None:
+    """Whatever refers to it: there may be no garbage collection for long."""
+    gc.collect()
+    gc.disable()
+    try:
+        with inspecting(Limits(gathered_total_bytes=8 << 20), lambda _: False) as w:
+            before = resident()
+            for _ in range(20):
+                half(w, 4_000_000, 3_000_000)
+            w.turn_until(lambda: w.events().count("request-refused") >= 17)
+            assert resident() - before < (8 << 20) + (4 << 20)
+    finally:
+        gc.enable()
 
 
 def test_the_newcomer_ends_where_nobody_is_unfinished() -> None:

@@ -8,8 +8,9 @@ Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
 - A resource is changed as a whole or not at all: what it would leave is judged first, then the broker is asked, and
   what it refuses is refused. validate_only stops before the change.
 - IncrementalAlterConfigs: SET and DELETE (back to the default; also of names nobody knows). AlterConfigs replaces all.
-- 40: unknown name, value that is no such thing or out of bounds, session not longer than the heartbeat interval, APPEND
-  or SUBTRACT (no setting is a list). 42: null value, a name or resource twice, empty group id, unknown operation.
+- 40: unknown name (all but `share.*` where the brokers know no GROUP resources), value that is no such thing or out of
+  bounds, session not longer than the heartbeat interval, APPEND or SUBTRACT (no setting is a list).
+- 42: null value, a name or resource twice, empty group id, unknown operation.
 - 7, as of a controller that gave up waiting, where the journal cannot tell in time what became of the change: it may
   hold, or come to hold later. Until that is known the next change of the group waits.
 - Rights: see `group_configs`.
@@ -52,6 +53,8 @@ Result = tuple[dict[str, str], Failure | None]
 """What a group would have stored, and why it must not be."""
 
 NOT_KNOWN: Failure = (ErrorCode.REQUEST_TIMED_OUT, "It is not known yet whether a change of this group is stored.")
+
+NO_OTHERS = " (the brokers of this cluster have no settings of groups; the proxy keeps those of share groups)"
 
 Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
 
@@ -145,16 +148,38 @@ async def _ask_broker(call: Call, resource: Any) -> Failure | None:
     """Have the broker change what is not ours, or with nothing left, say whether the principal may change anything."""
     rest = [change for change in resource.configs if not is_ours(change.name)]
     only_ours = not rest and call.key == KEY
-    theirs = type(resource)(resource_type=GROUP, resource_name=resource.resource_name, configs=rest)
-    answer = await ask_about(call, [theirs], validate_only=call.message.validate_only or only_ours)
+    failure = await _tried(call, resource.resource_name, rest, call.message.validate_only or only_ours)
+    if failure is None or not is_unknown_resource(failure[0]):
+        return failure
+    if rest:
+        known = await _tried(call, resource.resource_name, [], validate_only=True)
+        if known is None or not is_unknown_resource(known[0]):
+            return failure  # it is about what was asked, not about the kind of resource
+    return await refusal_to_alter(call) or _unknown_setting(call, rest)
+
+
+async def _tried(call: Call, group_id: str, configs: list[Any], validate_only: bool) -> Failure | None:
+    """What the broker says of these changes of a GROUP."""
+    resource = type(call.message.resources[0])(resource_type=GROUP, resource_name=group_id, configs=configs)
+    answer = await ask_about(call, [resource], validate_only=validate_only)
     result = next(iter(answer.responses), None)
     if result is None:
         return NO_ANSWER
     if result.error_code == ErrorCode.NONE:
         return None
-    if not rest and is_unknown_resource(result.error_code):
-        return await refusal_to_alter(call)
     return ErrorCode(result.error_code), result.error_message
+
+
+def _unknown_setting(call: Call, configs: list[Any]) -> Failure | None:
+    """What a broker that knows GROUP resources says of names it does not know: one that is deleted is no mistake."""
+    for change in configs:
+        if call.key == KEY and change.config_operation == DELETE:
+            continue
+        mistake = _operation_mistake(change) if call.key == KEY else None
+        if mistake is None and change.value is None:
+            mistake = _null_mistake(change.name)
+        return mistake or (ErrorCode.INVALID_CONFIG, f"Unknown group config name: {change.name}{NO_OTHERS}")
+    return None
 
 
 def _operation_mistake(change: Any) -> Failure | None:

@@ -148,11 +148,48 @@ def test_settings_of_other_types_are_the_brokers(world):
     assert stored(world, "h") == {}
 
 
-def test_settings_of_other_types_are_refused_where_upstream_has_none(world):
-    """The broker's own words; nothing is stored."""
-    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False)
-    assert alter(world, resource("g", (TIMEOUT, SET, "50000"), ("consumer.x", SET, "1"))) == [("g", 42)]
+@pytest.mark.parametrize("name", ["consumer.session.timeout.ms", "consumer.nope", "nope", "Share.session.timeout.ms"])
+def test_an_unknown_setting_of_a_group_is_40_with_its_name_where_upstream_has_none(world, name):
+    """INVALID_CONFIG, as a broker that has settings of groups says of a name it does not know; nothing is stored."""
+    for key in (ALTER, INCREMENTAL):
+        world.broker.answers[key] = upstream(key, knows_groups=False)
+    for resources in ([(name, SET, "1")], [(TIMEOUT, SET, "50000"), (name, SET, "1")]):
+        answer = world.call(INCREMENTAL, 1, resources=[resource("g", *resources)])
+        assert [entry.error_code for entry in answer.responses] == [40]
+        assert f"Unknown group config name: {name}" in answer.responses[0].error_message
+    (entry,) = world.call(ALTER, 2, resources=[replacement("g", (TIMEOUT, "50000"), (name, "1"))]).responses
+    assert (entry.error_code, name in entry.error_message) == (40, True)
     assert stored(world) == {}
+
+
+def test_an_unknown_setting_is_judged_by_its_operation_where_upstream_has_none(world):
+    """As natively: there is nothing to delete, lists cannot be appended to, a value must be given."""
+    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False)
+    assert alter(world, resource("g", (TIMEOUT, SET, "50000"), ("consumer.x", DELETE, None))) == [("g", 0)]
+    assert stored(world) == {TIMEOUT: "50000"}
+    assert alter(world, resource("g", ("consumer.x", APPEND, "1"))) == [("g", 40)]
+    assert alter(world, resource("g", ("consumer.x", SET, None))) == [("g", 42)]
+    assert alter(world, resource("g", ("consumer.x", 9, "1"))) == [("g", 42)]
+
+
+def test_an_unknown_setting_is_told_only_to_who_may_change_settings(world):
+    """30 without the right on the cluster, where upstream has no settings of groups."""
+    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False, denied=frozenset({BROKER}))
+    assert alter(world, resource("g", ("nope", SET, "1"))) == [("g", 30)]
+
+
+def test_what_a_broker_with_group_settings_refuses_keeps_its_code(world):
+    """42 of such a broker is about the request (a null value), not about the kind of resource."""
+    knows = upstream(INCREMENTAL)
+
+    def answer(version, request):
+        if any(change.value is None for r in request.resources for change in r.configs):
+            return upstream(INCREMENTAL, knows_groups=False)(version, request)
+        return knows(version, request)
+
+    world.broker.answers[INCREMENTAL] = answer
+    (entry,) = world.call(INCREMENTAL, 1, resources=[resource("g", ("consumer.x", SET, None))]).responses
+    assert (entry.error_code, entry.error_message) == (42, "no")
 
 
 def test_without_the_right_nothing_is_changed(world):

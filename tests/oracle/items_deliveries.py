@@ -65,6 +65,7 @@ def bad_settings(w: World) -> None:
     for name, value in (
         ("share.auto.offset.reset", "by_duration:an hour"), ("share.auto.offset.reset", "by_duration:-PT1H"),
         ("share.auto.offset.reset", "middle"), ("share.isolation.level", "none"), ("share.no.such", "1"),
+        ("no.such", "1"), ("consumer.no.such", "1"),
         ("share.record.lock.duration.ms", "3600001"), ("share.record.lock.duration.ms", "soon"),
         ("share.delivery.count.limit", "1"), ("share.partition.max.record.locks", "5"),
         ("share.session.timeout.ms", "100"), ("share.renew.acknowledge.enable", "maybe"),

@@ -1,7 +1,8 @@
 """ShareFetch v1-v2 (KIP-932; v2: acquire modes, KIP-1206, and RENEW, KIP-1222), served here.
 
 - Session first, then the acknowledgements it carries, then the fetch (share-groups.md 3). The fetch does not wait until
-  they are stored, but for the reasons named at `Acknowledging.come_first`; the answer does.
+  they are stored, but for the reasons named at `Acknowledging.come_first`; the answer does. What the request
+  releases so comes after all others (KafkaApis.handleShareFetchRequest).
 - Named in the answer: partitions with records or an error, new ones, those whose last answer was an error, and every
   partition that carried acknowledgements.
 - IsRenewAck, MaxRecords 0 and MaxBytes 0 suppress the fetch; epoch -1 ends the session.
@@ -18,7 +19,7 @@ from typing import Any
 from proxy.apis.peer_records import on_the_wire
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.apis.share_acknowledging import Acknowledging, acknowledge
+from proxy.apis.share_acknowledging import Acknowledging, decide
 from proxy.apis.share_fetching import ShareFetching
 from proxy.apis.share_requests import (
     NO_HINT,
@@ -30,7 +31,7 @@ from proxy.apis.share_requests import (
     read_refusal,
 )
 from proxy.apis.share_survey import Result
-from proxy.apis.waiting import wait_until
+from proxy.apis.waiting import settled_by, wait_until
 from proxy.errors import ErrorCode
 from proxy.share.group import member_id_mistake
 from proxy.share.sessions import FINAL_EPOCH, Session, SessionKey
@@ -70,10 +71,8 @@ async def handle(call: Call, services: Services) -> frames.Answer:
             await wait_until(services.timers, services.timers.now() + max(request.max_wait_ms, 0) / 1000)
         return _refusal(call, session)
     end_with_connection(call.connection, services)
-    acknowledging = acknowledge(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
-    if acknowledging.come_first:
-        await acknowledging.outcome()
-    fetching = await _fetch(call, services, session)
+    acknowledging = decide(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
+    fetching = await _fetch(call, services, session, acknowledging)
     outcome = await _outcome(acknowledging, fetching, services)
     if not services.coordinator.sessions.lives(session):
         return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -97,17 +96,36 @@ def _renew_mistake(call: Call) -> str | None:
     return f"{', '.join(given)} must be 0 when IsRenewAck is set." if given else None
 
 
-async def _fetch(call: Call, services: Services, session: Session) -> ShareFetching | None:
-    """Fetch what the request asks for; None for the request that ends its session."""
+async def _fetch(
+    call: Call, services: Services, session: Session, acknowledging: Acknowledging
+) -> ShareFetching | None:
+    """Have the acknowledgements written, and fetch what is asked for; None for the request that ends its session."""
     request = call.message
-    if request.share_session_epoch == FINAL_EPOCH:
-        return None
-    fetching = ShareFetching(call, services, session)
-    if request.max_records <= 0 or request.max_bytes <= 0 or (call.version >= 2 and request.is_renew_ack):
-        await fetching.survey()
-    elif len(session):
+    fetching = None if request.share_session_epoch == FINAL_EPOCH else ShareFetching(call, services, session)
+    renews = call.version >= 2 and request.is_renew_ack
+    if fetching is None or renews or request.max_records <= 0 or request.max_bytes <= 0 or not len(session):
+        acknowledging.write()
+        if fetching is not None and len(session):
+            await fetching.survey()
+    elif not (acknowledging.leave_others_first and await _others(services, fetching, acknowledging)):
+        if acknowledging.come_first:
+            await acknowledging.outcome()
         await fetching.run()
     return fetching
+
+
+async def _others(services: Services, fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
+    """Fetch others than what the request releases; False where there are none. Then it waits for the release.
+
+    A wait that is over before the release is stored ends without records, as on a broker.
+    """
+    try:
+        taken = await fetching.take_at_once()
+    finally:
+        acknowledging.write()
+    if not taken:
+        await settled_by(services.timers, fetching.deadline, acknowledging.write())
+    return taken
 
 
 async def _outcome(

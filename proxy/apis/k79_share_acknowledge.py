@@ -13,7 +13,7 @@ from typing import Any
 from proxy.apis.exchange import replied
 from proxy.apis.ports import Call
 from proxy.apis.services import Services
-from proxy.apis.share_acknowledging import acknowledge
+from proxy.apis.share_acknowledging import decide
 from proxy.apis.share_requests import (
     end_session,
     end_with_connection,
@@ -51,7 +51,7 @@ async def handle(call: Call, services: Services) -> bytes:
     end_with_connection(call.connection, services)
     wanted = {place: batches.get(place, []) for place in places}
     renew_allowed = call.version >= 2 and request.is_renew_ack
-    outcome = await acknowledge(call, services, key, wanted, renew_allowed).outcome()
+    outcome = await decide(call, services, key, wanted, renew_allowed).outcome()
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
     return await _answer(call, services, request.group_id, outcome)

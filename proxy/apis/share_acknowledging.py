@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from proxy.apis.leadership import judge
 from proxy.apis.peer_records import holder_of
 from proxy.apis.ports import Call
+from proxy.apis.promise import Promise
 from proxy.apis.services import Services
 from proxy.apis.share_requests import AckBatches, follow_leader
-from proxy.apis.share_writes import told_in_time
+from proxy.apis.share_writes import Outcome, told_in_time
 from proxy.errors import ErrorCode
 from proxy.share.acknowledging import RELEASE
 from proxy.share.coordinator import Change, ShareKey
@@ -19,7 +20,10 @@ from proxy.values import TopicIdPartition
 
 
 class Acknowledging:
-    """The acknowledgements of one request: decided, and what they change is on its way to the journal."""
+    """The acknowledgements of one request: decided, and written once `write` is called, whatever becomes of the client.
+
+    What is decided but not written can neither be acquired nor acknowledged.
+    """
 
     def __init__(
         self, call: Call, services: Services, outcome: dict[TopicIdPartition, ErrorCode], changes: Sequence[Change]
@@ -28,25 +32,41 @@ class Acknowledging:
         self._services = services
         self._outcome = outcome
         self._changes = changes
-        self._written = services.writes.write(changes)
+        self._written: Promise[Outcome] | None = None
         self._begun = services.timers.now()
+
+    def write(self) -> Promise[Outcome]:
+        """Put what they change on its way to the journal, once."""
+        if self._written is None:
+            self._written = self._services.writes.write(self._changes)
+            self._begun = self._services.timers.now()
+        return self._written
+
+    @property
+    def leave_others_first(self) -> bool:
+        """Whether the fetch of the same request (ShareFetch) comes before they are written.
+
+        A broker begins both at once, and has fetched before it knows that the release is stored: what is released comes
+        after all others. Records that another proxy keeps are acquired last (see `come_first`), so there it does not.
+        """
+        return holder_of(self._call.connection) == 0 and any(RELEASE in change.kinds for _, change in self._changes)
 
     @property
     def come_first(self) -> bool:
-        """Whether the fetch of the same request (ShareFetch) has to wait for them.
+        """Whether the fetch of the same request has to wait until they are stored.
 
-        A broker waits for neither: both run at once there. Here what is released comes again before anything new, and
-        a window in which they take up the room is not divided into small answers. Records that another proxy keeps are
-        acquired last: it lets go of them in the turn in which nothing is left to acquire of them.
+        Not on a broker. Here a window in which they take up the room is not divided into small answers. Records that
+        another proxy keeps are acquired last: it lets go of them in the turn in which nothing is left to acquire of
+        them.
         """
-        if self.are_told:
+        if self.write().done:
             return False
         return holder_of(self._call.connection) != 0 or any(map(self._hinders, self._changes))
 
     def _hinders(self, change: Change) -> bool:
-        key, transition = change
+        key, _ = change
         share, settings = self._services.coordinator.share(key), self._services.coordinator.settings(key.group_id)
-        if share is None or RELEASE in transition.kinds:
+        if share is None:
             return True
         wanted: int = self._call.message.max_records
         return share.partition.room(settings.max_record_locks) < wanted
@@ -54,7 +74,7 @@ class Acknowledging:
     @property
     def are_told(self) -> bool:
         """Whether the outcome is known."""
-        return self._written.done
+        return self._written is not None and self._written.done
 
     async def outcome(self) -> dict[TopicIdPartition, ErrorCode]:
         """Of each partition.
@@ -62,20 +82,20 @@ class Acknowledging:
         Where the journal cannot tell in time what became of the append, the client is told to come again; it goes on.
         """
         keys = (key for key, _ in self._changes)
-        told = await told_in_time(self._services.timers, self._written, keys, self._begun)
+        told = await told_in_time(self._services.timers, self.write(), keys, self._begun)
         for key, code in told.items():
             self._outcome[TopicIdPartition(key.topic_id, key.partition)] = code
         return self._outcome
 
 
-def acknowledge(
+def decide(
     call: Call,
     services: Services,
     session: SessionKey,
     batches: Mapping[TopicIdPartition, AckBatches],
     renew_allowed: bool,
 ) -> Acknowledging:
-    """Decide, all of them in one append. A partition that fails does not touch the others."""
+    """Decide, all of them for one append. A partition that fails does not touch the others."""
     outcome: dict[TopicIdPartition, ErrorCode] = {}
     changes: list[Change] = []
     for place, acks in batches.items():

@@ -61,7 +61,7 @@ class ShareFetching:
         self._order = session.rotated()
         self._keys = [ShareKey(self._group_id, *place) for place in self._order]
         self._min_bytes: int = request.min_bytes
-        self._deadline: float = services.timers.now() + max(request.max_wait_ms, 0) / 1000
+        self.deadline: float = services.timers.now() + max(request.max_wait_ms, 0) / 1000
         self._confirmed_at: float = services.timers.now()
         """When the topics' rights and leaders were last asked for, where they were old."""
         self._retries: dict[TopicIdPartition, int] = {}
@@ -87,7 +87,7 @@ class ShareFetching:
             found = await self.survey()
             if found.unstarted and await self._start(found.unstarted):
                 continue
-            late = services.timers.now() >= self._deadline or self._must_tell()
+            late = services.timers.now() >= self.deadline or self._must_tell()
             enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
             under_way = UpstreamRead.of(self._connection)
             launched = self._read(found, late, enough) if under_way is None else None
@@ -101,6 +101,22 @@ class ShareFetching:
                 if late or self._only_errors():
                     return
             await self._wait(launched or under_way, launched is not None and bool(found.ready or late))
+
+    async def take_at_once(self) -> bool:
+        """Acquire what is there now, reading the heads that are free without waiting for new records.
+
+        False where that is not enough; `run` goes on from there.
+        """
+        found = self.survey()
+        enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
+        if UpstreamRead.of(self._connection) is None:
+            launched = self._read(found, True, enough)
+            if launched is not None:
+                await self._wait(launched, True)
+                found = self.survey()
+        enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
+        lives = self._services.coordinator.sessions.lives(self._session)
+        return lives and enough and self._taking.take(found.ready, self.results)
 
     # Looking
 
@@ -166,7 +182,7 @@ class ShareFetching:
         mine = [place for place in places if ShareKey(self._group_id, *place) not in starting]
         if not mine:
             return False
-        errors = await start(self._connection, self._services, self._session, mine, self._deadline)
+        errors = await start(self._connection, self._services, self._session, mine, self.deadline)
         await self._refused(errors)
         return True
 
@@ -188,7 +204,7 @@ class ShareFetching:
 
     def _wait_s(self, now: float) -> float:
         """Not beyond the client's wait, nor far beyond the end of the next lock: its records would come again."""
-        wait_s = min(self._deadline - now, self._services.options.fetch_wait_s)
+        wait_s = min(self.deadline - now, self._services.options.fetch_wait_s)
         lock_s = self._services.coordinator.next_lock_deadline() - now
         return min(wait_s, max(lock_s, LOCK_WAIT_MIN_S)) if lock_s > 0 else wait_s
 
@@ -248,7 +264,7 @@ class ShareFetching:
             waiter = services.reads.wait(self._keys)
             try:
                 await first_until(
-                    services.timers, self._deadline, waiter.woken, *(() if reading is None else (reading.done,))
+                    services.timers, self.deadline, waiter.woken, *(() if reading is None else (reading.done,))
                 )
             finally:
                 services.reads.stop_waiting(waiter)

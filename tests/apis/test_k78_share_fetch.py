@@ -10,6 +10,7 @@ from proxy.wire import records
 from tests.support.ports import SlowJournal, World, acquired, entries
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
+ACCEPT, RELEASE, RENEW = 1, 2, 4
 
 
 @pytest.fixture
@@ -35,9 +36,6 @@ def held(world, topic, name="m1"):
 
 def start_offset(world, topic, group="g"):
     return world.services.coordinator.share((group, topic.topic_id, 0)).partition.start_offset
-
-
-ACCEPT, RENEW = 1, 4
 
 
 def test_first_fetch_gives_all_records_from_the_start(world):
@@ -73,15 +71,42 @@ def test_accepted_records_are_settled_and_new_ones_come_in_the_same_answer(world
     assert acquired(answer) == [(10, 19, 1)]
 
 
-def test_released_records_come_again_first(world):
-    """[8, 9]"""
+def test_what_a_fetch_releases_comes_after_others(world, where):
+    """[8, 9] As on a broker, which fetches before the release is stored; with nothing else to give, it waits for it.
+
+    Where another proxy keeps the records they are acquired when the answer can go out: then the release is stored.
+    """
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     member = world.member()
     member.fetch(topic)
     world.cluster.produce(topic, 10)
-    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [2])]})
-    assert acquired(answer) == [(0, 9, 2), (10, 19, 1)]
+    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]})
+    assert acquired(answer) == ([(10, 19, 1)] if where == "owner" else [(0, 9, 2), (10, 19, 1)])
+    answer = member.fetch(acks={(topic.topic_id, 0): [(10, 19, [ACCEPT])]})
+    assert acquired(answer) == ([(0, 9, 2)] if where == "owner" else [])
+    count = 3 if where == "owner" else 2
+    held_first = {(topic.topic_id, 0): [(0, 9, [RELEASE])]}
+    assert acquired(member.fetch(acks=held_first)) == [(0, 9, count + (where == "edge"))]
+
+
+def test_halves_of_a_throttled_batch_released_by_fetches_come_in_turn(world, where):
+    """A limit of 5: the fourth delivery of 4 records comes in halves, 0-1 and 2-3, before any has its fifth."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 4)
+    member = world.member()
+    got, seen = acquired(member.fetch(topic)), []
+    while got:
+        seen.append(got)
+        acks = {(topic.topic_id, 0): [(first, last, [RELEASE]) for first, last, _ in got]}
+        got = acquired(member.fetch(acks=acks))
+    whole = [[(0, 3, count)] for count in (1, 2, 3)]
+    singles = [[(offset, offset, 5)] for offset in range(4)]
+    halves = [[(0, 1, 4)], [(2, 3, 4)]]
+    if where == "edge":
+        assert seen == [*whole, halves[0], *singles[:2], halves[1], *singles[2:]]
+    else:
+        assert seen == [*whole, *halves, *singles]
 
 
 def accepting(count_more=10, **settings):
@@ -133,13 +158,66 @@ def test_records_acquired_meanwhile_are_given_also_when_the_acknowledgement_fail
     assert locked(world, topic) == [(0, 9), (10, 19)]
 
 
-def test_fetch_waits_for_what_is_released_in_front_of_it():
-    """[8] It comes again before anything new, however long storing it takes."""
+def test_others_are_acquired_before_what_the_fetch_releases_is_stored(where):
     world, journal, topic, member = accepting()
-    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [2])]})
-    assert (10, 19) not in locked(world, topic)
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]})
+    assert ((10, 19) in locked(world, topic)) == (where == "owner")
+    assert not reply.done
     journal.confirm()
-    assert acquired(reply.message) == [(0, 9, 2), (10, 19, 1)]
+    assert acquired(reply.message) == ([(10, 19, 1)] if where == "owner" else [(0, 9, 2), (10, 19, 1)])
+
+
+def test_others_are_read_before_what_the_fetch_releases_is_written(where):
+    """One Fetch that does not wait: its answer decides whether there are others, however fast the journal is."""
+    world = World()
+    world.configure("g", **EARLIEST)
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = held(world, topic)
+    world.cluster.held.add(1)
+    before = world.cluster.count(1)
+    reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]})
+    if where == "owner":
+        assert [request.max_wait_ms for request in world.cluster.requests(1)[before:]] == [0]
+        assert locked(world, topic) == [(0, 9)], "decided, not written"
+    world.cluster.release()
+    assert acquired(reply.message) == [(0, 9, 2)]
+
+
+def test_what_is_released_is_written_also_when_the_client_leaves_while_others_are_read():
+    world = World()
+    world.configure("g", **EARLIEST)
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = held(world, topic)
+    world.cluster.held.add(1)
+    member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]})
+    member.connection.close()
+    world.cluster.release()
+    assert locked(world, topic) == []
+    assert acquired(world.member(member_id="m2").fetch(topic)) == [(0, 9, 2)]
+    world.assert_idle()
+
+
+def test_a_wait_that_is_over_before_the_release_is_stored_ends_without_records(where):
+    """As on a broker, with MaxWaitMs 0 or a journal that is slow; the records come with the next fetch.
+
+    Where another proxy keeps the records, they come with the answer.
+    """
+    journal = SlowJournal()
+    world = World(journal=journal)
+    world.configure("g", **EARLIEST)
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = held(world, topic)
+    journal.slow = True
+    for wait_ms in (0, 300):
+        reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]}, wait_ms=wait_ms)
+        world.timers.advance(0.4)
+        journal.confirm()
+        got = [(0, 9, 2 if wait_ms == 0 else 3)]
+        assert acquired(reply.message) == ([] if where == "owner" else got)
+        assert acquired(member.fetch(wait_ms=0)) == (got if where == "owner" else [])
 
 
 def test_fetch_waits_where_accepted_records_take_up_the_room_in_the_window():

@@ -125,6 +125,21 @@ def released_come_first(w: World) -> None:
     assert a.take(t, **ten).acquired(t) == [(15, 19, 1)]
 
 
+@item(118, "b")
+def others_come_before_what_is_released_with_the_fetch(w: World) -> None:
+    """A ShareFetch that releases records is given others first; with nothing else to give it waits for them."""
+    t = w.topic()
+    w.raw.produce(t, 10)
+    a = w.member(w.group(), topics=[t])
+    assert a.take(t).acquired(t) == [(0, 9, 1)]
+    w.raw.produce(t, 10)
+    assert a.fetch(acks=[(t, 0, 0, 9, RELEASE)], wait_ms=3000).acquired(t) == [(10, 19, 1)]
+    assert a.fetch(acks=[(t, 0, 10, 19, ACCEPT)], wait_ms=3000).acquired(t) == [(0, 9, 2)]
+    assert a.fetch(acks=[(t, 0, 0, 9, RELEASE)], wait_ms=3000).acquired(t) == [(0, 9, 3)]
+    assert a.fetch(acks=[(t, 0, 0, 9, RELEASE)], wait_ms=0).acquired(t) == []
+    assert a.take(t).acquired(t) == [(0, 4, 4)]
+
+
 # An administrator
 
 
@@ -164,7 +179,7 @@ def lag(w: World) -> None:
     wait_for_lag(w, a.group, t, 0)
 
 
-def _alter(w: World, group: str, topic: Topic, offset: int) -> Any:
+def alter_offsets(w: World, group: str, topic: Topic, offset: int) -> Any:
     part = {"partition_index": 0, "start_offset": offset}
     answer = w.raw.ask(
         "AlterShareGroupOffsets", 0, on=w.raw.on_coordinator(group), group_id=group,
@@ -173,7 +188,7 @@ def _alter(w: World, group: str, topic: Topic, offset: int) -> Any:
     return w.note("alter", answer)
 
 
-def _forget(w: World, group: str, topic: Topic) -> Any:
+def delete_offsets(w: World, group: str, topic: Topic) -> Any:
     answer = w.raw.ask(
         "DeleteShareGroupOffsets", 0, on=w.raw.on_coordinator(group), group_id=group,
         topics=[{"topic_name": topic.name}],
@@ -187,14 +202,14 @@ def altered(w: World) -> None:
     t = w.topic()
     w.raw.produce(t, 105)
     g = w.group()
-    assert _alter(w, g, t, 40)["error_code"] == 0
+    assert alter_offsets(w, g, t, 40)["error_code"] == 0
     wait_for_lag(w, g, t, 65)
     a = w.member(g, topics=[t])
     assert a.take(t).acquired(t) == [(40, 104, 1)]
     a.acknowledge((t, 0, 40, 104, ACCEPT), epoch=-1)
     a.disconnect()
     a.heartbeat(-1, follow=False, silent=True)
-    assert _forget(w, g, t)["error_code"] == 0
+    assert delete_offsets(w, g, t)["error_code"] == 0
     assert w.member(g, "B", topics=[t]).take(t).acquired(t) == [(0, 104, 1)]
 
 
@@ -203,9 +218,9 @@ def altered_while_in_use(w: World) -> None:
     """Offsets of a group with members stay."""
     t = w.topic()
     a = w.member(w.group(), topics=[t])
-    assert _alter(w, a.group, t, 3)["error_code"] == 68
-    assert _forget(w, a.group, t)["error_code"] == 68
-    assert _forget(w, w.group("unknown", start=None), t)["error_code"] == 69
+    assert alter_offsets(w, a.group, t, 3)["error_code"] == 68
+    assert delete_offsets(w, a.group, t)["error_code"] == 68
+    assert delete_offsets(w, w.group("unknown", start=None), t)["error_code"] == 69
 
 
 # Delivery counts
@@ -245,6 +260,24 @@ def bad_records_are_isolated(w: World) -> None:
     seen = w.note("deliveries", release_everything(a, t))
     assert [sum(last - first + 1 for first, last, _ in got) for got in seen][:5] == [100, 100, 100, 50, 1]
     assert set(deliveries(seen).values()) == {5}
+
+
+@item(128, "b")
+def halves_come_in_turn(w: World) -> None:
+    """Released by the ShareFetch that asks for more, the other half of a throttled batch comes first."""
+    for size, halves in ((4, [(0, 1), (2, 3)]), (7, [(0, 2), (3, 5)])):
+        t = w.topic(f"t{size}")
+        w.raw.produce(t, size)
+        a = w.member(w.group(f"g{size}"), f"m{size}", topics=[t])
+        got, seen = a.take(t).acquired(t), list[Any]()
+        while got:
+            seen.append(got)
+            acks = [(t, 0, first, last, RELEASE) for first, last, _ in got]
+            got = a.fetch(acks=acks, wait_ms=2000, silent=True).acquired(t)
+        w.note("deliveries", seen)
+        assert seen[:3] == [[(0, size - 1, count)] for count in (1, 2, 3)]
+        assert seen[3:5] == [[(first, last, 4)] for first, last in halves]
+        assert set(deliveries(seen).values()) == {5}
 
 
 @item(129)

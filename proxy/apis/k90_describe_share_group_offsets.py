@@ -4,6 +4,8 @@
   subscribed topics that nobody has fetched from yet; an unknown group has none. Topics empty: nothing.
 - Named topics: the group need not exist. DESCRIBE denied: 29 per partition; an unknown topic: no id, start offset -1;
   a share partition without state: start offset -1, leader epoch 0, lag -1. None of the last two is an error.
+- The same, with the leader's epoch, while no delivery has ended (acknowledged, released, or its lock's time) and no
+  administrator has set the start offset, whatever `share.auto.offset.reset` says: only then a broker stores any.
 - Lag = end of the log (read_uncommitted) - start offset - records settled behind it. Where the leader does not tell the
   end, the partition carries that error (v1).
 - A broker tells the start offset of its last write, which may be older; here it is the present one.
@@ -163,7 +165,8 @@ async def _ends(call: Call, services: Services, wanted: Sequence[_Wanted]) -> Fo
             continue
         for partition in each.partitions:
             key = ShareKey(each.group_id, each.topic.topic_id, partition)
-            if 0 <= partition < each.topic.partitions and services.coordinator.share(key) is not None:
+            share = services.coordinator.share(key) if 0 <= partition < each.topic.partitions else None
+            if share is not None and share.partition.tells_offsets:
                 places[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
             await call.work.step()
     return await log_ends(call.connection, services, list(places.values())) if places else {}
@@ -201,14 +204,15 @@ def _partition(services: Services, message: Any, key: ShareKey, end: tuple[Error
     snapshot = share.partition.snapshot()
     leader = services.topology.leader(key.topic_id, key.partition)
     code, lag = ErrorCode.NONE, NOT_KNOWN
-    if end is not None:
+    told = share.partition.tells_offsets
+    if told and end is not None:
         code, offset = end
         if code == ErrorCode.NONE:
             # A log that lost its end, or a snapshot that runs ahead of this look at it, has nothing left to deliver.
             lag = max(offset - snapshot.start_offset - snapshot.delivery_complete_count, 0)
     return message.DescribeShareGroupOffsetsResponsePartition(
         partition_index=key.partition,
-        start_offset=snapshot.start_offset,
+        start_offset=snapshot.start_offset if told else NOT_KNOWN,
         leader_epoch=0 if leader is None else max(leader.epoch, 0),
         lag=lag,
         error_code=code,

@@ -155,6 +155,7 @@ async def _begin(
             errors[place] = code
             continue
         partition = services.coordinator.new_partition(key, offset)
+        partition.tells_offsets = False
         writes[key] = services.writes.create(key, partition, connection.node_id)
     return errors, writes
 

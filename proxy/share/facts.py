@@ -15,6 +15,10 @@ ACKNOWLEDGED = 2
 ARCHIVED = 4
 """Delivery states as Kafka stores them (RecordState, share-groups.md 4.1)."""
 
+NOTHING_COUNTED = -1
+"""In place of a count of settled offsets: no delivery has ended yet (PartitionFactory's
+UNINITIALIZED_DELIVERY_COMPLETE_COUNT)."""
+
 SCHEMA = "ShareSnapshotValue"
 VERSION = 0
 """The version written. A stored value begins with its version (int16)."""
@@ -44,7 +48,7 @@ class ShareSnapshot:
     start_offset: int
     state_epoch: int
     delivery_complete_count: int
-    """Terminal offsets at or above start_offset: for the lag only."""
+    """Terminal offsets at or above start_offset: for the lag only. NOTHING_COUNTED: there is no lag to tell yet."""
     batches: tuple[tuple[int, int, int, int], ...]
     """(first, last, state, delivery count): 0 available, 2 acknowledged, 4 archived; ascending, not overlapping."""
 

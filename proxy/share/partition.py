@@ -21,7 +21,7 @@ from proxy.errors import LocalProtocolError
 from proxy.share import acknowledging
 from proxy.share.acknowledging import AcknowledgementBatch, Refusal, check_shape, free_state
 from proxy.share.acquiring import NOTHING, Acquirer, Acquisition, LogBatch, PartitionSettings, Read
-from proxy.share.facts import ShareSnapshot
+from proxy.share.facts import NOTHING_COUNTED, ShareSnapshot
 from proxy.share.locks import Lockable, LockIndex, deadline
 from proxy.share.renewal import RenewalBound
 from proxy.share.units import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, GivenBack, Run, Transition, Window
@@ -85,6 +85,9 @@ class SharePartition(Window):
         self.state_epoch = state_epoch
         self.index = locks if locks is not None else LockIndex()
         self.key = key
+        self.tells_offsets = True
+        """Whether DescribeShareGroupOffsets tells them. Not while no delivery has ended in whatever way, unless an
+        administrator set the start offset: a broker stores none before (SharePartition.writeShareGroupState)."""
 
     @classmethod
     def from_snapshot(
@@ -92,6 +95,7 @@ class SharePartition(Window):
     ) -> SharePartition:
         """State without locks (4.2); ValueError for batches that cannot be: reversed, overlapping, below the start."""
         partition = cls(snapshot.start_offset, snapshot.state_epoch, locks=locks, key=key)
+        partition.tells_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
         after = snapshot.start_offset
         for first, last, state, count in snapshot.batches:
             if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
@@ -181,6 +185,7 @@ class SharePartition(Window):
             self.join(change[0])
         if not changes:
             return None
+        self.tells_offsets = True
         transition = Transition((), tuple(changes))
         transition.given_back = given_back
         return transition
@@ -188,6 +193,7 @@ class SharePartition(Window):
     def apply(self, transition: Transition) -> None:
         """The transition is durable: settle its records and move the start offset."""
         self._settle(transition)
+        self.tells_offsets = True
         mine = [run for run in transition.runs if run.pending is transition and run.partition is self]
         for run in mine:
             self.free(run, run.target)
@@ -280,6 +286,8 @@ class SharePartition(Window):
                 batches.append((run.first, run.last, state, count))
         if leading:
             start_offset = self.end_offset + 1
+        if not (self.tells_offsets or transitions):
+            complete = NOTHING_COUNTED
         return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
 
     def is_held(self) -> bool:

@@ -8,7 +8,7 @@ from proxy.errors import ErrorCode
 from proxy.share.coordinator import ShareKey
 from proxy.values import ZERO_UUID
 from proxy.wire import registry
-from tests.support.ports import World
+from tests.support.ports import SlowJournal, World, acquired, entries
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 
@@ -34,6 +34,18 @@ def describe(world, topics=None, group_id="g", version=1, connection=None):
     return answered
 
 
+def begun(member, *places):
+    """Fetch from these partitions, and give back what came: a delivery has ended in each that has records."""
+    answer = member.fetch(*places)
+    acks = {
+        place: [(a.first_offset, a.last_offset, [RELEASE]) for a in entry.acquired_records]
+        for place, entry in entries(answer).items()
+        if entry.acquired_records
+    }
+    if acks:
+        member.acknowledge(acks)
+
+
 def told(answered):
     """(topic, partition) -> (start offset, leader epoch, lag, error)."""
     return {
@@ -50,7 +62,7 @@ def test_lag_counts_what_is_not_settled(world, kind, lag):
     world.cluster.produce(topic, 4)
     member = world.member()
     member.fetch(topic)
-    assert told(describe(world)) == {("t", 0): (0, 5, 4, 0)}, "acquired is not settled"
+    assert told(describe(world)) == {("t", 0): (-1, 5, -1, 0)}, "no delivery has ended"
     member.acknowledge({(topic.topic_id, 0): [(0, 0, [kind]), (1, 3, [ACCEPT])]})
     assert told(describe(world, {"t": [0]}))["t", 0][2:] == (lag, 0)
 
@@ -70,10 +82,11 @@ def test_all_of_a_group_are_those_with_state_and_those_subscribed_to(world):
     topic, other = world.cluster.create("t", leaders=(1, 1)), world.cluster.create("other")
     member = world.member()
     member.heartbeat(0, ["t"])
-    member.fetch((topic, 1))
+    world.cluster.produce(topic, 2, 1)
+    begun(member, (topic, 1))
     world.member(member_id="m2").fetch(other)
     world.member(group_id="h").fetch((topic, 0))
-    assert told(describe(world)) == {("other", 0): (0, 5, 0, 0), ("t", 0): (-1, 0, -1, 0), ("t", 1): (0, 5, 0, 0)}
+    assert told(describe(world)) == {("other", 0): (-1, 5, -1, 0), ("t", 0): (-1, 0, -1, 0), ("t", 1): (0, 5, 2, 0)}
 
 
 def test_a_deleted_topic_is_left_out(world):
@@ -105,7 +118,7 @@ def test_a_log_that_another_broker_leads_is_asked_there(world):
     topic = world.cluster.create("t", leaders=(1, 2, 3))
     for partition, node in enumerate((1, 2, 3)):
         world.cluster.produce(topic, 3 + partition, partition)
-        world.member(member_id=f"m{node}", node_id=node).fetch((topic, partition))
+        begun(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
     before = len(world.cluster.asked)
     assert [lag for _, _, lag, _ in told(describe(world)).values()] == [3, 4, 5]
     assert sorted(node for key, node, _ in world.cluster.asked[before:] if key == 2) == [1, 2, 3]
@@ -114,7 +127,8 @@ def test_a_log_that_another_broker_leads_is_asked_there(world):
 def test_a_log_end_that_cannot_be_had_is_an_error_of_that_partition(world):
     topic = world.cluster.create("t", leaders=(1, 2))
     for partition, node in enumerate((1, 2)):
-        world.member(member_id=f"m{node}", node_id=node).fetch((topic, partition))
+        world.cluster.produce(topic, 1, partition)
+        begun(world.member(member_id=f"m{node}", node_id=node), (topic, partition))
     world.own.refuses = "no identity"
     codes = [code for _, _, _, code in told(describe(world)).values()]
     assert codes == [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION]
@@ -127,7 +141,8 @@ def test_a_log_end_that_cannot_be_had_is_an_error_of_that_partition(world):
 
 def test_version_0_asks_for_no_log_ends(world):
     topic = world.cluster.create("t")
-    world.member().fetch(topic)
+    world.cluster.produce(topic, 1)
+    begun(world.member(), topic)
     before = world.cluster.count(2)
     assert told(describe(world, version=0)) == {("t", 0): (0, 5, -1, 0)}
     assert world.cluster.count(2) == before
@@ -146,3 +161,85 @@ def test_a_number_that_is_no_partition_of_a_resting_group(world, partition):
     (answered,) = world.ask(90, 1, groups=[group]).groups
     told = [(each.partition_index, each.error_code, each.start_offset) for each in answered.topics[0].partitions]
     assert told == [(partition, 0, -1), (0, 0, 7)]
+
+
+LOCK_S = 30.0
+
+
+def end_delivery(world, member, topic, span, ending):
+    """End what the member holds, in one of the ways there are."""
+    if ending == "lock ended":
+        world.timers.advance(LOCK_S + 1)
+    elif ending == "session closed":
+        member.acknowledge({}, epoch=-1)
+    else:
+        member.acknowledge({(topic.topic_id, 0): [(*span, [ACCEPT if ending == "accepted" else RELEASE])]})
+
+
+def restart(world):
+    """Hold all share partitions as what is stored of them."""
+    for _ in range(2):
+        world.services.coordinator.rest_idle()
+
+
+@pytest.mark.parametrize("ending", ["accepted", "released", "session closed", "lock ended"])
+@pytest.mark.parametrize("filled", [0, 5])
+@pytest.mark.parametrize("reset", ["latest", "earliest", "by_duration:PT1H"])
+def test_nothing_is_told_before_the_first_delivery_has_ended(world, reset, filled, ending):
+    """A broker stores no start offset before, and tells -1: whatever the reset, the log, and a restart."""
+    world.configure("g", share_auto_offset_reset=reset)
+    topic = world.cluster.create("t")
+    if filled:
+        world.cluster.produce(topic, filled)
+    nothing = {("t", 0): (-1, 5, -1, 0)}
+    member = world.member()
+    first = filled if reset == "latest" else 0
+    if first == filled:
+        assert acquired(member.fetch(topic)) == []
+        assert told(describe(world, {"t": [0]})) == nothing, "begun"
+        restart(world)
+        assert told(describe(world, {"t": [0]})) == nothing, "begun, after a restart"
+        world.cluster.produce(topic, 3)
+    last = topic.logs[0].end - 1
+    assert acquired(member.fetch(topic)) == [(first, last, 1)]
+    assert told(describe(world, {"t": [0]})) == nothing, "held by a member"
+    end_delivery(world, member, topic, (first, last), ending)
+    start, lag = (last + 1, 0) if ending == "accepted" else (first, last + 1 - first)
+    assert told(describe(world, {"t": [0]})) == {("t", 0): (start, 5, lag, 0)}
+    restart(world)
+    assert told(describe(world, {"t": [0]})) == {("t", 0): (start, 5, lag, 0)}, "after a restart"
+
+
+def test_a_delivery_whose_end_was_not_stored_tells_nothing():
+    """The records are held again, as before the acknowledgement."""
+    journal = SlowJournal()
+    world = World(journal=journal)
+    world.configure("g", share_auto_offset_reset="earliest")
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 5)
+    member = world.member()
+    member.fetch(topic)
+    journal.slow = True
+    reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 4, [ACCEPT])]})
+    assert told(describe(world)) == {("t", 0): (-1, 5, -1, 0)}
+    journal.refuse(ErrorCode.NOT_COORDINATOR)
+    assert reply.done
+    assert told(describe(world)) == {("t", 0): (-1, 5, -1, 0)}
+
+
+def test_altered_offsets_are_told_at_once_and_deleted_ones_no_more(world):
+    """AlterShareGroupOffsets stores a start offset, delivery or none; DeleteShareGroupOffsets takes it away."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 5)
+    message = registry.message("AlterShareGroupOffsetsRequest")
+    part = message.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
+    named = message.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
+    world.ask(91, 0, group_id="g", topics=[named])
+    assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}
+    restart(world)
+    assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "after a restart"
+    assert acquired(world.member().fetch(topic)) == [(2, 4, 1)]
+    assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "held by a member"
+    message = registry.message("DeleteShareGroupOffsetsRequest")
+    world.ask(92, 0, group_id="g", topics=[message.DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
+    assert told(describe(world, {"t": [0]})) == {("t", 0): (-1, 0, -1, 0)}

@@ -18,6 +18,7 @@ from tests.oracle import (  # noqa: F401 - they enter their items
     items_deliveries,
     items_fetch,
     items_groups,
+    items_offsets,
     items_renew,
     items_tables,
     items_work,

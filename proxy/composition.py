@@ -374,6 +374,7 @@ def _plane(
         introduction=introduction(),
         budget=services.answers,
         slices=services.slices,
+        served=services.figures.served,
     )
 
 

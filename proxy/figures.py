@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from proxy import group_figures
 from proxy.observe import LogNotes, Metrics
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def of_turns(metrics: Metrics, turns: Turns) -> None:
 def of_parts(metrics: Metrics, parts: Parts) -> None:
     """Everything about clients, brokers and share groups."""
     _of_plane(metrics, parts)
+    group_figures.of_served(metrics, parts.services)
     _of_brokers(metrics, parts)
     _of_share_groups(metrics, parts)
     _of_views(metrics, parts)
@@ -104,6 +106,7 @@ def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
     metrics.add("share_members", "gauge", "Members of share groups.", members)
     metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
     metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
+    group_figures.of_groups(metrics, services)
     if parts.home is not None:
         _of_share_state(metrics, parts.home)
     metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)

@@ -15,8 +15,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -322,9 +323,21 @@ def _level_name(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> M
     return line
 
 
-Kind = Literal["counter", "gauge"]
-Reading = float | Mapping[str, float]
-"""One figure, or one for each value of the label."""
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+class Distribution(Protocol):
+    """What a histogram shows."""
+
+    total: float
+
+    def cumulative(self) -> Iterable[tuple[str, int]]:
+        """(upper bound, values up to it), from the lowest to "+Inf"."""
+
+
+Figure = float | Distribution
+Reading = Figure | Mapping[str, Figure] | Mapping[tuple[str, ...], Figure]
+"""One figure, or one for each value of the label, or of each tuple of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +346,7 @@ class _Metric:
     kind: Kind
     help: str
     read: Callable[[], Reading]
-    label: str
+    labels: tuple[str, ...]
 
 
 class Metrics:
@@ -341,48 +354,68 @@ class Metrics:
 
     def __init__(self) -> None:
         self._metrics: list[_Metric] = []
-        self._snapshots: list[Callable[[], None]] = []
+        self._snapshots: list[Callable[[], Iterable[None] | None]] = []
 
-    def before(self, take_snapshot: Callable[[], None]) -> None:
-        """Called once before figures are read: what costs something is looked at once, not for every figure."""
+    def before(self, take_snapshot: Callable[[], Iterable[None] | None]) -> None:
+        """Called once before figures are read: what costs something is looked at once, not for every figure.
+
+        What takes long gives its steps.
+        """
         self._snapshots.append(take_snapshot)
 
-    def add(self, name: str, kind: Kind, help_text: str, read: Callable[[], Reading], label: str = "") -> None:
-        """A figure under `ksp_NAME`; `read` gives a mapping by `label` where one is named."""
-        self._metrics.append(_Metric(f"ksp_{name}", kind, help_text, read, label))
+    def add(self, name: str, kind: Kind, help_text: str, read: Callable[[], Reading], *labels: str) -> None:
+        """A figure under `ksp_NAME`; `read` gives a mapping by label, where there are several by their tuples."""
+        self._metrics.append(_Metric(f"ksp_{name}", kind, help_text, read, labels))
 
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""
+        return b"".join(self.steps())
+
+    def steps(self) -> Iterator[bytes]:
+        """The same in pieces, some of them empty: clients may be served in between."""
         # Imported at the first scrape (see admin): a proxy that nobody scrapes has no use for several MiB of it.
         from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 
         for take_snapshot in self._snapshots:
-            take_snapshot()
+            for _ in take_snapshot() or ():
+                yield b""
         registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
-        registry.register(_collector(self._metrics))
-        return generate_latest(registry)
+        yield generate_latest(registry)
+        for metric in self._metrics:
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(_collector(metric))
+            yield generate_latest(registry)
 
 
-def _collector(metrics: list[_Metric]) -> Collector:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+def _by_labels(metric: _Metric) -> list[tuple[tuple[str, ...], Figure]]:
+    """(values of the labels, figure), in order."""
+    reading = metric.read()
+    if not isinstance(reading, Mapping):
+        return [((), reading)]
+    named = {(label,) if isinstance(label, str) else label: value for label, value in reading.items()}
+    return sorted(named.items(), key=itemgetter(0))
+
+
+def _collector(metric: _Metric) -> Collector:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.metrics_core import Metric as Family
     from prometheus_client.registry import Collector
 
+    families = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+
     class Snapshot(Collector):
-        """All figures at this moment."""
+        """One figure at this moment."""
 
         def collect(self) -> Iterator[Family]:
-            """One family for each metric."""
-            for metric in metrics:
-                family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-                labels = [metric.label] if metric.label else []
-                made = family(metric.name, metric.help, labels=labels)
-                reading = metric.read()
-                values = reading if isinstance(reading, Mapping) else {"": reading}
-                for label, value in sorted(values.items()):
-                    made.add_metric([str(label)] if labels else [], value)
-                yield made
+            """Its family."""
+            made: Any = families[metric.kind](metric.name, metric.help, labels=metric.labels)
+            for labels, value in _by_labels(metric):
+                if isinstance(value, int | float):
+                    made.add_metric(labels, value)
+                else:
+                    made.add_metric(labels, list(value.cumulative()), value.total)
+            yield made
 
     return Snapshot()

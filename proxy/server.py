@@ -155,7 +155,7 @@ class Server:
         probes = admin.Probes(
             alive=self._alive,
             ready=readiness.probes(),
-            metrics=self._metrics.render,
+            metrics=self._metrics.steps,
             groups=groups,
             hosts=admin.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
         )

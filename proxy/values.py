@@ -79,3 +79,5 @@ class Limits:
     """Requests of one connection that wait for their answer; past it the client is not read."""
     share_cache_bytes: int = 64 * MIB
     """Record batches just read, kept for other members of share groups."""
+    metrics_groups: int = 20
+    """Share groups that /metrics shows by name; all others are summed up as one."""

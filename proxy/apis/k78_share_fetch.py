@@ -107,10 +107,12 @@ async def _fetch(
         acknowledging.write()
         if fetching is not None and len(session):
             await fetching.survey()
-    elif not (acknowledging.leave_others_first and await _others(services, fetching, acknowledging)):
-        if acknowledging.come_first:
-            await acknowledging.outcome()
-        await fetching.run()
+    else:
+        if not (acknowledging.leave_others_first and await _others(services, fetching, acknowledging)):
+            if acknowledging.come_first:
+                await acknowledging.outcome()
+            await fetching.run()
+        fetching.count()
     return fetching
 
 

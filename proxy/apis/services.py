@@ -9,6 +9,7 @@ from proxy.apis.ports import Journal, Notes, OwnQuestions, Timers
 from proxy.apis.share_cache import BatchCache, CacheKey
 from proxy.apis.share_changes import ShareChanges
 from proxy.apis.share_clock import ShareClock
+from proxy.apis.share_figures import ShareFigures
 from proxy.apis.share_fleet import Fleet
 from proxy.apis.share_gate import ShareGate
 from proxy.apis.share_reads import Head, ShareReads
@@ -75,6 +76,8 @@ class Services:
     """All answers made here that the kernel has not taken yet; the plane counts them."""
     clock: ShareClock
     """Rings when members, locks or cached batches end."""
+    figures: ShareFigures
+    """What a broker counts of share groups."""
     gate: ShareGate = field(default_factory=ShareGate)
     """Whether share groups may be served at this moment."""
     slices: Slices
@@ -127,12 +130,15 @@ def build(
         return Head(offset, cached=found)
 
     reads = ShareReads(cache, head)
+    figures = ShareFigures(limits.metrics_groups)
     writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake)
+    writes.took = figures.state_write_s.observe
 
     def due(now: float) -> float:
         expired = coordinator.expire(now)
         writes.write(expired, final=True)
-        for key, _ in expired:
+        for key, transition in expired:
+            figures.lock_timed_out(key.group_id, transition.changes)
             reads.wake(key)
         return min(coordinator.next_deadline(), cache.drop_aged(now), coordinator.rest_some(now))
 
@@ -151,6 +157,7 @@ def build(
         answers=AnswerBudget(limits.local_answers_total_bytes),
         clock=ShareClock(timers, due),
         slices=Slices(timers),
+        figures=figures,
         serve_share=serve_share,
         options=options,
     )

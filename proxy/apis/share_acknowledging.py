@@ -26,9 +26,15 @@ class Acknowledging:
     """
 
     def __init__(
-        self, call: Call, services: Services, outcome: dict[TopicIdPartition, ErrorCode], changes: Sequence[Change]
+        self,
+        call: Call,
+        services: Services,
+        batches: Mapping[TopicIdPartition, AckBatches],
+        outcome: dict[TopicIdPartition, ErrorCode],
+        changes: Sequence[Change],
     ) -> None:
         self._call = call
+        self._batches = batches
         self._services = services
         self._outcome = outcome
         self._changes = changes
@@ -40,7 +46,19 @@ class Acknowledging:
         if self._written is None:
             self._written = self._services.writes.write(self._changes)
             self._begun = self._services.timers.now()
+            if self._batches:
+                self._written.on_settled(self._count)
         return self._written
+
+    def _count(self) -> None:
+        """By type, what was done; also where nobody waits for the answer any more."""
+        told = self.write().result()
+        refused = {TopicIdPartition(*key[1:]) for key, code in told.items() if code != ErrorCode.NONE}
+        figures = self._services.figures.of(self._call.message.group_id)
+        for place, batches in self._batches.items():
+            if self._outcome[place] == ErrorCode.NONE and place not in refused:
+                for batch in batches:
+                    figures.acknowledge(*batch)
 
     @property
     def leave_others_first(self) -> bool:
@@ -101,7 +119,7 @@ def decide(
     for place, acks in batches.items():
         outcome[place] = _decide(call, services, session, place, acks, renew_allowed, changes)
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
-    return Acknowledging(call, services, outcome, changes)
+    return Acknowledging(call, services, batches, outcome, changes)
 
 
 def _decide(

@@ -62,7 +62,7 @@ class ShareFetching:
         self._keys = [ShareKey(self._group_id, *place) for place in self._order]
         self._min_bytes: int = request.min_bytes
         self.deadline: float = services.timers.now() + max(request.max_wait_ms, 0) / 1000
-        self._confirmed_at: float = services.timers.now()
+        self._begun = self._confirmed_at = services.timers.now()
         """When the topics' rights and leaders were last asked for, where they were old."""
         self._retries: dict[TopicIdPartition, int] = {}
         self._has_read = False
@@ -107,16 +107,24 @@ class ShareFetching:
 
         False where that is not enough; `run` goes on from there.
         """
-        found = self.survey()
+        found = await self.survey()
         enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
         if UpstreamRead.of(self._connection) is None:
             launched = self._read(found, True, enough)
             if launched is not None:
                 await self._wait(launched, True)
-                found = self.survey()
+                found = await self.survey()
         enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
         lives = self._services.coordinator.sessions.lives(self._session)
         return lives and enough and self._taking.take(found.ready, self.results)
+
+    def count(self) -> None:
+        """Of how many partitions there were records, and how long it took to acquire them."""
+        figures = self._services.figures.of(self._group_id)
+        given = sum(1 for result in self.results.values() if result.acquired)
+        figures.fetch_ratio.observe(given / len(self._order))
+        if given:
+            figures.acquire_s.observe(self._services.timers.now() - self._begun)
 
     # Looking
 

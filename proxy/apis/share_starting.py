@@ -112,11 +112,13 @@ async def start(
     looked_up = set(keys)
     """Those that nothing was written of: they are free when this ends, in whatever way."""
     reads.starting.update(keys)
+    asked_at = services.timers.now()
     try:
         errors, writes = await _begin(connection, services, session, keys)
         for key, write in writes.items():
             looked_up.discard(key)
             write.on_settled(partial(_begun, reads, key))
+            write.on_settled(partial(_count, services, asked_at))
     finally:
         for key in looked_up:
             _begun(reads, key)
@@ -130,6 +132,10 @@ async def start(
 def _begun(reads: ShareReads, key: ShareKey) -> None:
     reads.starting.discard(key)
     reads.wake(key)
+
+
+def _count(services: Services, asked_at: float) -> None:
+    services.figures.load_s.observe(services.timers.now() - asked_at)
 
 
 async def _begin(

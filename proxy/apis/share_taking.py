@@ -99,6 +99,7 @@ class Taking:
         if not got.acquired:
             return None
         services.clock.not_later_than(got.lock_deadline)
+        services.figures.of(self._session.group_id).acquire(got.ranges)
         records = chunk.slice(begin + got.first_batch, begin + got.last_batch)
         if services.audit is not None:
             key = ShareKey(self._session.group_id, *item.place)

@@ -121,6 +121,8 @@ class ShareWrites:
         """Called for each share partition whose change was applied or reverted: records may be available."""
         self.audit: Audit | None = None
         """Told what became of deliveries, where audit is on."""
+        self.took: Callable[[float], None] = lambda _seconds: None
+        """Told of each change how long its append took."""
         self._lanes: dict[int, _Lane] = {}
         self._changes_waiting = 0
 
@@ -171,9 +173,10 @@ class ShareWrites:
         while lane.waiting and not lane.under_way:
             taken = self._take(lane)
             lane.under_way = len(taken)
+            begun = self._now()
             for order, records in taken:
                 append = self._journal.append(records) if records else settled(None)
-                append.on_settled(partial(self._finish, lane, order, append))
+                append.on_settled(partial(self._finish, lane, order, append, begun))
 
     def _take(self, lane: _Lane) -> list[tuple[_Order, list[Entry]]]:
         """The next round, with what is to be stored: a share partition's second change waits for the one after."""
@@ -204,8 +207,9 @@ class ShareWrites:
         share = None if order.fenced else self._coordinator.share(order.key)
         return [] if share is None else [(_state_key(order.key), share.partition.snapshot(order.change).encode())]
 
-    def _finish(self, lane: _Lane, order: _Order, append: Promise[None]) -> None:
+    def _finish(self, lane: _Lane, order: _Order, append: Promise[None], begun: float) -> None:
         code = ErrorCode.NONE
+        self.took(self._now() - begun)
         try:
             append.result()
         except JournalRefused as refusal:

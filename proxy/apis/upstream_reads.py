@@ -70,6 +70,7 @@ class UpstreamRead:
         self._connection = connection
         self._services = services
         self._heads = {head.place: head for head in heads}
+        self._begun = services.timers.now()
         self._version = fetch_version(services)
         body = registry.request(FETCH, self._version).encode(self._request(heads, wait_s, min_bytes))
         connection.memory["upstream-read"] = self
@@ -124,10 +125,16 @@ class UpstreamRead:
             fed = self._take_in(self._answer.result())
         except ProxyError as failure:
             self.failure = failure
+        self._count()
         reservations = [head.reservation for head in self._heads.values()]
         self._services.reads.let_go(reservations)
         self.done.set(None)  # the asking member first
         self._wake([reservation.key for reservation in reservations], fed)
+
+    def _count(self) -> None:
+        took_s = self._services.timers.now() - self._begun
+        for head in self._heads.values():
+            self._services.figures.of(head.reservation.key.group_id).fetch_lock_s.observe(took_s)
 
     def _wake(self, heads: Iterable[ShareKey], fed: Iterable[TopicIdPartition]) -> None:
         """Members of the group wait for the heads, those of other groups for what was read."""

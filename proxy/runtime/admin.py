@@ -12,7 +12,7 @@ import ipaddress
 import json
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -50,7 +50,8 @@ class Probes:
     alive: Callable[[], Mapping[str, object]]
     ready: Mapping[bytes, Callable[[], tuple[bool, Mapping[str, object]]]]
     """By path: whether something can be served, and what to say about it."""
-    metrics: Callable[[], bytes]
+    metrics: Callable[[], Iterable[bytes]]
+    """The text of /metrics, in pieces that each take little time to make."""
     groups: GroupPages | None = None
     hosts: frozenset[str] = frozenset({"localhost"})
     """Names this listener is called by (`own_names`); addresses are always taken."""
@@ -183,7 +184,9 @@ async def _answer(request: h11.Request, probes: Probes, peer: str) -> _Answer:
         asked = Asked(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
         found = await probes.groups.answer(asked)
         if found is not None:
-            return _Answer(found[0], await _json_in_steps(found[1]))
+            return _Answer(found[0], await _in_steps(_pieces(found[1])))
+    if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
+        return _Answer(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     return _probed(request, path, probes)
 
 
@@ -195,8 +198,6 @@ def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Answer:
     if path in probes.ready:
         ready, body = probes.ready[path]()
         return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
-    if path == METRICS_PATH:
-        return _Answer(HTTPStatus.OK, probes.metrics(), METRICS)
     return _Answer(HTTPStatus.NOT_FOUND, _json({"reason": THERE_ARE}))
 
 
@@ -218,10 +219,10 @@ def _json(body: Mapping[str, object]) -> bytes:
     return b"".join(_pieces(body))
 
 
-async def _json_in_steps(body: Mapping[str, object]) -> bytes:
-    """As `_json`, for what may be long: 10,000 groups take a tenth of a second, and clients are served in between."""
+async def _in_steps(pieces: Iterable[bytes]) -> bytes:
+    """For what may be long: 10,000 groups take a tenth of a second, and clients are served in between."""
     written: list[bytes] = []
-    for piece in _pieces(body):
+    for piece in pieces:
         written.append(piece)
         await trio.lowlevel.checkpoint()
     return b"".join(written)

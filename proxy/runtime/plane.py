@@ -107,10 +107,12 @@ class Plane:
         introduction: Question | None = None,
         budget: AnswerBudget | None = None,
         slices: Slices | None = None,
+        served: Callable[[int, float], None] = lambda _key, _seconds: None,
     ) -> None:
         """`routes` is asked once a second and at `refresh_routes`; `keep_alive` gives what keeps upstream alive.
 
         `introduction` is what brokers answer to clients they know only; None: every client is taken as known.
+        `served` is told the API key of each request that was answered here, and how long that took.
         """
         self.reactor = reactor
         self._get_routes = routes
@@ -123,6 +125,7 @@ class Plane:
         self._upstream_server_name = upstream_server_name
         self.keep_alive = keep_alive
         self.introduction = introduction
+        self.served = served
         self.budget = budget or AnswerBudget(limits.local_answers_total_bytes)
         self.gathered = GatherBudget(limits.gathered_total_bytes)
         self.slices = slices or Slices(reactor)

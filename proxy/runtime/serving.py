@@ -9,6 +9,7 @@ In every state but IDLE nothing is read from the client; what was received behin
 
 from __future__ import annotations
 
+import time
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class Stage(Enum):
 class Serving:
     """The local request of one connection; there is at most one."""
 
-    __slots__ = ("_answer_bytes", "_asked", "_connection", "_frame", "_task", "client_id", "stage")
+    __slots__ = ("_answer_bytes", "_asked", "_begun", "_connection", "_frame", "_task", "client_id", "stage")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -49,6 +50,7 @@ class Serving:
         self._frame = memoryview(b"")
         self._task: Task[frames.Answer | None] | None = None
         self._answer_bytes = 0
+        self._begun = 0.0
         self.client_id: str | None = None
         """What the client called itself last; the proxy's own requests carry it, for brokers have quotas by it."""
 
@@ -58,6 +60,7 @@ class Serving:
             raise LocalProtocolError("a second local request while one is being served")
         self.stage = Stage.WAITING
         self._connection.is_muted = True
+        self._begun = time.perf_counter()
         self._asked = asked
         self._frame = frame
 
@@ -162,6 +165,8 @@ class Serving:
         self._connection.update()
 
     def _answer(self, answer: frames.Answer) -> None:
+        if self._asked is not None:
+            self._connection.plane.served(self._asked.route.key, time.perf_counter() - self._begun)
         self.stage = Stage.ANSWERING
         self._frame = memoryview(b"")
         self._connection.update_held()

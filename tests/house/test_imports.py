@@ -25,6 +25,7 @@ SHELL = {
     "proxy.contexts",
     "proxy.decoding",
     "proxy.figures",
+    "proxy.group_figures",
     "proxy.groups",
     "proxy.hostports",
     "proxy.listening",

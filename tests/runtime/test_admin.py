@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -35,7 +35,7 @@ class Heard:
 @asynccontextmanager
 async def running(
     ready: bool = True,
-    metrics: Callable[[], bytes] = lambda: b"ksp_up 1\n",
+    metrics: Callable[[], Iterable[bytes]] = lambda: [b"ksp_up 1\n"],
     groups: GroupPages | None = None,
     hosts: frozenset[str] = frozenset({"localhost"}),
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
@@ -120,7 +120,7 @@ async def test_not_ready_is_503() -> None:
 async def test_metrics_are_text_of_any_size() -> None:
     """More than a socket buffer arrives whole."""
     page = b"ksp_x 1\n" * 400_000
-    async with running(metrics=lambda: page) as (dial, _):
+    async with running(metrics=lambda: [page[:100], b"", page[100:]]) as (dial, _):
         status, headers, body = await ask(dial, get("/metrics"))
         assert (status, body) == (200, page)
         assert headers["content-type"].startswith("text/plain")

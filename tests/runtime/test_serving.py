@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
 
@@ -37,6 +38,23 @@ def test_a_local_request_is_answered_here_and_never_passed_on() -> None:
         client.expect(answer(5, b"from here"))
         assert w.dialled == []
         assert w.plane.statistics().local_answers_total == 1
+
+
+def test_how_long_a_local_request_took_is_told() -> None:
+    """From the whole request until its answer, waits for earlier answers included; nothing of one that is forwarded."""
+    handler = Handler()
+    served: list[tuple[int, float]] = []
+    with local_world(handler, served=lambda key, took_s: served.append((key, took_s))) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 5))
+        started(w, handler)
+        assert served == []
+        time.sleep(0.05)
+        handler.results[0].set(answer(5))
+        client.expect(answer(5))
+        ((key, took_s),) = served
+        assert key == LOCAL
+        assert 0.05 <= took_s < 5
 
 
 def test_it_starts_when_every_earlier_answer_is_written() -> None:

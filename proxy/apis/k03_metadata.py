@@ -14,6 +14,8 @@ Behaviour
   request is asked as the client did, and the view is shown with the partitions of its base. By id (v12+) the answer
   tells that a topic is a view. Names that no view can have: 17. No such base: 3. The broker's refusal to make the
   view's topic is passed on. Broker-side auto-creation never sees the name of a view.
+- With allow_auto_topic_creation=false (v4+) a view whose topic is missing stays missing: 3, as of any topic. One that is
+  there is made ready all the same (it grows with its base).
 
 KIPs: 516 (topic ids), 1102 (rebootstrap).
 """
@@ -180,13 +182,12 @@ async def handle(call: Call, services: Services) -> bytes | None:
     named = [topic.name for topic in request.topics if is_view(topic.name)]
     request.topics = [topic for topic in request.topics if not is_view(topic.name)]
     rest = _ask_rest(call)
-    operations = bool(request.include_topic_authorized_operations)
-    shown = await _show(views, call, named, operations)
+    shown = await _show(views, call, named)
     answer = told(KEY, max(call.version, 1), await rest)
     by_id = views.keeper.file(topic for topic in answer.topics or () if request.topics)
     if by_id:
         answer.topics = [topic for topic in answer.topics if not is_view(topic.name)]
-        shown += await _show(views, call, [name for name in by_id if name not in named], operations)
+        shown += await _show(views, call, [name for name in by_id if name not in named])
     answer.topics = [*(answer.topics or ()), *shown]
     repair(answer, services.book)
     return reply(call, answer)
@@ -197,9 +198,12 @@ def _ask_rest(call: Call) -> Promise[memoryview]:
     return ask(call.connection, KEY, max(call.version, 1), call.message)
 
 
-async def _show(views: ViewServices, call: Call, topics: Sequence[str], operations: bool) -> list[Any]:
+async def _show(views: ViewServices, call: Call, topics: Sequence[str]) -> list[Any]:
+    """The entries of these views. In versions that do not ask whether topics may be created, they may."""
     names, bad = views.keeper.read(topics)
-    sights = await views.keeper.look(call.connection, names, operations=operations)
+    operations = bool(call.message.include_topic_authorized_operations)
+    create = bool(call.message.allow_auto_topic_creation)
+    sights = await views.keeper.look(call.connection, names, create=create, operations=operations)
     entries = [metadata_entry(sight) for sight in sights.values()]
     return entries + [refused_entry(topic, code) for topic, code in bad.items()]
 

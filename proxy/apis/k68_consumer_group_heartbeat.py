@@ -1,8 +1,9 @@
 """ConsumerGroupHeartbeat (key 68): views it subscribes to are made ready, then it is forwarded.
 
 librdkafka asks for no Metadata before it joins (KIP-848), and a broker assigns nothing of a topic that does not exist.
-What stands in the way of a view is not told here: the broker accepts names of topics that do not exist, and Metadata
-says what is wrong with them. A pattern is judged by the broker, which sees the topics of views as any others.
+Metadata can say that nothing is to be created; this request cannot, and who subscribes to a view asks for it. What
+stands in the way of a view is not told here: the broker accepts names of topics that do not exist, and Metadata says
+what is wrong with them. A pattern is judged by the broker, which sees the topics of views as any others.
 """
 
 from __future__ import annotations

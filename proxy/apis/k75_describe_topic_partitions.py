@@ -5,10 +5,11 @@ Versions: 0.
 Behaviour
 - An answer about all topics leaves out the proxy's own and views, as Metadata does; a page may be empty then, and its
   cursor goes on.
-- A view that is named is made ready first; the broker then answers about its topic, so that limit and cursor count its
-  own partitions, and what it says of each partition becomes what Metadata says of the base's.
-- Names that no view can have: 17; no such base: 3 without partitions; what the broker refuses is passed on. They stand
-  on the page of a request whose cursor is not behind them.
+- A view that is named is made ready first (but not made: this request creates no topics at brokers either); the broker
+  then answers about its topic, so that limit and cursor count its own partitions, and what it says of each partition
+  becomes what Metadata says of the base's.
+- Names that no view can have: 17; no such view or base: 3 without partitions; what the broker refuses is passed on. They
+  stand on the page of a request whose cursor is not behind them.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ async def handle(call: Call, services: Services) -> bytes | None:
 async def _describe(call: Call, views: ViewServices) -> Any:
     request = call.message
     names, bad = views.keeper.read(topic.name for topic in request.topics if is_view(topic.name))
-    sights = await views.keeper.look(call.connection, names)
+    sights = await views.keeper.look(call.connection, names, create=False)
     refused = {topic: refused_description(topic, code) for topic, code in bad.items()}
     for topic, sight in sights.items():
         if sight.code != ErrorCode.NONE:

@@ -130,6 +130,25 @@ def test_by_id_the_answer_tells_that_a_topic_is_a_view(world):
     assert world.catalog.is_plain(plain_id)
 
 
+@pytest.mark.parametrize("version", [4, 9, 12])
+def test_a_view_is_not_made_where_auto_creation_is_not_allowed(world, version):
+    """It is unknown, as a topic would be: so ask administrators, who only look, and consumers that are set so."""
+    answer = world.call(3, version, topics=[{"name": V}, {"name": "orders"}], allow_auto_topic_creation=False)
+    assert {topic.name: topic.error_code for topic in answer.topics} == {V: 3, "orders": 0}
+    assert V not in world.cluster.topics
+    assert world.cluster.count(19) == 0
+    world.ensure(V)
+    (shown,) = world.call(3, version, topics=[{"name": V}], allow_auto_topic_creation=False).topics
+    assert (shown.error_code, len(shown.partitions)) == (0, 4)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_before_there_was_a_choice_a_view_is_made(world, version):
+    """The field came with v4; before, every Metadata made topics."""
+    (shown,) = world.call(3, version, topics=[{"name": V}]).topics
+    assert (shown.error_code, len(shown.partitions)) == (0, 4)
+
+
 def test_a_view_named_twice_is_shown_once(world):
     """By name and by id."""
     world.ensure(V)

@@ -16,6 +16,7 @@ KEY = 75
 def world() -> World:
     world = World()
     world.cluster.make("orders", 2, epoch=7)
+    world.ensure(V)
     return world
 
 
@@ -26,7 +27,15 @@ def describe(world: World, *names: str, cursor: tuple[str, int] | None = None) -
     return {topic.name: topic for topic in answer.topics}
 
 
-def test_a_view_is_made_and_shown_with_the_partitions_of_its_base(world: World) -> None:
+def test_a_view_that_is_not_there_is_not_made(world: World) -> None:
+    """The request never makes a topic at a broker either."""
+    other = "__view.r4.orders"
+    found = describe(world, V, other)
+    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {V: (0, 4), other: (3, 0)}
+    assert other not in world.cluster.topics
+
+
+def test_a_view_is_shown_with_the_partitions_of_its_base(world: World) -> None:
     """Other topics as the broker says."""
     found = describe(world, V, "orders")
     shown = [(p.partition_index, p.leader_id, p.leader_epoch, list(p.replica_nodes)) for p in found[V].partitions]
@@ -60,7 +69,6 @@ def test_only_bad_names_ask_the_broker_nothing(world: World) -> None:
 
 def test_all_topics_are_without_views_and_the_proxys_own(world: World) -> None:
     """As in Metadata."""
-    world.ensure(V)
     world.cluster.make("__proxy_views", 1)
     assert list(describe(world)) == ["orders"]
 

@@ -188,6 +188,7 @@ def test_an_idle_reader_is_quiet_and_at_the_end(front: Front, raw: Raw, fresh: F
             "fetch.wait.max.ms": 500, "auto.commit.interval.ms": 200, "error_cb": lambda e: errors.append(str(e)),
         }
     )  # fmt: skip
+    raw.ask("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=True)
     consumer.subscribe([view])
     until(
         lambda: consumer.consume(100, 0.2) is None or committed(raw, group, view, range(SLOTS)) == [500] * SLOTS, "ends"

@@ -85,6 +85,7 @@ class Librdkafka(Reader):
             {
                 "bootstrap.servers": self.bootstrap, "group.id": "-", "enable.auto.commit": False, "log_level": 0,
                 "auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 1000,
+                "allow.auto.create.topics": True,
             }
         )  # fmt: skip
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in self.partitions])

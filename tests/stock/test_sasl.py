@@ -293,7 +293,7 @@ def test_who_may_make_and_see_views(running: Running, front: Front, kafka: Clust
     view = f"__view.r2.{topic}"
 
     def shown(raw: Raw) -> tuple[int, int]:
-        entry = raw.ask("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=False).topics[0]
+        entry = raw.ask("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=True).topics[0]
         return entry.error_code, len(entry.partitions)
 
     nodes = {node.node_id: node.address for node in kafka.nodes}

@@ -112,6 +112,37 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
     assert not [topic.name for topic in every.topics if topic.name.startswith(("__view.", "__proxy_"))]
 
 
+def test_who_only_looks_makes_no_view(front: Front, raw: Raw, broker: Raw, fresh: Fresh) -> None:
+    """An administrator, and a librdkafka consumer as it is by default; one that may create topics makes it.
+
+    A classic group's `subscribe` never lets topics be created, whatever allow.auto.create.topics says: `list_topics` does.
+    """
+    base = raw.create_topic(fresh("base"))
+    view = f"__view.r2.{base.name}"
+    assert metadata(raw, view, allow_auto_topic_creation=False)[view].error_code == 3
+    assert list(_subscribed(front, fresh("group"), view)) == ["UNKNOWN_TOPIC_OR_PART"]
+    assert broker.topic(view) is None
+    assert list(_subscribed(front, fresh("group"), view, **{"allow.auto.create.topics": True})) == [0, 1]
+    assert metadata(raw, view, allow_auto_topic_creation=False)[view].error_code == 0
+
+
+def _subscribed(front: Front, group: str, topic: str, **settings: Any) -> Iterator[Any]:
+    """What a consumer is told first: its partitions, or an error."""
+    consumer = Consumer({"bootstrap.servers": front.bootstrap, "group.id": group, "log_level": 2, **settings})
+    assigned: list[int] = []
+    consumer.list_topics(topic, 10)
+    consumer.subscribe([topic], on_assign=lambda _, parts: assigned.extend(sorted(part.partition for part in parts)))
+    try:
+        while not assigned:
+            message = consumer.poll(0.1)
+            if message is not None and message.error():
+                yield message.error().name()
+                return
+        yield from assigned
+    finally:
+        consumer.close()
+
+
 def test_bad_input_gets_its_error(raw: Raw, broker: Raw, fresh: Fresh) -> None:
     """Names, unknown bases and plans, and everything that would write into a view or change it by hand."""
     base = raw.create_topic(fresh("base"))

@@ -67,6 +67,7 @@ def confluent(protocol: str, bootstrap: str, group: str, topic: str, assignor: s
         {
             "bootstrap.servers": bootstrap, "group.id": group, "group.protocol": protocol, "log_level": 2,
             "auto.offset.reset": "earliest", "enable.auto.commit": False, "fetch.wait.max.ms": 200,
+            "allow.auto.create.topics": True,
             "topic.metadata.refresh.interval.ms": REFRESH_MS, "error_cb": lambda error: tell("error", str(error)),
             **(settings if protocol == "classic" else {}),
         }
@@ -90,6 +91,8 @@ def confluent(protocol: str, bootstrap: str, group: str, topic: str, assignor: s
                 tell("error", str(error))
 
     end = stopped()
+    if protocol == "classic":
+        consumer.list_topics(topic, 10)  # it makes the view: librdkafka's `subscribe` never lets a topic be created
     consumer.subscribe([topic], on_assign=gained, on_revoke=gave_up, on_lost=gave_up)
     uncommitted = 0
     while not end.is_set():

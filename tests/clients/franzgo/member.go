@@ -34,7 +34,7 @@ func member(bootstrap, group, topic, assignor string) {
 	}()
 	told := teller{out: bufio.NewWriter(os.Stdout), held: map[int32]bool{}}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.AllowAutoTopicCreation(),
 		kgo.SessionTimeout(session), kgo.HeartbeatInterval(beat), kgo.FetchMaxWait(wait),
 		kgo.MetadataMinAge(refresh / 2), kgo.MetadataMaxAge(refresh),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),

@@ -41,6 +41,7 @@ VIEW_COUNTERS = {
     "kept_records": "How many.",
     "corrupt": "Batches that could not be taken apart.",
     "threaded": "Runs of batches taken apart by a thread.",
+    "large": "Batches so large when opened that a thread of their own opened them.",
 }
 
 

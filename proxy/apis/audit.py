@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ from proxy.share.partition import SharePartition, Transition
 from proxy.share.units import GivenBack
 from proxy.values import TopicIdPartition
 from proxy.wire import records
+from proxy.wire.batches import BatchTable
 
 VERSION = 1
 BUCKETS = 1 << 12
@@ -47,6 +48,8 @@ ALL_KEYS = "all"
 SAMPLED_RECORDS_MAX = 256
 SAMPLED_BYTES_MAX = 64 << 10
 """Larger batches are not read for their keys: that would hold up the loop."""
+SAMPLED_OPENED_BYTES_MAX = 256 << 10
+"""Nor are those that become larger when opened."""
 PLACES_MAX = 10_000
 """Partitions with load in one interval; those beyond are not told."""
 
@@ -132,9 +135,9 @@ class Audit:
         for given in transition.given_back:
             self._settled(key, given, LOCK_TIMEOUT, lock_s, self._timers.now())
 
-    def read(self, group_id: str, place: TopicIdPartition, batches: Sequence[Any], data: memoryview) -> None:
+    def read(self, group_id: str, place: TopicIdPartition, batches: BatchTable, data: memoryview) -> None:
         """A Fetch has brought these whole batches; `data` is empty where the bytes are at another proxy."""
-        rows, size = sum(batch.records_count for batch in batches), sum(batch.size for batch in batches)
+        rows, size = batches.records_count, batches[-1].end - batches[0].position
         self._offer("fetch", place, group_id, None, (0, HASH_SPACE, rows, rows, size, size))
         now = self._timers.now()
         if self._sample_every_s and now >= self._next_sample:
@@ -191,7 +194,7 @@ class Audit:
         if batch.is_control or batch.records_count > SAMPLED_RECORDS_MAX or batch.size > SAMPLED_BYTES_MAX:
             return
         try:
-            found = records.decode_records(data[batch.position : batch.end])
+            found = records.decode_records(data[batch.position : batch.end], SAMPLED_OPENED_BYTES_MAX)
         except ProxyError:
             return
         keys = self._load(place).keys

@@ -19,24 +19,24 @@ KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
 from proxy.apis.exchange import reply
-from proxy.apis.leadership import ask_topics, names_to_ask, tell_topics
-from proxy.apis.ports import Call
+from proxy.apis.leadership import ask_topics, judge_topic, names_to_ask, tell_topics, topics_to_ask
+from proxy.apis.ports import Call, Connection, WorkersBusy
 from proxy.apis.rights import Right
 from proxy.apis.services import Services
 from proxy.apis.view_cache import Division, ReadKey
 from proxy.apis.view_fetching import PlainTarget, Target, ViewFetching, refusal
-from proxy.apis.view_filters import TAG_BYTES, TAGS_SINCE, BadFilter, applied, read_filter
+from proxy.apis.view_filters import REQUEST_BYTES_MAX, TAG_BYTES, TAGS_SINCE, BadFilter, applied, content_of
 from proxy.apis.view_reads import Plain
 from proxy.apis.view_services import ViewServices
 from proxy.cluster.routes import WithKnownIds, WithoutWords
 from proxy.errors import ErrorCode
-from proxy.values import ZERO_UUID
+from proxy.values import ZERO_UUID, TopicIdPartition
 from proxy.views.catalog import View, ViewCatalog
 from proxy.views.filler import filler
 from proxy.views.names import PREFIX_BYTES, is_view
@@ -136,16 +136,19 @@ async def handle(call: Call, services: Services) -> frames.Answer | None:
     if views is None:
         return None
     refused = await _make_known(call, services, views)
-    wanted = _Wanted(call, services, views, refused)
+    wanted = _Wanted(call, services, views, refused, await _filters(call, services, views))
     if not wanted.is_ours:
         return None
     if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
         message = registry.message("FetchResponse")
         return reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     fetching = ViewFetching(call, services, views, wanted.targets, wanted.plains)
-    await fetching.run()
-    _count_figures(views, fetching, wanted)
-    return frames.answer(KEY, call.version, call.correlation_id, _answer(call, fetching, wanted))
+    try:
+        await fetching.run()
+        _count_figures(views, fetching, wanted)
+        return frames.answer(KEY, call.version, call.correlation_id, _answer(call, fetching, wanted))
+    finally:
+        fetching.release()
 
 
 async def _make_known(call: Call, services: Services, views: ViewServices) -> dict[bytes | str, ErrorCode]:
@@ -179,6 +182,58 @@ async def _make_known(call: Call, services: Services, views: ViewServices) -> di
     }
 
 
+_Filter = Division | BadFilter | ErrorCode
+"""What a partition is filtered by, or why it is not."""
+
+
+async def _filters(call: Call, services: Services, views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
+    """(topic, partition) -> its filter. None is read for a topic that the client may not read."""
+    by_id, connection = call.version >= IDS_SINCE, call.connection
+    asked: dict[tuple[bytes | str, int], bytes] = {}
+    for topic in (call.message.topics or ()) if call.version >= TAGS_SINCE else ():
+        name = bytes(topic.topic_id) if by_id else topic.topic
+        asked |= {(name, each.partition): field for each in topic.partitions if (field := content_of(each)) is not None}
+    if not asked:
+        return {}
+    if sum(map(len, asked.values())) > REQUEST_BYTES_MAX:
+        return dict.fromkeys(
+            asked, BadFilter(f"the KeyFilters of one request have more than {REQUEST_BYTES_MAX} bytes")
+        )
+    found: dict[tuple[bytes | str, int], _Filter] = {}
+    codes = await _rights(connection, services, {name for name, _ in asked})
+    for place, content in asked.items():
+        found[place] = codes[place[0]]
+        if found[place] == ErrorCode.NONE:
+            found[place] = await _filter(views, content, connection)
+    return found
+
+
+async def _filter(views: ViewServices, content: bytes, connection: Connection) -> _Filter:
+    try:
+        return await views.filters.read(content, views.workers, connection.id)
+    except BadFilter as error:
+        return error
+    except WorkersBusy:
+        return ErrorCode.OFFSET_NOT_AVAILABLE  # clients come again
+
+
+async def _rights(
+    connection: Connection, services: Services, topics: Iterable[bytes | str]
+) -> dict[bytes | str, ErrorCode]:
+    """What stands in the way of reading these topics, by id or name."""
+    ids = {each: each if isinstance(each, bytes) else _id_of(services, each) for each in topics}
+    names, unknown = topics_to_ask(connection, services, [TopicIdPartition(i, 0) for i in ids.values() if i])
+    if names or unknown:
+        tell_topics(connection, services, await ask_topics(connection, names, unknown))
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {each: judge_topic(connection, services, i)[1] if i else missing for each, i in ids.items()}
+
+
+def _id_of(services: Services, name: str) -> bytes | None:
+    topic = services.topology.topic(name)
+    return None if topic is None else topic.topic_id
+
+
 def _is_outgrown(view: View | None, topic: Any) -> bool:
     """Whether partitions are named that the view did not have when it was looked at last."""
     return view is None or any(entry.partition >= view.partitions for entry in topic.partitions)
@@ -200,8 +255,14 @@ class _Wanted:
     """The request, sorted by who answers what."""
 
     def __init__(
-        self, call: Call, services: Services, views: ViewServices, refused: Mapping[bytes | str, ErrorCode]
+        self,
+        call: Call,
+        services: Services,
+        views: ViewServices,
+        refused: Mapping[bytes | str, ErrorCode],
+        filters: Mapping[tuple[bytes | str, int], _Filter],
     ) -> None:
+        self._filters = filters
         self._call, self._services, self._catalog, self._refused = call, services, views.catalog, refused
         self._targets: dict[ReadKey, Target] = {}
         self.topics: list[tuple[bytes | str, list[_Item]]] = []
@@ -230,16 +291,16 @@ class _Wanted:
         if name in self._refused:
             return _Item(entry, code=self._refused[name])
         view = self._catalog.named(name) if isinstance(name, str) else self._catalog.view(name)
-        try:
-            division = read_filter(entry)
-        except BadFilter as error:
-            return self._mistaken(entry, str(error))
+        asked = self._filters.get((name, entry.partition))
+        if isinstance(asked, BadFilter):
+            return self._mistaken(entry, str(asked))
         if view is not None:
-            if division is not None:
-                return self._mistaken(entry, "KeyFilter on a view")
-            return self._of_view(view, entry)
-        if division is not None:
-            return self._filtered(name, entry, division)
+            return self._of_view(view, entry) if asked is None else self._mistaken(entry, "KeyFilter on a view")
+        if isinstance(asked, ErrorCode):
+            self.is_ours = True
+            return _Item(entry, code=asked)
+        if asked is not None:
+            return self._filtered(name, entry, asked)
         return _Item(entry, plain=PlainTarget(Plain(name, entry), PlainScan(), (name, entry.partition)))
 
     def _mistaken(self, entry: Any, reason: str) -> _Item:

@@ -14,8 +14,8 @@ Behaviour
   request is asked as the client did, and the view is shown with the partitions of its base. By id (v12+) the answer
   tells that a topic is a view. Names that no view can have: 17. No such base: 3. The broker's refusal to make the
   view's topic is passed on. Broker-side auto-creation never sees the name of a view.
-- With allow_auto_topic_creation=false (v4+) a view whose topic is missing stays missing: 3, as of any topic. One that is
-  there is made ready all the same (it grows with its base).
+- With allow_auto_topic_creation=false (v4+) a view whose topic is missing stays missing: 3, as of any topic. One that
+  is there is made ready all the same (it grows with its base).
 
 KIPs: 516 (topic ids), 1102 (rebootstrap).
 """

@@ -8,8 +8,8 @@ Behaviour
 - A view that is named is made ready first (but not made: this request creates no topics at brokers either); the broker
   then answers about its topic, so that limit and cursor count its own partitions, and what it says of each partition
   becomes what Metadata says of the base's.
-- Names that no view can have: 17; no such view or base: 3 without partitions; what the broker refuses is passed on. They
-  stand on the page of a request whose cursor is not behind them.
+- Names that no view can have: 17; no such view or base: 3 without partitions; what the broker refuses is passed on.
+  They stand on the page of a request whose cursor is not behind them.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ answer cannot be given, and the member's session ends.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
 from proxy.apis.ports import Connection
-from proxy.wire import records, registry
-from proxy.wire.records import BatchHeader
+from proxy.wire import registry
+from proxy.wire.batches import BatchTable, split_complete
 
 VERSION = 0
 BATCHES, RECORDS = "PeerBatches", "PeerRecords"
@@ -78,14 +78,11 @@ class Elsewhere:
         """Names the link; never 0."""
         self._forget = forget
 
-    def batches(self, data: Any) -> tuple[list[BatchHeader], FarRecords]:
-        """What stands in the Fetch answer for records. Raises RemoteProtocolError."""
+    def batches(self, data: Any, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
+        """What stands in the Fetch answer for records; see `taken_in`."""
         told = registry.codec(BATCHES, VERSION).decode(data)
-        headers, position = [], 0
-        for each in told.batches:
-            headers.append(_header(each, position))
-            position += each.size
-        return headers, FarRecords(told.chunk, position, self._forget)
+        batches = BatchTable(bytes(told.rows)).widened(fetch_offset)
+        return batches, FarRecords(told.chunk, batches[-1].end if batches else 0, self._forget)
 
 
 def holder_of(connection: Connection) -> int:
@@ -94,39 +91,21 @@ def holder_of(connection: Connection) -> int:
     return 0 if elsewhere is None else elsewhere.holder
 
 
-def taken_in(connection: Connection, data: Any, copied_below: int) -> tuple[list[BatchHeader], Records]:
+def taken_in(connection: Connection, data: Any, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
     """The whole batches of what a Fetch answer has for records, and their bytes. Raises RemoteProtocolError.
 
+    `fetch_offset`: where they were asked for (`batches.split_complete`).
     Fewer bytes than `copied_below` are copied, so that they do not keep the whole answer in memory.
     """
     elsewhere: Elsewhere | None = connection.memory.get(Elsewhere.MEMORY)
     if elsewhere is not None and len(data):
-        return elsewhere.batches(data)
-    batches, size = records.split_complete(memoryview(data))
+        return elsewhere.batches(data, fetch_offset)
+    batches, size = split_complete(memoryview(data), fetch_offset)
     return batches, _by_itself(memoryview(data)[:size], copied_below)
 
 
 def _by_itself(data: memoryview, copied_below: int) -> memoryview:
     return memoryview(bytes(data)) if len(data) < copied_below else data
-
-
-def _header(told: Any, position: int) -> BatchHeader:
-    """What is not told is not used of a batch that is far away."""
-    return BatchHeader(
-        base_offset=told.base_offset,
-        last_offset=told.last_offset,
-        position=position,
-        size=told.size,
-        magic=told.magic,
-        leader_epoch=-1,
-        attributes=told.attributes,
-        base_timestamp=-1,
-        max_timestamp=-1,
-        producer_id=told.producer_id,
-        producer_epoch=-1,
-        base_sequence=-1,
-        records_count=told.records_count,
-    )
 
 
 class HeldRecords:
@@ -149,7 +128,7 @@ class HeldRecords:
                     partition.records = self._hold(memoryview(partition.records), copied_below)
 
     def _hold(self, data: memoryview, copied_below: int) -> bytes:
-        batches, size = records.split_complete(data)
+        batches, size = split_complete(data)
         if not batches:
             return b""
         name = next(self._names)
@@ -157,7 +136,8 @@ class HeldRecords:
         self.bytes += len(kept)
         while self.bytes > self._limit_bytes and len(self._chunks) > 1:
             self.bytes -= len(self._chunks.popitem(last=False)[1])
-        return _described(name, batches)
+        message = registry.message(BATCHES)(chunk=name, rows=batches.rows)
+        return registry.codec(BATCHES, VERSION).encode(message)
 
     def records_of(self, reference: Any) -> memoryview | None:
         """The bytes that a reference means; None when they are not here any more. Raises RemoteProtocolError."""
@@ -169,20 +149,3 @@ class HeldRecords:
         """Nobody will refer to these any more."""
         for name in names:
             self.bytes -= len(self._chunks.pop(name, b""))
-
-
-def _described(name: int, batches: Sequence[BatchHeader]) -> bytes:
-    message = registry.message(BATCHES)
-    told = [
-        message.Batch(
-            base_offset=batch.base_offset,
-            last_offset=batch.last_offset,
-            size=batch.size,
-            magic=batch.magic,
-            attributes=batch.attributes,
-            producer_id=batch.producer_id,
-            records_count=batch.records_count,
-        )
-        for batch in batches
-    ]
-    return registry.codec(BATCHES, VERSION).encode(message(chunk=name, batches=told))

@@ -7,7 +7,7 @@ drives it. While it runs its connection is muted (decision 12), so at most one h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -71,11 +71,23 @@ class Timers(Protocol):
         """Call once, at or soon after `deadline` on the clock of `now`."""
 
 
+class WorkersBusy(ProxyError):
+    """More computations wait for a thread than may; nothing was begun."""
+
+
 class Workers(Protocol):
     """Threads for computations that would hold up the loop (performance.md 4: more than about a millisecond)."""
 
-    def run(self, work: Callable[[], T]) -> Promise[T]:
-        """Compute elsewhere; settled in the loop. `work` touches nothing that anybody changes meanwhile."""
+    def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:
+        """Compute elsewhere; settled in the loop. `work` touches nothing that anybody changes meanwhile.
+
+        Args:
+            work: what is computed.
+            owner: on whose account; owners share the threads' time.
+            is_large: it may take far longer than others', which do not wait behind it.
+
+        Fails with WorkersBusy: too much waits already.
+        """
 
 
 class Notes(Protocol):

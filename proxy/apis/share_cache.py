@@ -24,12 +24,23 @@ _last_offset = attrgetter("last_offset")
 
 
 class Batch(Protocol):
-    """The header facts used here of `wire.records.BatchHeader`."""
+    """The header facts used here of `wire.batches.Batch`."""
 
-    base_offset: int
-    last_offset: int
-    position: int
-    size: int
+    @property
+    def base_offset(self) -> int:
+        """First offset."""
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset, also when its record was compacted away."""
+
+    @property
+    def position(self) -> int:
+        """Where it begins in the bytes of its chunk."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,13 @@ from proxy.apis.share_reads import Reservation
 from proxy.cluster.topology import Topic
 from proxy.errors import ErrorCode, ProxyError
 from proxy.share.coordinator import NOTHING_READ, ShareKey
-from proxy.share.reading import aborted_ranges
 from proxy.values import ZERO_UUID, TopicIdPartition
-from proxy.wire import records, registry
+from proxy.wire import registry
 
 FETCH = 1
 FETCH_VERSION_MAX = 17
 """v18 adds nothing for a consumer."""
 FETCH_VERSION_WITH_IDS = 13
-
-MAGIC_WITH_BASE_OFFSET = 2
 
 SMALL_PART = 2
 """A chunk less than 1/SMALL_PART of the answer it came in is copied, so that it does not keep the rest in memory."""
@@ -173,23 +170,21 @@ class UpstreamRead:
             return False
         rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, True, now)
         data = partition.records if partition.records is not None else b""
-        batches, kept = taken_in(self._connection, data, answer_bytes // SMALL_PART)
+        offset = head.reservation.offset
+        batches, kept = taken_in(self._connection, data, offset, answer_bytes // SMALL_PART)
         if share is not None:
             share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
         if not batches:
             return False
-        widen_old(batches, head.reservation.offset)
         if self._services.audit is not None:
             here = kept if isinstance(kept, memoryview) else memoryview(b"")
             self._services.audit.read(key.group_id, head.place, batches, here)
         read_committed = head.reservation.read_committed
-        aborted = aborted_ranges(batches, partition.aborted_transactions) if read_committed else ()
+        aborted = batches.aborted_ranges(partition.aborted_transactions) if read_committed else ()
         place = CacheKey(head.place.topic_id, head.place.partition, read_committed, holder_of(self._connection))
         reads, clock = self._services.reads, self._services.clock
         end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
-        reads.cache.add(
-            Chunk(place, head.reservation.offset, batches, kept, aborted, head.leader_epoch, now, end_offset)
-        )
+        reads.cache.add(Chunk(place, offset, batches, kept, aborted, head.leader_epoch, now, end_offset))
         clock.not_later_than(now + self._services.options.cache_age_s)
         return True
 
@@ -199,18 +194,6 @@ class UpstreamRead:
             rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, False, now)
         elif code in VIEW_IS_OLD:
             self._services.topology.mark_stale(head.topic.name)
-
-
-def widen_old(batches: Iterable[records.BatchHeader], fetch_offset: int) -> None:
-    """Give compressed wrappers of magic 0 and 1 a base offset.
-
-    They tell only their last one; without this the offsets in front would pass for a hole that compaction left.
-    """
-    after = fetch_offset
-    for batch in batches:
-        if batch.magic < MAGIC_WITH_BASE_OFFSET and batch.compression:
-            batch.base_offset = min(batch.base_offset, after)
-        after = batch.last_offset + 1
 
 
 VIEW_IS_OLD = frozenset(

@@ -17,19 +17,34 @@ from typing import NamedTuple
 
 from proxy.apis.promise import Promise
 from proxy.errors import ErrorCode
-from proxy.views.aborts import AbortedTransaction, AbortResolver
 from proxy.views.cuts import Cut
 from proxy.views.scanning import Facts
-from proxy.views.slicing import CorruptBatch, Slice, cost_estimate, split
+from proxy.views.slicing import BatchTooLarge, CorruptBatch, Slice, cost_estimate, split_counted
 from proxy.wire import compression
-from proxy.wire.records import BatchHeader
+from proxy.wire.batches import KEPT, AbortedTransaction, Batch, BatchTable
+from proxy.wire.records import DECOMPRESSED_MAX
 
 CHUNKS_PER_PARTITION = 32
 """Chunks kept of one partition and isolation: readers at that many places of one log are served from here at once."""
 
 RUN_BYTES = 8 << 20
-"""Batches are taken apart until their parts have so many bytes, then whoever waits goes on: compressed batches may be
-a thousand times larger when opened."""
+"""Batches are taken apart until their parts have so many bytes, then whoever waits goes on."""
+
+RUN_BATCHES = 2000
+"""Or until they are so many: each is some work, however small it is."""
+
+RUN_OPENED_BYTES = 4 << 20
+"""Or until so many bytes were opened: compressed batches may be many thousand times larger when opened. One that is
+larger by itself is large work (ports.Workers)."""
+
+INLINE_OPENED_BYTES = 256 << 10
+"""Bytes that are opened in the loop at most: what becomes larger is given up, and left to a worker thread."""
+
+SLOT_S = 0.3e-6
+"""What one slot of one batch costs, however little of it lies there."""
+
+ROW_BYTES, SLOT_BYTES = 250, 110
+"""What a row takes in memory beside the bytes of its parts, for itself and for each slot."""
 
 WANTED_S = 30.0
 """A slot that nobody asked for so long is left out when batches are taken apart for others."""
@@ -60,8 +75,32 @@ class Division(NamedTuple):
     cut: Cut
 
 
-Row = dict[int, Slice] | ErrorCode
-"""Of one batch: slot -> its part; or why there is none."""
+class Parts(dict[int, Slice]):
+    """Of one batch: slot -> its part."""
+
+    __slots__ = ("opened",)
+
+    def __init__(self, parts: Iterable[tuple[int, Slice]], opened: int) -> None:
+        super().__init__(parts)
+        self.opened = opened
+        """Bytes that were opened for it; 0 where the batch is not compressed."""
+
+    def memory(self, source: object) -> int:
+        """Bytes that it takes, beside those of the chunk with these records."""
+        own = [p.batch for p in self.values() if p.batch is not None and getattr(p.batch, "obj", None) is not source]
+        return ROW_BYTES + SLOT_BYTES * len(self) + sum(map(len, own))
+
+
+Row = Parts | ErrorCode
+"""Of one batch: its parts; or why there are none."""
+
+
+class Run(NamedTuple):
+    """What was made of some batches, in order."""
+
+    rows: Sequence[Row]
+    bytes: int
+    """Memory that the rows take."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,12 +133,12 @@ class Chunk:
     key: ReadKey
     fetch_offset: int
     """Everything that the log holds from here to `next_offset` is in `batches`; holes included."""
-    batches: Sequence[BatchHeader]
+    batches: Sequence[Batch]
     """Not empty, ascending."""
     records: memoryview
     """The bytes that the batches' positions refer to."""
-    verdicts: Sequence[ErrorCode | bool]
-    """Of each batch: whether its records are to be looked at; an error where it cannot be read."""
+    fates: bytes
+    """Of each batch: 0 (`batches.KEPT`) where its records are to be looked at."""
     leader_epoch: int
     """The leader was asked in this epoch."""
     asked_epoch: int
@@ -153,61 +192,82 @@ class Chunk:
         epoch = self.asked_epoch if before is None else before.leader_epoch
         return last_fetched_epoch == epoch
 
-    def parts_of(
-        self, index: int, cut: Cut, slots: Sequence[int], from_offset: int = 0, codec: int = compression.NONE
-    ) -> list[Slice] | ErrorCode:
-        """Take one batch apart; the parts are compressed by `codec`."""
-        verdict = self.verdicts[index]
-        if isinstance(verdict, ErrorCode):
-            return verdict
+    def row(
+        self,
+        index: int,
+        cut: Cut,
+        slots: Sequence[int],
+        from_offset: int = 0,
+        *,
+        codec: int = compression.NONE,
+        opened_max: int = DECOMPRESSED_MAX,
+    ) -> Row:
+        """Take one batch apart; the parts are compressed by `codec`.
+
+        Raises BatchTooLarge: more than `opened_max` bytes, which is less than any batch may have, when opened.
+        """
         batch, data = self.batches[index], self.data(index)
-        if not verdict:
-            return [NOTHING] * len(slots)
+        if self.fates[index] != KEPT:
+            return Parts(((slot, NOTHING) for slot in slots), 0)
         if batch.is_control:
-            return [Slice(data, batch.last_offset, batch.records_count)] * len(slots)
+            whole = Slice(data, batch.last_offset, batch.records_count)
+            return Parts(((slot, whole) for slot in slots), 0)
         try:
-            return split(data, cut, slots, from_offset, codec=codec)
+            parts, opened = split_counted(data, cut, slots, from_offset, codec=codec, decompressed_max=opened_max)
+        except BatchTooLarge as error:
+            if opened_max < DECOMPRESSED_MAX:
+                raise
+            return error.code
         except CorruptBatch as error:
             return error.code
+        return Parts(((s, part if part.records else NOTHING) for s, part in zip(slots, parts, strict=True)), opened)
 
 
-def verdicts(
-    batches: Sequence[BatchHeader], data: memoryview, aborted: Iterable[AbortedTransaction] | None, committed: bool
-) -> list[ErrorCode | bool]:
-    """Which batches of an answer a consumer gets records of. Under read_uncommitted all, markers too."""
-    if not committed:
-        return [True] * len(batches)
-    resolver = AbortResolver(aborted)
-    found: list[ErrorCode | bool] = []
-    for batch in batches:
-        try:
-            found.append(resolver.keep(batch, data[batch.position : batch.position + batch.size]))
-        except CorruptBatch as error:
-            found.append(error.code)
-            break
-    code = found[-1] if found and isinstance(found[-1], ErrorCode) else ErrorCode.NONE
-    return found + [code] * (len(batches) - len(found))
+def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, committed: bool) -> bytes:
+    """Of each batch of an answer 0 where a consumer gets records of it. Under read_uncommitted all, markers too."""
+    return batches.fates(aborted) if committed else bytes(len(batches))
 
 
-def take_apart(chunk: Chunk, cut: Cut, slots: Sequence[int], first: int, codec: int = compression.NONE) -> list[Row]:
-    """The rows of the batches from `first` on, until there is enough; may run in a thread of its own."""
+def take_apart(
+    chunk: Chunk,
+    cut: Cut,
+    slots: Sequence[int],
+    first: int,
+    from_offset: int = 0,
+    *,
+    codec: int = compression.NONE,
+    opened_max: int = DECOMPRESSED_MAX,
+    batches_max: int = RUN_BATCHES,
+) -> Run:
+    """The rows of the batches from `first` on, until there is enough; may run in a thread of its own.
+
+    No row: the first batch alone has more than `opened_max` bytes when opened.
+    """
     rows: list[Row] = []
-    made = 0
-    for index in range(first, len(chunk.batches)):
-        parts = chunk.parts_of(index, cut, slots, codec=codec)
-        if isinstance(parts, ErrorCode):
-            rows.append(parts)
-            break  # nobody gets past it
-        rows.append(dict(zip(slots, parts, strict=True)))
-        made += sum(len(part.batch) for part in parts if part.batch is not None)
-        if made >= RUN_BYTES:
+    memory, source = 0, chunk.records.obj
+    for index in range(first, min(len(chunk.batches), first + batches_max)):
+        try:
+            row = chunk.row(index, cut, slots, from_offset, codec=codec, opened_max=opened_max)
+        except BatchTooLarge:
             break
-    return rows
+        rows.append(row)
+        if isinstance(row, ErrorCode):
+            break  # nobody gets past it
+        memory += row.memory(source)
+        opened_max -= row.opened
+        if memory >= RUN_BYTES or opened_max <= 0:
+            break
+    return Run(rows, memory)
 
 
-def predicted_s(batches: Iterable[BatchHeader]) -> float:
-    """How long taking these batches apart will take, about."""
-    return sum(map(cost_estimate, batches))
+def is_quick(batches: Sequence[Batch], first: int, slots: int, limit_s: float) -> bool:
+    """Whether taking these batches apart for so many slots, from the first on, is predicted to take less than that."""
+    predicted = 0.0
+    for index in range(first, len(batches)):
+        predicted += cost_estimate(batches[index]) + slots * SLOT_S
+        if predicted > limit_s:
+            return False
+    return True
 
 
 class ViewCache:

@@ -18,21 +18,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.apis.leadership import ask_topics, judge, tell_topics, topics_to_ask
-from proxy.apis.ports import Call
+from proxy.apis.ports import Call, WorkersBusy
 from proxy.apis.services import Services
 from proxy.apis.upstream_reads import FETCH_VERSION_WITH_IDS
 from proxy.apis.view_cache import Chunk, Division, ReadKey
-from proxy.apis.view_reads import Plain, ViewRead, in_turn
+from proxy.apis.view_parts import PartsMaking, PartsOfBatch
+from proxy.apis.view_reads import READ_BYTES_MIN, Plain, ViewRead, in_turn
 from proxy.apis.view_services import ViewServices
 from proxy.apis.view_sharing import Flight, Head
 from proxy.apis.waiting import first_until, wait_until
 from proxy.errors import ErrorCode
 from proxy.values import TopicIdPartition
 from proxy.views.scanning import BaseScan, FetchScan, Place, PlainScan, Read, SlotScan
+from proxy.views.slicing import Slice
 from proxy.wire import registry
-
-READ_BYTES_MIN = 64 << 10
-"""Asked for of one base partition at least, however little the client takes at a time."""
 
 PARKED_WAIT_S = 0.5
 """Longest wait of an upstream Fetch beside which its request waits for another client's: it may be answered early, and
@@ -41,8 +40,15 @@ what the client asks next waits behind that Fetch."""
 JOINED_GRACE_S = 0.5
 """A read of another client's that does not wait at its broker is given up after this; then this one reads itself."""
 
-TURN_BATCHES = 128
-"""Batches that are moved over before others of the loop have their turn."""
+TURN_STEPS = 256
+"""Slots that are moved over a batch before others of the loop have their turn."""
+
+HELD_WAIT_S = 1.0
+"""Longest wait of a request that has records already, but fewer than its client's MinBytes: what it has takes room that
+others may need."""
+
+ROOM_LOOK_S = 0.05
+"""How often a request that waits for room, or for a worker thread, looks whether there is some."""
 
 ROUNDS_MAX = 10_000
 """Turns of one request's loop; more is a mistake of ours, and the request is answered with what it has."""
@@ -117,7 +123,12 @@ class ViewFetching:
             scanned_max=views.options.scanned_bytes,
             turn=self._turn,
         )
+        self._parts = PartsMaking(views.reads, views.workers, services.timers, call.connection.id)
         self._moved = 0
+        self._held = 0
+        """Bytes that this request keeps in memory; the budget of answers counts them."""
+        self._is_short = False
+        """No room for more: it is answered with what it has."""
         for target in targets:
             for slot, division in target.divisions.items():
                 self._reads.cache.note(target.key, division, (slot.slot,), now)
@@ -131,10 +142,24 @@ class ViewFetching:
         for _ in range(ROUNDS_MAX):
             await self._use_cache()
             step = self.scan.step(self._services.timers.now())
-            if step is None or self.error_code:
+            if step is None or self.error_code or self._is_short or (self.scan.matched and self._is_crowded):
                 break
             await self._read(step)
-        await self._await_room()
+
+    def release(self) -> None:
+        """The answer is made, or given up: from here on it is counted as one that is sent, or not at all."""
+        self._services.answers.release(self._held)
+        self._held = 0
+
+    def _hold(self, size: int) -> None:
+        self._services.answers.hold(size)
+        self._held += size
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Others may need what is held here: no waiting for more."""
+        answers = self._services.answers
+        return answers.used > answers.limit // 2
 
     # Rights and leaders
 
@@ -187,7 +212,7 @@ class ViewFetching:
     async def _use_cache(self) -> None:
         """Move every slot as far as what was read reaches."""
         for target in in_turn(self._targets, self._turn):
-            if target.scan.is_refused:
+            if target.scan.is_refused or self._is_short:
                 continue
             self._judge(target)
             for place in in_turn(target.scan.places(), self._turn):
@@ -198,7 +223,7 @@ class ViewFetching:
         scan, timers = self.scan, self._services.timers
         chunk: Chunk | None = None
         while slots := target.scan.at(place):
-            if scan.is_spent or (scan.room <= 0 and scan.matched):
+            if scan.is_spent or self._is_short or (scan.room <= 0 and scan.matched):
                 return
             if chunk is None or not chunk.holds(place.offset):
                 chunk = self._chunk(target, place)
@@ -206,18 +231,27 @@ class ViewFetching:
                 return
             target.scan.facts = chunk.facts
             index = chunk.index_of(place.offset)
-            parts = await self._parts(target, chunk, index, slots)
+            try:
+                parts = await self._parts.of(chunk, index, slots, target.divisions)
+            except WorkersBusy:
+                await self._wait_for_workers()
+                continue
             if isinstance(parts, ErrorCode):
                 for slot in slots:
                     slot.mistake, slot.is_looked = parts, True
                 where = {"topic": target.name, "partition": target.key.partition, "offset": place.offset}
                 self._services.notes("view-batch-unreadable", **where, reason=parts.name)
                 return
+            if not await self._has_room(parts):
+                return
             batch = chunk.batches[index]
-            scan.take(slots, batch, parts)
+            before = scan.matched
+            scan.take(slots, batch, [_by_itself(part) for part in parts.slices], parts.opened)
+            self._hold(scan.matched - before)
             place = Place(batch.last_offset + 1, batch.leader_epoch)
-            self._moved += 1
-            if self._moved % TURN_BATCHES == 0:
+            self._moved += len(slots)
+            if self._moved >= TURN_STEPS:
+                self._moved = 0
                 await wait_until(timers, timers.now())
 
     def _chunk(self, target: Target, place: Place) -> Chunk | None:
@@ -230,40 +264,29 @@ class ViewFetching:
             return None
         return self._reads.cache.find(target.key, *place, self._leader_epoch(target), self._services.timers.now())
 
-    async def _parts(self, target: Target, chunk: Chunk, index: int, slots: Sequence[SlotScan]) -> Any:
-        """The parts of one batch for these slots, in order; an error code where it cannot be taken apart."""
-        position = slots[0].position
-        by_division: dict[Any, list[SlotScan]] = {}
-        for slot in slots:
-            by_division.setdefault(target.divisions[slot].name, []).append(slot)
-        found: dict[SlotScan, Any] = {}
-        for mine in by_division.values():
-            division, numbers = target.divisions[mine[0]], [slot.slot for slot in mine]
-            if chunk.batches[index].base_offset < position:
-                row = chunk.parts_of(index, division.cut, numbers, position, self._reads.codec)
-                if isinstance(row, ErrorCode):
-                    return row
-                found.update(zip(mine, row, strict=True))
-                continue
-            kept = await self._row(chunk, division, numbers, index)
-            if isinstance(kept, ErrorCode):
-                return kept
-            found.update((slot, kept[slot.slot]) for slot in mine)
-        return [found[slot] for slot in slots]
+    async def _wait_for_workers(self) -> None:
+        """Too many wait for them: this request looks again, as long as its client waits."""
+        timers = self._services.timers
+        if self.scan.matched or timers.now() >= self.scan.deadline:
+            self._is_short = True
+        await wait_until(timers, timers.now() + ROOM_LOOK_S)
 
-    async def _row(self, chunk: Chunk, division: Division, slots: Sequence[int], index: int) -> Any:
-        reads, services = self._reads, self._services
-        for _ in range(ROUNDS_MAX):
-            waits = reads.parts(chunk, division, slots, index, self._views.workers, services.timers)
-            if waits is None:
-                break
-            await waits
-        row = chunk.table(division.name).rows.get(index)
-        if row is None:  # taken away meanwhile, for others
-            parts = chunk.parts_of(index, division.cut, slots, codec=reads.codec)
-            return parts if isinstance(parts, ErrorCode) else dict(zip(slots, parts, strict=True))
-        reads.cache.grown(chunk)
-        return row
+    async def _has_room(self, parts: PartsOfBatch) -> bool:
+        """Whether these parts fit beside everybody's answers. A request that has nothing yet waits for it."""
+        answers, timers = self._services.answers, self._services.timers
+        size = parts.size
+        if not size or answers.has_room(size):
+            return True
+        self._is_short = True
+        if self.scan.matched:
+            return False
+        answers.reserve(size)  # refused, and counted as such
+        while timers.now() < self.scan.deadline:
+            await wait_until(timers, min(timers.now() + ROOM_LOOK_S, self.scan.deadline))
+            if answers.has_room(size):
+                self._is_short = False
+                return True
+        return False
 
     # Reading
 
@@ -281,6 +304,7 @@ class ViewFetching:
         mine = None
         if under_way is None and (heads or step.plains):
             wait_s = min(step.wait_s, PARKED_WAIT_S) if joined else step.wait_s
+            wait_s = min(wait_s, HELD_WAIT_S) if self.scan.matched else wait_s
             mine = self._launch(in_turn(heads, self._turn), step.plains, wait_s)
         busy = mine or (under_way if heads or step.plains else None)
         self._reads.figures.joined += bool(joined)
@@ -333,15 +357,22 @@ class ViewFetching:
             offset=place.offset,
             leader_epoch=epoch if epoch >= 0 else self._leader_epoch(target),
             last_fetched_epoch=place.last_fetched_epoch,
-            max_bytes=max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN),
+            max_bytes=self._read_bytes(target, place),
         )
+
+    def _read_bytes(self, target: Target, place: Place) -> int:
+        """How much to ask for: little where no more is known to be there, and where there is no room for more."""
+        end = self._reads.ends.get(target.key)
+        known = end is not None and place.offset < end.high_watermark
+        share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
+        return share if known and self._services.answers.has_room(share) else READ_BYTES_MIN
 
     def _launch(self, heads: Sequence[Head], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
         """One Fetch of our own; a base partition that the client also wants plain is in it once (rule 5)."""
         asked = [self._plain_by_scan[scan] for scan in plains]
         heads, asked, wait_s = self._apart(heads, asked, wait_s)
         session_id, self._session_id = self._session_id, 0
-        read_bytes = max(self._views.options.read_bytes, READ_BYTES_MIN * len(heads))
+        read_bytes = sum(head.max_bytes for head in heads)
         return ViewRead(
             self._connection,
             self._services,
@@ -406,6 +437,7 @@ class ViewFetching:
             if key not in read.chunks:
                 target.dry_at = head.offset
             elif own:
+                self._hold(len(read.chunks[key].records) - sum(len(chunk.records) for chunk in target.own))
                 target.own = [read.chunks[key]]
         elif own:
             self._refuse(target, unknown_partition())
@@ -423,35 +455,21 @@ class ViewFetching:
             if slot.position == slot.fetch_offset:
                 target.slot_refusals[slot] = answer
 
-    @staticmethod
-    def _absorb_plain(target: PlainTarget, answer: Any) -> None:
+    def _absorb_plain(self, target: PlainTarget, answer: Any) -> None:
         if answer is None or target.scan.is_done:
             return
         target.answer = answer
         target.scan.is_looked = True
         target.scan.bytes = len(answer.records or b"")
+        self._hold(target.scan.bytes)
         refused = bool(answer.error_code) or answer.diverging_epoch.end_offset >= 0
         target.scan.is_refused = refused or answer.preferred_read_replica >= 0
         target.scan.is_done = bool(target.scan.bytes) or refused
 
-    # The answer
 
-    async def _await_room(self) -> None:
-        """An answer that does not fit beside the others waits, and comes without records then (decision 27)."""
-        answers, timers = self._services.answers, self._services.timers
-        size = self.scan.matched
-        if answers.has_room(size):
-            return
-        answers.reserve(size)  # refused, and counted as such
-        await wait_until(timers, self.scan.deadline)
-        if answers.has_room(size):
-            return
-        for target in self._targets:
-            for slot in target.scan.slots:
-                slot.give_up()
-        for plain in self._plains:
-            if plain.answer is not None:
-                plain.answer.records = b""
+def _by_itself(part: Slice) -> Slice:
+    """Records of an answer do not keep the chunk that they came in, which the cache may have let go of."""
+    return part._replace(batch=bytes(part.batch)) if isinstance(part.batch, memoryview) else part
 
 
 def unknown_partition() -> Any:

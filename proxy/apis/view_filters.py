@@ -5,9 +5,13 @@ A client that gets no echo has met a bare broker, or a version of Fetch without 
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Hashable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from proxy.apis.ports import Workers
 from proxy.apis.view_cache import Division
 from proxy.errors import ProxyError, RemoteProtocolError
 from proxy.views.cuts import KeyFilterCut, NullKeys
@@ -22,20 +26,67 @@ TAGS_SINCE = 12
 
 LAYOUT_VERSION, MURMUR2 = 1, 1
 
+REQUEST_BYTES_MAX = 2 << 20
+"""Bytes of all filters of one request."""
+INLINE_BYTES = 4 << 10
+"""A longer one is read by a worker thread."""
+KEPT_BYTES = 16 << 20
+"""Memory of filters that were read and are kept for the next Fetch."""
+RANGE_FACTOR, KEY_FACTOR = 30, 15
+"""Memory that a cut takes for each byte of its packed ranges and keys: objects of Python beside them."""
+
 
 class BadFilter(ProxyError):
     """The field asks for nothing that can be done; the text says why."""
 
 
-def read_filter(entry: Any) -> Division | None:
-    """What the partition of a request is filtered by; None: it has no such field.
+def content_of(entry: Any) -> bytes | None:
+    """The field of the partition of a request, not read yet; None: it has none."""
+    return next((bytes(content) for tag, content in entry.unknown_tags if tag == TAG), None)
+
+
+class Filters:
+    """Filters that were read lately: clients send the same one with every Fetch."""
+
+    def __init__(self, limit_bytes: int = KEPT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._kept: OrderedDict[bytes, Division] = OrderedDict()
+        self._bytes = 0
+
+    async def read(self, content: bytes, workers: Workers, owner: Hashable) -> Division:
+        """What the field asks for; a long one is read by a worker thread.
+
+        Raises:
+            BadFilter: see `read_filter`. WorkersBusy: too much waits for a thread.
+        """
+        digest = sha256(content).digest()
+        known = self._kept.get(digest)
+        if known is not None:
+            self._kept.move_to_end(digest)
+            return known
+        if len(content) <= INLINE_BYTES:
+            found = read_filter(content, digest)
+        else:
+            found = await workers.run(partial(read_filter, content, digest), owner)
+        if digest not in self._kept:
+            self._kept[digest] = found
+            self._bytes += _memory(found)
+        while self._bytes > self._limit_bytes and self._kept:
+            self._bytes -= _memory(self._kept.popitem(last=False)[1])
+        return found
+
+
+def _memory(division: Division) -> int:
+    packed = division.cut.packed
+    return len(packed.starts) * RANGE_FACTOR + len(packed.key_index) * KEY_FACTOR + len(packed.key_bytes) + INLINE_BYTES
+
+
+def read_filter(content: bytes, digest: bytes) -> Division:
+    """What a KeyFilter of this digest asks for.
 
     Raises:
-        BadFilter: an unknown layout or hash, no ranges and no keys, or a range that is none.
+        BadFilter: an unknown layout or hash, no ranges and no keys, too many, or a range that is none.
     """
-    content = next((content for tag, content in entry.unknown_tags if tag == TAG), None)
-    if content is None:
-        return None
     try:
         asked = registry.codec("KeyFilter", 0).decode(content)
     except RemoteProtocolError as error:
@@ -52,7 +103,7 @@ def read_filter(entry: Any) -> Division | None:
         )
     except ValueError as error:
         raise BadFilter(str(error)) from error
-    return Division(("filter", sha256(content).digest()), cut)
+    return Division(("filter", digest), cut)
 
 
 def applied(scanned_to: int) -> tuple[int, bytes]:

@@ -26,13 +26,16 @@ from proxy.apis.upstream_reads import (
     SMALL_PART,
     VIEW_IS_OLD,
     fetch_version,
-    widen_old,
 )
-from proxy.apis.view_cache import Chunk, ReadKey, verdicts
+from proxy.apis.view_cache import Chunk, ReadKey, fates
 from proxy.apis.view_sharing import Head, ViewReads
 from proxy.errors import ErrorCode, ProxyError
 from proxy.views.scanning import Facts
-from proxy.wire import records, registry
+from proxy.wire import registry
+from proxy.wire.batches import split_complete
+
+READ_BYTES_MIN = 64 << 10
+"""Asked for of one base partition at least, however little the client takes at a time."""
 
 
 class Plain(NamedTuple):
@@ -85,6 +88,9 @@ class ViewRead:
         self._version = version if named and version is not None else fetch_version(services)
         self._asked_plains = plains
         reads.figures.reads += 1
+        self._promised = sum(head.max_bytes for head in heads if head.max_bytes > READ_BYTES_MIN)
+        """Bytes that are known to come; the budget of answers counts them until they are here."""
+        services.answers.hold(self._promised)
         for key in self.heads:
             reads.flights.setdefault(key, []).append(self)
         connection.memory["view-read"] = self
@@ -136,6 +142,7 @@ class ViewRead:
         )
 
     def _arrived(self) -> None:
+        self._services.answers.release(self._promised)
         if self._connection.memory.get("view-read") is self:
             del self._connection.memory["view-read"]
         for key in self.heads:
@@ -184,10 +191,9 @@ class ViewRead:
         self.facts[key] = facts
         self._reads.note_end(key, facts)
         data = memoryview(partition.records if partition.records is not None else b"")
-        batches, size = records.split_complete(data)
+        batches, size = split_complete(data, head.offset)
         if not batches:
             return
-        widen_old(batches, head.offset)
         data = data[:size]
         self._reads.figures.read_bytes += size
         if size * SMALL_PART < answer_bytes:
@@ -198,7 +204,7 @@ class ViewRead:
             fetch_offset=head.offset,
             batches=batches,
             records=data,
-            verdicts=verdicts(batches, data, partition.aborted_transactions, key.read_committed),
+            fates=fates(batches, partition.aborted_transactions, key.read_committed),
             leader_epoch=head.leader_epoch if leader is None or head.leader_epoch >= 0 else leader.epoch,
             asked_epoch=head.last_fetched_epoch,
             read_at=now,

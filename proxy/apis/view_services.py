@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from proxy.apis.ports import Connection, Workers
 from proxy.apis.promise import Promise, settled
 from proxy.apis.view_cache import ViewCache
+from proxy.apis.view_filters import Filters
 from proxy.apis.view_sharing import ViewReads
 from proxy.apis.view_store import ViewStore
 from proxy.errors import ErrorCode
@@ -48,7 +49,7 @@ class ViewOptions:
 class Inline:
     """ports.Workers without threads."""
 
-    def run(self, work: Callable[[], T]) -> Promise[T]:
+    def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:  # noqa: ARG002 - nobody waits
         """See ports.Workers."""
         return settled(work())
 
@@ -90,6 +91,8 @@ class ViewServices:
     keeper: ViewKeeper
     workers: Workers = field(default_factory=Inline)
     """Takes batches apart where that takes long."""
+    filters: Filters = field(default_factory=Filters)
+    """KeyFilters that were read lately."""
     reads: ViewReads = field(init=False)
     """What was read for views, and is being read."""
 

@@ -8,14 +8,31 @@ a worker thread, and whoever needs the same batches meanwhile waits for the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from proxy.apis.ports import Timers, Workers
 from proxy.apis.promise import Promise, Task
-from proxy.apis.view_cache import Chunk, Division, Job, ReadKey, Row, Table, ViewCache, predicted_s, take_apart
+from proxy.apis.view_cache import (
+    INLINE_OPENED_BYTES,
+    RUN_BATCHES,
+    RUN_OPENED_BYTES,
+    Chunk,
+    Division,
+    Job,
+    Parts,
+    ReadKey,
+    Row,
+    Run,
+    Table,
+    ViewCache,
+    is_quick,
+    take_apart,
+)
 from proxy.errors import ErrorCode, ProxyError
+from proxy.views.cuts import Cut
 from proxy.views.scanning import Facts, Place
 
 INLINE_S = 0.001
@@ -75,6 +92,8 @@ class Figures:
     """Batches that could not be taken apart."""
     threaded: int = 0
     """Runs of batches taken apart by a worker thread."""
+    large: int = 0
+    """Batches that were so large when opened that a thread of their own opened them."""
 
 
 @dataclass(slots=True)
@@ -135,26 +154,37 @@ class ViewReads:
         return (chunk.next_offset - chunk.fetch_offset) * min(max_bytes, len(chunk.records)) // len(chunk.records)
 
     def parts(
-        self, chunk: Chunk, division: Division, slots: Sequence[int], index: int, workers: Workers, timers: Timers
+        self,
+        chunk: Chunk,
+        division: Division,
+        slots: Sequence[int],
+        index: int,
+        workers: Workers,
+        timers: Timers,
+        owner: Hashable = None,
     ) -> Promise[None] | None:
-        """See to it that a batch is taken apart for these slots; None: it is. Else wait, and look again."""
+        """See to it that a batch is taken apart for these slots; None: it is. Else wait, and look again.
+
+        `owner`: on whose account (ports.Workers). The promise fails with WorkersBusy.
+        """
         table = chunk.table(division.name)
         if table.has(index, slots):
             return None
         for job in table.jobs:
-            if job.first <= index and job.slots.issuperset(slots):
+            if job.first <= index < job.first + RUN_BATCHES and job.slots.issuperset(slots):
                 return job.done
         wanted = tuple(self.cache.want(chunk.key, division, slots, timers.now()))
         job = Job(frozenset(wanted), index)
-        cut, codec = division.cut, self.codec
-        if predicted_s(chunk.batches[index:]) <= INLINE_S:
-            self._made(chunk, table, job, take_apart(chunk, cut, wanted, index, codec))
-            return None
+        work = partial(take_apart, chunk, division.cut, wanted, index, codec=self.codec)
+        if is_quick(chunk.batches, index, len(wanted), INLINE_S):
+            run = work(opened_max=INLINE_OPENED_BYTES)
+            if run.rows:
+                self._made(table, job, run)
+                return None
         table.jobs.append(job)
-        self.figures.threaded += 1
 
         async def made() -> None:
-            self._made(chunk, table, job, await workers.run(lambda: take_apart(chunk, cut, wanted, index, codec)))
+            self._made(table, job, await self.in_thread(work, workers, owner))
 
         def ended(task: Task[None]) -> None:
             table.jobs.remove(job)
@@ -165,19 +195,33 @@ class ViewReads:
         Task(made(), ended).start()
         return None if table.has(index, slots) else job.done
 
-    def _made(self, chunk: Chunk, table: Table, job: Job, rows: Sequence[Row]) -> None:
-        for index, row in enumerate(rows, job.first):
+    async def in_thread(self, work: Callable[..., Run], workers: Workers, owner: Hashable) -> Run:
+        """Take batches apart in a worker thread. One that becomes large when opened goes to a lane of its own."""
+        self.figures.threaded += 1
+        run = await workers.run(partial(work, opened_max=RUN_OPENED_BYTES), owner)
+        if not run.rows:
+            self.figures.large += 1
+            run = await workers.run(partial(work, batches_max=1), owner, is_large=True)
+        return run
+
+    async def rest(
+        self, chunk: Chunk, cut: Cut, slots: Sequence[int], index: int, offset: int, workers: Workers, owner: Hashable
+    ) -> Row:
+        """The parts of one batch from an offset within it on: for one reader alone. Raises WorkersBusy."""
+        work = partial(take_apart, chunk, cut, slots, index, offset, codec=self.codec)
+        run = Run((), 0)
+        if is_quick(chunk.batches[index : index + 1], 0, len(slots), INLINE_S):
+            run = work(opened_max=INLINE_OPENED_BYTES, batches_max=1)
+        if not run.rows:
+            run = await self.in_thread(partial(work, batches_max=1), workers, owner)
+        return run.rows[0]
+
+    def _made(self, table: Table, job: Job, run: Run) -> None:
+        for index, row in enumerate(run.rows, job.first):
             before = table.rows.get(index)
-            if isinstance(before, dict) and isinstance(row, dict):
-                row = before | row
+            if isinstance(before, Parts) and isinstance(row, Parts):
+                row.update(before)
             table.rows[index] = row
             if isinstance(row, ErrorCode):
                 self.figures.corrupt += 1
-        source = chunk.records.obj
-        table.bytes = sum(
-            len(part.batch)
-            for row in table.rows.values()
-            if isinstance(row, dict)
-            for part in row.values()
-            if part.batch is not None and getattr(part.batch, "obj", None) is not source
-        )
+        table.bytes += run.bytes

@@ -1,4 +1,5 @@
-"""Accounts of memory that clients can make the proxy use: what is gathered, and answers made here.
+"""Accounts of memory that clients can make the proxy use: what is gathered, and answers made here, from their first
+records on until the kernel has taken them.
 
 Each has one limit for all connections together.
 """
@@ -55,6 +56,10 @@ class AnswerBudget:
             return False
         self._reserved += size
         return True
+
+    def hold(self, size: int) -> None:
+        """Count `size` bytes that are there already, room or not, until they are released."""
+        self._reserved += size
 
     def release(self, size: int) -> None:
         """Give back what was reserved: the answer is finished (and counted by the plane from here on) or given up."""

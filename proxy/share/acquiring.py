@@ -12,9 +12,10 @@ Where it does less than Kafka 4.3, on purpose: a log batch that is wider than th
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import NamedTuple, Protocol
 
 from proxy.share import locks
@@ -23,12 +24,14 @@ from proxy.share.units import ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Unit, 
 FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
 """A delivery limit of 2 isolates nothing (4.5)."""
 
+_base_offset = attrgetter("base_offset")
+
 Ranges = list[tuple[int, int, int]]
 """(first, last, delivery count), ascending."""
 
 
 class LogBatch(Protocol):
-    """What the engine needs to know of a record batch that was read (wire.records.BatchHeader has it)."""
+    """What the engine needs to know of a record batch that was read (wire.batches.Batch has it)."""
 
     @property
     def base_offset(self) -> int:
@@ -72,7 +75,7 @@ class Read:
     batches: Sequence[LogBatch]
     """Ascending, whole log batches; the first may begin before fetch_offset. Empty = nothing new."""
     aborted: Sequence[tuple[int, int]] = ()
-    """reading.aborted_ranges(...) under read_committed; () under read_uncommitted."""
+    """batches.BatchTable.aborted_ranges(...) under read_committed; () under read_uncommitted."""
 
 
 class Acquisition(NamedTuple):
@@ -294,25 +297,22 @@ class Acquirer:
 
     def _log_batch_end(self, offset: int) -> int:
         """Last offset of the log batch that holds `offset`; `offset` when none does."""
-        holder = None
-        for batch in self.read.batches:
-            if batch.base_offset > offset:
-                break
-            holder = batch
-        if holder is not None and holder.last_offset >= offset:
-            return holder.last_offset
-        return offset
+        batches = self.read.batches
+        index = bisect_right(batches, offset, key=_base_offset) - 1
+        return max(batches[index].last_offset, offset) if index >= 0 else offset
 
     def _cuts(self, first: int, last: int) -> list[tuple[int, int]]:
         """Parts of at least BatchSize offsets, cut only where a log batch begins."""
         parts = []
-        for batch in self.read.batches:
-            base_offset = batch.base_offset
+        batches, index = self.read.batches, 0
+        while (index := bisect_left(batches, first + max(self.batch_size, 1), lo=index, key=_base_offset)) < len(
+            batches
+        ):
+            base_offset = batches[index].base_offset
             if base_offset > last:
                 break
-            if base_offset - first >= self.batch_size:
-                parts.append((first, base_offset - 1))
-                first = base_offset
+            parts.append((first, base_offset - 1))
+            first = base_offset
         parts.append((first, last))
         return parts
 
@@ -359,23 +359,29 @@ class Acquirer:
 
     def _archive_aborted(self) -> None:
         """Records of aborted transactions were acquired; archive them and cut them out of the answer (4.8)."""
+        kept: Ranges = []
+        aborted = self.read.aborted
+        at = bisect_left(aborted, self.taken[0][0], key=itemgetter(1))
+        for first, last, count in self.taken:
+            while at < len(aborted) and aborted[at][0] <= last:
+                low, high = max(first, aborted[at][0]), min(last, aborted[at][1])
+                if low <= high:
+                    self._archive(low, high)
+                    if first < low:
+                        kept.append((first, low - 1, count))
+                    first = high + 1
+                if aborted[at][1] > last:
+                    break  # it reaches into the next one
+                at += 1
+            if first <= last:
+                kept.append((first, last, count))
+        self.taken = kept
+
+    def _archive(self, first: int, last: int) -> None:
         window = self.window
-        for aborted_first, aborted_last in self.read.aborted:
-            kept: Ranges = []
-            for first, last, count in self.taken:
-                low, high = max(first, aborted_first), min(last, aborted_last)
-                if low > high:
-                    kept.append((first, last, count))
-                    continue
-                for run in list(window.between(low, high)):
-                    part = window.isolate(max(run.first, low), min(run.last, high))
-                    window.free(part, ARCHIVED)
-                window.join(low)
-                if first < low:
-                    kept.append((first, low - 1, count))
-                if high < last:
-                    kept.append((high + 1, last, count))
-            self.taken = kept
+        for run in list(window.between(first, last)):
+            window.free(window.isolate(max(run.first, first), min(run.last, last)), ARCHIVED)
+        window.join(first)
 
     def _answer(self) -> Acquisition:
         taken = self.taken
@@ -383,11 +389,8 @@ class Acquirer:
             return NOTHING
         batches = self.read.batches
         first_offset, last_offset = taken[0][0], taken[-1][1]
-        first_batch, last_batch = 0, len(batches) - 1
-        while first_batch < last_batch and batches[first_batch + 1].base_offset <= first_offset:
-            first_batch += 1
-        while last_batch > first_batch and batches[last_batch].base_offset > last_offset:
-            last_batch -= 1
+        first_batch = max(bisect_right(batches, first_offset, key=_base_offset) - 1, 0)
+        last_batch = max(bisect_right(batches, last_offset, lo=first_batch, key=_base_offset) - 1, first_batch)
         count = len(taken)
         for first, last, _ in taken:
             count += last - first

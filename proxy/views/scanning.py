@@ -28,15 +28,36 @@ MAGIC_WITH_COUNT = 2
 """Batches from this magic on say how many records they hold."""
 
 
-class SourceBatch(Protocol):
-    """The header facts used here of `wire.records.BatchHeader`."""
+BATCH_COST_BYTES = 1 << 10
+"""What one batch costs at least, however small it is."""
 
-    last_offset: int
-    size: int
-    magic: int
-    leader_epoch: int
-    max_timestamp: int
-    records_count: int
+
+class SourceBatch(Protocol):
+    """The header facts used here of `wire.batches.Batch`."""
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset, also when its record was compacted away."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+
+    @property
+    def magic(self) -> int:
+        """Of its format."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """In which it was appended; -1 unknown."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Milliseconds since 1970."""
+
+    @property
+    def records_count(self) -> int:
+        """Records in it, as the header says."""
 
 
 class Part(Protocol):
@@ -286,6 +307,8 @@ class FetchScan:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._scanned_max = scanned_max
+        self._spent = 0
+        """What the batches looked through cost, in bytes."""
         self._turn = turn
         self._kept = 0
 
@@ -302,11 +325,15 @@ class FetchScan:
     @property
     def is_spent(self) -> bool:
         """As much was scanned as one answer may cost."""
-        return self.scanned >= self._scanned_max
+        return self._spent >= self._scanned_max
 
-    def take(self, slots: Iterable[SlotScan], batch: SourceBatch, parts: Sequence[Part]) -> None:
-        """Move these slots, which stand at one place, over one batch; `parts` in the same order."""
+    def take(self, slots: Iterable[SlotScan], batch: SourceBatch, parts: Sequence[Part], opened: int = 0) -> None:
+        """Move these slots, which stand at one place, over one batch; `parts` in the same order.
+
+        `opened`: bytes of its records when opened; 0 where they are not compressed.
+        """
         self.scanned += batch.size
+        self._spent += max(batch.size, opened, BATCH_COST_BYTES)
         matched = self.matched
         for slot, part in zip(slots, parts, strict=True):
             before = slot.bytes

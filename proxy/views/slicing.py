@@ -14,17 +14,15 @@ from typing import NamedTuple
 
 from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError
 from proxy.views import legacy, twin
-from proxy.views.cuts import Cut
+from proxy.views.cuts import KERNEL_VERSION, Cut
 from proxy.wire import compression, records
-from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER, BatchHeader
+from proxy.wire.batches import Batch
+from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
 
 try:
     from proxy.views import _slicing
 except ImportError:  # no compiler was there when this was installed
     _slicing = None  # type: ignore[assignment]
-
-BUILT_VERSION = 2
-"""`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 
 REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
 """What kernels and codecs raise over bytes that are no record batch, or none that can be read here."""
@@ -39,6 +37,10 @@ class CorruptBatch(ProxyError):
     """These bytes are no record batch; `code` is what a consumer is told."""
 
     code = ErrorCode.CORRUPT_MESSAGE
+
+
+class BatchTooLarge(CorruptBatch):
+    """It becomes larger when opened than was allowed for."""
 
 
 class CodecUnavailable(CorruptBatch):
@@ -70,18 +72,18 @@ _RECORD_NS = {"c": 20, "python": 10_000}
 _LEGACY_BYTE_NS = 100
 """Old messages are read in Python."""
 
-Kernel = Callable[[memoryview, bytes | None, Cut, Sequence[int], int], list[twin.Part]]
+Kernel = Callable[[memoryview, bytes | memoryview | None, Cut, Sequence[int], int], list[twin.Part]]
 """(batch, its records where they had to be opened, cut, slots, from_offset); raises ValueError."""
 
 
 def _by_extension(
-    batch: memoryview, body: bytes | None, cut: Cut, slots: Sequence[int], from_offset: int
+    batch: memoryview, body: bytes | memoryview | None, cut: Cut, slots: Sequence[int], from_offset: int
 ) -> list[twin.Part]:
     return _slicing.split(batch, body, cut.packed, slots, from_offset)
 
 
 KERNELS: Mapping[str, Kernel] = {
-    **({"c": _by_extension} if _slicing is not None and _slicing.VERSION == BUILT_VERSION else {}),
+    **({"c": _by_extension} if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else {}),
     "python": twin.split,
 }
 """Those that work here, the best first."""
@@ -112,25 +114,45 @@ def split(
         decompressed_max: bytes that a compressed batch may have when opened.
 
     Raises:
-        CorruptBatch: these bytes are no record batch, or too many when opened. CodecUnavailable.
+        CorruptBatch: these bytes are no record batch. BatchTooLarge: too many when opened. CodecUnavailable.
         ValueError: a slot that the cut does not have.
     """
+    return split_counted(batch, cut, slots, from_offset, codec=codec, decompressed_max=decompressed_max)[0]
+
+
+def split_counted(
+    batch: memoryview,
+    cut: Cut,
+    slots: Sequence[int] | None = None,
+    from_offset: int = 0,
+    *,
+    codec: int = compression.NONE,
+    decompressed_max: int = DECOMPRESSED_MAX,
+) -> tuple[list[Slice], int]:
+    """As `split`; and how many bytes were opened for it, 0 where the batch is not compressed."""
     wanted = range(cut.slots) if slots is None else slots
     if wanted and not 0 <= min(wanted) <= max(wanted) < cut.slots:
         raise ValueError(f"slots {list(wanted)} of {cut.slots}")
+    size = 0
     try:
         if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
             batch = memoryview(legacy.as_batch(batch, decompressed_max))
+            size = len(batch)
         body = opened(batch, decompressed_max)
+        size = size if body is None else len(body)
         parts = list(map(_as_slice, _kernel(batch, body, cut, wanted, from_offset)))
     except compression.CodecMissing as error:
         raise CodecUnavailable(str(error)) from error
+    except compression.OpenedTooLarge as error:
+        raise BatchTooLarge(str(error)) from error
     except (ValueError, RemoteProtocolError) as error:
         raise CorruptBatch(str(error)) from error
-    return parts if codec == compression.NONE else [_compressed(part, batch, codec) for part in parts]
+    if codec != compression.NONE:
+        parts = [_compressed(part, batch, codec) for part in parts]
+    return parts, size
 
 
-def opened(batch: memoryview, decompressed_max: int) -> bytes | None:
+def opened(batch: memoryview, decompressed_max: int) -> bytes | memoryview | None:
     """The records of a compressed batch; None: they stand in it as they are, or it is none.
 
     Raises:
@@ -141,7 +163,7 @@ def opened(batch: memoryview, decompressed_max: int) -> bytes | None:
     if not records.has_valid_checksum(batch):
         raise RemoteProtocolError("the checksum of a compressed record batch is wrong")
     packed = bytes(batch[HEADER.size :])
-    return compression.decompress(batch[_ATTRIBUTES_AT] & COMPRESSION_MASK, packed, decompressed_max)
+    return compression.opened(batch[_ATTRIBUTES_AT] & COMPRESSION_MASK, packed, decompressed_max)
 
 
 def _compressed(part: Slice, source: memoryview, codec: int) -> Slice:
@@ -151,7 +173,7 @@ def _compressed(part: Slice, source: memoryview, codec: int) -> Slice:
     return part._replace(batch=twin.rebuilt(part.batch, body, part.records, codec))
 
 
-def cost_estimate(header: BatchHeader) -> float:
+def cost_estimate(header: Batch) -> float:
     """Seconds that splitting the batch will take, about; above a millisecond it is the work of another thread.
 
     Calibrated by tests/bench/slicing.py on records of JSON. Records that are compressed far better take longer.

@@ -5,6 +5,7 @@ gzip is of the standard library; the others need `cramjam` (snappy), `lz4` and `
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
 from collections.abc import Callable
@@ -26,6 +27,14 @@ _ZSTD_LEVEL = 1
 """Level 3 costs a third more for one percent fewer bytes."""
 
 
+PIECE_BYTES = 256 << 10
+"""Opened at a time."""
+
+
+class OpenedTooLarge(RemoteProtocolError):
+    """There is more in it than was allowed for; no more than that was opened."""
+
+
 class CodecMissing(ProxyError):
     """A batch is compressed by a codec whose library is not installed."""
 
@@ -34,17 +43,68 @@ def decompress(codec: int, data: bytes, limit: int) -> bytes:
     """Open compressed records.
 
     Raises:
-        RemoteProtocolError: unknown codec, broken data, or more than `limit` bytes. CodecMissing.
+        RemoteProtocolError: unknown codec, or broken data. OpenedTooLarge: more than `limit` bytes. CodecMissing.
+    """
+    return bytes(opened(codec, data, limit))
+
+
+def opened(codec: int, data: bytes, limit: int) -> bytes | memoryview:
+    """As `decompress`, for many bytes in a thread: they come in pieces, between which the interpreter lock is free.
+
+    Memory is taken as it is filled, and never for more than a piece above `limit`.
     """
     if codec == NONE:
         return data
     opener = _OPENERS.get(codec)
     if opener is None:
         raise RemoteProtocolError(f"unknown compression {codec}")
-    opened = opener(data, limit)
-    if len(opened) > limit:
-        raise RemoteProtocolError(f"a record batch of more than {limit} bytes when decompressed")
-    return opened
+    whole = _Opened(limit)
+    opener(data, whole)
+    return whole.content()
+
+
+class _Opened:
+    """Opened bytes as they come. Joining many pieces would hold the interpreter lock for long: they go to one place."""
+
+    __slots__ = ("_limit", "_parts", "_room", "size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._room: mmap.mmap | None = None
+        self.size = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that may still come."""
+        return self._limit - self.size
+
+    def add(self, part: bytes | memoryview) -> None:
+        """Raises OpenedTooLarge."""
+        if len(part) > self.left:
+            raise OpenedTooLarge(f"a record batch of more than {self._limit} bytes when decompressed")
+        if self._room is None and self.size + len(part) <= PIECE_BYTES:
+            self._parts.append(bytes(part))
+        else:
+            self._to_room()[self.size : self.size + len(part)] = part
+        self.size += len(part)
+
+    def fill(self, size: int, write: Callable[[memoryview], int]) -> None:
+        """Have so many bytes, for which there is room, written where they belong; less is an error of who wrote."""
+        with memoryview(self._to_room()) as room, room[self.size : self.size + size] as mine:
+            if write(mine) != size:
+                raise ValueError("less than was announced")
+        self.size += size
+
+    def _to_room(self) -> mmap.mmap:
+        if self._room is None:
+            self._room = mmap.mmap(-1, self._limit)  # pages that are not written take no memory
+            self._room[: self.size] = b"".join(self._parts)
+            self._parts.clear()
+        return self._room
+
+    def content(self) -> bytes | memoryview:
+        return b"".join(self._parts) if self._room is None else memoryview(self._room)[: self.size]
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -63,15 +123,20 @@ def _broken(codec: int, error: Exception) -> RemoteProtocolError:
     return RemoteProtocolError(f"broken {NAMES[codec]} data in a record batch: {error}")
 
 
-def _open_gzip(data: bytes, limit: int) -> bytes:
+def _open_gzip(data: bytes, whole: _Opened) -> None:
     opener = zlib.decompressobj(_GZIP_WINDOW)
     try:
-        opened = opener.decompress(data, limit + 1)
+        for start in range(0, len(data), PIECE_BYTES):
+            part = data[start : start + PIECE_BYTES]
+            while part and not opener.eof:
+                whole.add(opener.decompress(part, PIECE_BYTES))
+                part = opener.unconsumed_tail
+        while not opener.eof and (part := opener.decompress(b"", PIECE_BYTES)):
+            whole.add(part)  # what the library still holds
     except zlib.error as error:
         raise _broken(GZIP, error) from error
-    if not opener.eof and len(opened) <= limit:
+    if not opener.eof:
         raise RemoteProtocolError("broken gzip data in a record batch: it ends too early")
-    return opened
 
 
 def _close_gzip(data: bytes) -> bytes:
@@ -79,10 +144,11 @@ def _close_gzip(data: bytes) -> bytes:
     return closer.compress(data) + closer.flush()
 
 
-def _open_snappy(data: bytes, limit: int) -> bytes:
+def _open_snappy(data: bytes, whole: _Opened) -> None:
     if not data.startswith(_XERIAL):
-        return _open_snappy_block(data, limit)
-    parts, position, total = [], len(_XERIAL_HEADER), 0
+        _open_snappy_block(data, whole)
+        return
+    position = len(_XERIAL_HEADER)
     while position < len(data):
         if position + 4 > len(data):
             raise RemoteProtocolError("broken snappy data in a record batch: half a block size")
@@ -90,20 +156,20 @@ def _open_snappy(data: bytes, limit: int) -> bytes:
         position += 4
         if not 0 < size <= len(data) - position:
             raise RemoteProtocolError(f"broken snappy data in a record batch: a block of {size} bytes")
-        opened = _open_snappy_block(data[position : position + size], limit - total)
-        total += len(opened)
-        parts.append(opened)
+        _open_snappy_block(data[position : position + size], whole)
         position += size
-    return b"".join(parts)
 
 
-def _open_snappy_block(data: bytes, limit: int) -> bytes:
+def _open_snappy_block(data: bytes, whole: _Opened) -> None:
     snappy = _library("cramjam").snappy
     try:
         announced = snappy.decompress_raw_len(data)
-        if announced > limit:
-            raise RemoteProtocolError(f"a snappy block announces {announced} bytes")
-        return bytes(snappy.decompress_raw(data))
+        if announced > whole.left:
+            raise OpenedTooLarge(f"a snappy block announces {announced} bytes")
+        if announced <= PIECE_BYTES:
+            whole.add(memoryview(snappy.decompress_raw(data)))
+        else:
+            whole.fill(announced, lambda room: snappy.decompress_raw_into(data, room))
     except (ValueError, RuntimeError, _library("cramjam").DecompressionError) as error:
         raise _broken(SNAPPY, error) from error
 
@@ -117,15 +183,20 @@ def _close_snappy(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _open_lz4(data: bytes, limit: int) -> bytes:
+def _open_lz4(data: bytes, whole: _Opened) -> None:
     opener = _library("lz4.frame").LZ4FrameDecompressor()
+    part = data
     try:
-        opened: bytes = opener.decompress(data, limit + 1)
+        while not opener.eof:
+            opened: bytes = opener.decompress(part, PIECE_BYTES)
+            if not opened and opener.needs_input:
+                break
+            whole.add(opened)
+            part = b""
     except (RuntimeError, ValueError, EOFError) as error:
         raise _broken(LZ4, error) from error
-    if not opener.eof and len(opened) <= limit:
+    if not opener.eof:
         raise RemoteProtocolError("broken lz4 data in a record batch: it ends too early")
-    return opened
 
 
 def _close_lz4(data: bytes) -> bytes:
@@ -133,27 +204,21 @@ def _close_lz4(data: bytes) -> bytes:
     return bytes(_library("lz4.frame").compress(data, store_size=False, block_linked=False))
 
 
-def _open_zstd(data: bytes, limit: int) -> bytes:
+def _open_zstd(data: bytes, whole: _Opened) -> None:
     zstandard = _library("zstandard")
-    parts, total = [], 0
     try:
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-            while total <= limit:
-                part = reader.read(min(1 << 20, limit + 1 - total))
-                if not part:
-                    break
-                parts.append(part)
-                total += len(part)
+            while part := reader.read(PIECE_BYTES):
+                whole.add(part)
     except zstandard.ZstdError as error:
         raise _broken(ZSTD, error) from error
-    return b"".join(parts)
 
 
 def _close_zstd(data: bytes) -> bytes:
     return bytes(_library("zstandard").ZstdCompressor(level=_ZSTD_LEVEL).compress(data))
 
 
-_OPENERS: dict[int, Callable[[bytes, int], bytes]] = {
+_OPENERS: dict[int, Callable[[bytes, _Opened], None]] = {
     GZIP: _open_gzip,
     SNAPPY: _open_snappy,
     LZ4: _open_lz4,

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.values import MIB
@@ -48,6 +48,7 @@ _HEADER_MIN = 2
 _START = Struct(">qi").unpack_from
 _READ = HEADER.unpack_from
 _UINT32 = Struct(">I")
+_OFFSET_MAX = (1 << 63) - 1
 _INT64 = Struct(">q")
 
 Buffer = bytes | bytearray | memoryview
@@ -138,7 +139,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
 def _read_header(buffer: Buffer, position: int, size: int) -> BatchHeader:
     values = _READ(buffer, position)
     base_offset, _, epoch, magic, _, attributes, delta, base_ts, max_ts, pid, pepoch, sequence, count = values
-    if base_offset < 0 or delta < 0 or count < 0:
+    if base_offset < 0 or delta < 0 or count < 0 or base_offset > _OFFSET_MAX - delta:
         raise RemoteProtocolError(f"a record batch at offset {base_offset} with last offset delta {delta}")
     last = base_offset + delta
     return BatchHeader(
@@ -322,9 +323,3 @@ def control_record(record: Record) -> ControlRecord:
         raise RemoteProtocolError("a control record without a type")
     version, kind = struct.unpack_from(">hh", record.key)
     return ControlRecord(version, kind)
-
-
-def split_complete(buffer: Any) -> tuple[list[BatchHeader], int]:
-    """All whole batches, and how many bytes they take: what may be passed on without the cut-off rest."""
-    found = list(iter_batches(buffer))
-    return found, found[-1].end if found else 0

@@ -31,7 +31,10 @@ def test_a_view_that_is_not_there_is_not_made(world: World) -> None:
     """The request never makes a topic at a broker either."""
     other = "__view.r4.orders"
     found = describe(world, V, other)
-    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {V: (0, 4), other: (3, 0)}
+    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
+        V: (0, 4),
+        other: (3, 0),
+    }
     assert other not in world.cluster.topics
 
 

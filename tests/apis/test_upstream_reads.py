@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis.upstream_reads import widen_old
-from proxy.wire import records
 from tests.support.ports import World, acquired
 
 EARLIEST = {"share_auto_offset_reset": "earliest"}
@@ -42,28 +40,6 @@ def test_throttle_time_is_passed_on(world):
     world.cluster.produce(topic, 1)
     world.cluster.throttle_ms = 77
     assert world.member().fetch(topic).throttle_time_ms == 77
-
-
-def test_old_wrappers_are_no_holes(world):
-    """A compressed wrapper of magic 1 tells only its last offset; what it holds in front must not be skipped."""
-
-    header = records.BatchHeader(
-        base_offset=9,
-        last_offset=9,
-        position=0,
-        size=100,
-        magic=1,
-        leader_epoch=-1,
-        attributes=1,
-        base_timestamp=-1,
-        max_timestamp=-1,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        records_count=1,
-    )
-    widen_old([header], 3)
-    assert header.base_offset == 3
 
 
 def test_reader_that_never_answers_loses_the_head(world):

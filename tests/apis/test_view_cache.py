@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proxy.apis import view_cache
-from proxy.apis.view_cache import Chunk, Division, ReadKey, Table, ViewCache, predicted_s, take_apart, verdicts
+from proxy.apis.view_cache import Chunk, Division, ReadKey, Table, ViewCache, fates, is_quick, take_apart
 from proxy.errors import ErrorCode
 from proxy.views.cuts import EvenCut
 from proxy.views.scanning import Facts
 from proxy.wire import compression, records
+from proxy.wire.batches import split_complete
 
 KEY = ReadKey(b"b" * 16, 0, False)
 CUT = EvenCut(2)
@@ -22,13 +23,13 @@ def made(base: int, count: int = 4, epoch: int = 3, codec: int = 0, size: int = 
 
 def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, asked_epoch: int = -1, **fields) -> Chunk:
     data = memoryview(b"".join(batches))
-    found, _ = records.split_complete(data)
+    found, _ = split_complete(data)
     return Chunk(
         key=fields.get("key", KEY),
         fetch_offset=fields.get("fetch_offset", found[0].base_offset),
         batches=found,
         records=data,
-        verdicts=fields.get("verdicts", [True] * len(found)),
+        fates=fields.get("fates", bytes(len(found))),
         leader_epoch=epoch,
         asked_epoch=asked_epoch,
         read_at=read_at,
@@ -126,14 +127,14 @@ def test_slots_wanted_lately_are_taken_apart_together():
 
 def test_parts_are_those_of_the_cut():
     chunk = chunk_of(made(0, 50))
-    rows = take_apart(chunk, CUT, [0, 1], 0)
+    rows = take_apart(chunk, CUT, [0, 1], 0).rows
     assert sum(part.records for part in rows[0].values()) == 50
 
 
 def test_control_batches_pass_and_aborted_ones_are_nothing():
     marker = records.build_batch(4, [records.Record(key=b"\0\0\0\1", value=bytes(6))], is_control=True)
-    chunk = chunk_of(made(0), marker, verdicts=[False, True])
-    (nothing, passed) = take_apart(chunk, CUT, [0, 1], 0)
+    chunk = chunk_of(made(0), marker, fates=b"\1\0")
+    (nothing, passed) = take_apart(chunk, CUT, [0, 1], 0).rows
     assert [part.batch for part in nothing.values()] == [None, None]
     assert [bytes(part.batch) for part in passed.values()] == [marker, marker]
 
@@ -142,7 +143,7 @@ def test_broken_batch_ends_what_is_taken_apart():
     """Nobody gets past it."""
     broken = bytearray(made(4))
     broken[61] = 0x7F
-    rows = take_apart(chunk_of(made(0), bytes(broken), made(8)), CUT, [0], 0)
+    rows = take_apart(chunk_of(made(0), bytes(broken), made(8)), CUT, [0], 0).rows
     assert len(rows) == 2
     assert rows[1] == ErrorCode.CORRUPT_MESSAGE
 
@@ -151,34 +152,48 @@ def test_taking_apart_stops_when_there_is_enough(monkeypatch):
     """However large compressed batches become when opened."""
     monkeypatch.setattr(view_cache, "RUN_BYTES", 1000)
     chunk = chunk_of(*(made(4 * n, codec=compression.GZIP, size=1000) for n in range(5)))
-    assert len(take_apart(chunk, CUT, [0, 1], 0)) == 1
+    assert len(take_apart(chunk, CUT, [0, 1], 0).rows) == 1
 
 
-def test_verdicts_under_read_committed():
-    """Aborted batches and markers are left out; a marker that cannot be read spoils what lies behind it."""
-    aborted = records.build_batch(
-        0, [records.Record(value=b"x")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
-    )
-    marker = records.build_batch(
-        1, [records.Record(key=bytes(4), value=bytes(6))], producer_id=7, is_transactional=True, is_control=True
-    )
-    data = memoryview(aborted + marker + made(2))
-    batches, _ = records.split_complete(data)
+def test_what_becomes_of_batches_under_read_committed():
+    """Aborted batches and markers are left out."""
+    fields = {"producer_id": 7, "is_transactional": True}
+    aborted = records.build_batch(0, [records.Record(value=b"x")], **fields)
+    marker = records.build_batch(1, [records.Record(key=bytes(4), value=bytes(6))], is_control=True, **fields)
+    batches, _ = split_complete(memoryview(aborted + marker + made(2)))
     entry = type("Aborted", (), {"producer_id": 7, "first_offset": 0})()
-    assert verdicts(batches, data, [entry], True) == [False, False, True]
-    assert verdicts(batches, data, None, False) == [True, True, True]
-    spoilt = bytearray(data)
-    spoilt[len(aborted) + 70] ^= 1
-    found = verdicts(batches, memoryview(spoilt), [entry], True)
-    assert found == [False, ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE]
+    assert fates(batches, [entry], True) == b"\1\2\0"
+    assert fates(batches, None, False) == bytes(3)
 
 
 def test_long_work_is_predicted_as_long():
-    """A megabyte of gzip is a matter for a thread, a small batch is not."""
-    batches, _ = records.split_complete(memoryview(made(0)))
-    assert predicted_s(batches) < 1e-5
-    batches[0].size, batches[0].attributes = 1 << 20, compression.GZIP
-    assert predicted_s(batches) > 1e-3
+    """A megabyte of gzip is a matter for a thread, so are many batches or many slots; a small batch is not."""
+    batches, _ = split_complete(memoryview(made(0)))
+    assert is_quick(batches, 0, 2, 1e-4)
+    assert not is_quick(batches, 0, 1000, 1e-4)
+    assert not is_quick(list(batches) * 1000, 0, 2, 1e-3)
+    assert not is_quick([batches[0]._replace(size=1 << 20, attributes=compression.GZIP)], 0, 2, 1e-3)
+
+
+def test_a_run_ends_where_enough_was_opened():
+    """A batch that opens to too much by itself is not opened at all: the run has no row then."""
+    chunk = chunk_of(*(made(4 * n, codec=compression.ZSTD, size=10_000) for n in range(5)))
+    assert len(take_apart(chunk, CUT, [0, 1], 0, opened_max=100_000).rows) == 2
+    assert take_apart(chunk, CUT, [0, 1], 0, opened_max=30_000).rows == []
+
+
+def test_a_run_ends_after_so_many_batches(monkeypatch):
+    """However small they are."""
+    monkeypatch.setattr(view_cache, "RUN_BATCHES", 3)
+    chunk = chunk_of(*(made(n, 1) for n in range(10)))
+    run = take_apart(chunk, CUT, [0, 1], 2, batches_max=view_cache.RUN_BATCHES)
+    assert len(run.rows) == 3
+
+
+def test_rows_count_what_they_take():
+    """Also where no record lies in them."""
+    run = take_apart(chunk_of(*(made(n, 1) for n in range(100))), EvenCut(64), range(64), 0)
+    assert run.bytes >= 100 * (view_cache.ROW_BYTES + 64 * view_cache.SLOT_BYTES)
 
 
 def test_divisions_of_a_chunk_and_wishes_are_bounded(monkeypatch):

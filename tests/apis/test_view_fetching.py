@@ -6,9 +6,11 @@ import itertools
 
 import pytest
 
+from proxy.apis.view_reads import READ_BYTES_MIN
 from proxy.apis.view_services import ViewOptions
 from proxy.errors import ErrorCode, UpstreamLost
 from proxy.values import Limits
+from proxy.wire import compression, records
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
 
 KEYS = [b"key-%d" % number for number in range(64)]
@@ -245,7 +247,7 @@ def test_large_batches_are_taken_apart_by_a_thread_once(world):
     world = ViewWorld(workers=workers)
     base, view = world.topic("t"), world.view(f"__view.r{R}.t")
     for _ in range(4):
-        world.produce(base, KEYS * 200)
+        world.produce(base, KEYS * 1000)
     first, second = world.connect(), world.connect()
     replies = [world.fetch(first, {view: {0: 0}}), world.fetch(second, {view: {0: 0}})]
     assert len(workers.jobs) == 1
@@ -253,6 +255,126 @@ def test_large_batches_are_taken_apart_by_a_thread_once(world):
     workers.work()
     assert next_offset(entry(replies[1], view, 0).records, 0) > 0
     assert world.cluster.count(1) == 1
+
+
+BOMB = 8 << 20
+"""Bytes of zeros in one record: 300 when compressed."""
+
+
+def _with_bombs(workers, count, **options):
+    world = ViewWorld(workers=workers, view_options=ViewOptions(**options), limits=Limits())
+    base, view = world.topic("t"), world.view(f"__view.r{R}.t")
+    record = records.Record(b"key-0", bytes(BOMB))
+    for offset in range(count):
+        data = records.build_batch(offset, [record], leader_epoch=0, codec=compression.ZSTD)
+        base.logs[0].batches.append((offset, offset, data))
+    base.logs[0].end = count
+    return world, view, next(slot for slot in range(R) if b"key-0" not in _of_slot(slot))
+
+
+def test_what_opens_to_much_is_opened_by_a_thread_of_its_own():
+    """Small as it is on the wire: the loop and the other threads give up where it becomes large."""
+    workers = HeldWorkers()
+    world, view, empty = _with_bombs(workers, 12)
+    reply = world.fetch(world.connect(), {view: {empty: 0}}, wait_ms=500)
+    assert workers.large == [False]
+    workers.work()
+    assert workers.large == [False, True]
+    other = world.topic("other")
+    world.produce(other, KEYS)
+    quick = world.fetch(world.connect(), {world.view(f"__view.r{R}.other"): {0: 0}})
+    assert quick.done
+    assert not reply.done
+
+
+def test_a_fetch_ends_where_enough_was_opened():
+    """It gives what it has, at least one batch, and its client goes on from there."""
+    world, view, empty = _with_bombs(None, 12, scanned_bytes=3 * BOMB)
+    reply = world.fetch(world.connect(), {view: {empty: 0}}, wait_ms=500)
+    assert next_offset(entry(reply, view, empty).records, 0) == 3
+    again = world.fetch(world.connect(), {view: {empty: 3}}, wait_ms=500)
+    assert next_offset(entry(again, view, empty).records, 3) == 6
+    world, view, empty = _with_bombs(None, 2, scanned_bytes=1)
+    reply = world.fetch(world.connect(), {view: {empty: 0}}, wait_ms=500)
+    assert next_offset(entry(reply, view, empty).records, 0) == 1
+
+
+def test_a_reader_in_the_middle_of_a_large_batch_has_a_thread_open_it():
+    """Its part of the batch is nobody else's, and not made in the loop either."""
+    workers = HeldWorkers()
+    world, base = ViewWorld(workers=workers), None
+    base, view = world.topic("t"), world.view(f"__view.r{R}.t")
+    world.produce(base, KEYS * 2000, codec=compression.GZIP)
+    reply = world.fetch(world.connect(), {view: {0: 1000}})
+    assert len(workers.jobs) == 1
+    workers.work()
+    assert min(offsets_in(entry(reply, view, 0).records)) >= 1000
+
+
+def test_while_too_much_waits_for_the_threads_a_fetch_waits_too():
+    """It is answered without records when its time is over, and nothing is opened in the loop."""
+    workers = HeldWorkers()
+    world, view, empty = _with_bombs(workers, 1)
+    workers.is_full = True
+    reply = world.fetch(world.connect(), {view: {empty: 0}}, wait_ms=300)
+    for _ in range(20):
+        world.timers.advance(0.05)
+    got = entry(reply, view, empty)
+    assert (got.error_code, bytes(got.records)) == (ErrorCode.NONE, b"")
+    assert workers.large == []
+
+
+def test_records_of_an_answer_count_while_it_waits_for_more(world):
+    """Those of the base that it read itself, and its own; all is given back with the answer."""
+    answers = world.services.answers
+    world.produce(world.base, KEYS)
+    reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
+    assert not reply.done
+    read = len(world.base.logs[0].batches[0][2])
+    kept = answers.used - read
+    assert 0 < kept < read
+    world.timers.advance(0.8)
+    assert len(entry(reply, world.v, 0).records) >= kept
+    assert answers.used == 0
+
+
+def test_who_leaves_while_waiting_takes_its_count_along(world):
+    world.produce(world.base, KEYS)
+    reader = world.connect()
+    reply = world.fetch(reader, {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
+    assert world.services.answers.used > 0
+    reply.task.cancel()
+    reader.close()
+    assert world.services.answers.used == 0
+
+
+def test_readers_that_have_records_do_not_wait_for_more_when_room_is_short(world):
+    """Whatever their MinBytes: others may need the room."""
+    world.produce(world.base, KEYS)
+    answers = world.services.answers
+    answers.limit = 10_000
+    first = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
+    assert not first.done
+    answers.limit = answers.used + 100
+    second = world.fetch(world.connect(), {world.v: {1: 0}}, wait_ms=800, min_bytes=1 << 20)
+    assert not second.done
+    answers.limit = answers.used + 500
+    third = world.fetch(world.connect(), {world.v: {2: 0}}, wait_ms=800, min_bytes=1 << 20)
+    assert third.done
+    assert offsets_in(entry(third, world.v, 2).records)
+
+
+def test_little_is_asked_for_where_no_more_is_known_to_be_there(world):
+    """At the end of the log, and where there is no room; the whole of a read where more is known to wait."""
+    for _ in range(4):
+        world.produce(world.base, KEYS * 100)
+    reader = world.connect()
+    first = world.fetch(reader, {world.v: {0: 0}})
+    at = next_offset(entry(first, world.v, 0).records, 0)
+    world.fetch(reader, {world.v: {0: at}})
+    sizes = [request.topics[0].partitions[0].partition_max_bytes for request in world.cluster.requests(1)]
+    assert sizes == [READ_BYTES_MIN, world.services.views.options.read_bytes]
+    assert world.services.answers.used == 0
 
 
 def test_throttled_answer_ends_the_waiting(world):

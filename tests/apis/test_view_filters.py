@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis.view_filters import TAG, TAG_BYTES, BadFilter, applied, read_filter
+from proxy.apis import view_filters
+from proxy.apis.promise import Task
+from proxy.apis.view_filters import TAG, TAG_BYTES, BadFilter, Filters, applied, content_of
+from proxy.apis.view_services import Inline
 from proxy.errors import ErrorCode
 from proxy.views.cuts import murmur2
 from proxy.wire import registry
-from tests.support.view_ports import ViewWorld, next_offset, offsets_in, partitions_of
+from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
 
 KEYS = [b"key-%d" % number for number in range(40)] + [None, None]
 
@@ -40,11 +43,15 @@ def _uvarint(number: int):
 
 
 def test_filter_keeps_ranges_and_single_keys():
-    division = read_filter(entry(field(ranges=[(0, 1 << 31)], keys=[b"x"], null_keys=0)))
+    division = read(entry(field(ranges=[(0, 1 << 31)], keys=[b"x"], null_keys=0)))
     assert division is not None
     assert division.cut.slot_of(b"x", 0) == 0
     assert division.cut.slot_of(None, 0) == -1
     assert {division.cut.slot_of(k, 0) for k in KEYS if k and murmur2(k) > 1 << 31} == {-1}
+
+
+def read(asked):
+    return view_filters.read_filter(content_of(asked), b"")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +69,11 @@ def test_filter_keeps_ranges_and_single_keys():
 def test_what_cannot_be_done_is_refused(content):
     """Nothing asked for, an empty range, unknown words, bytes that are no such field."""
     with pytest.raises(BadFilter):
-        read_filter(entry(content))
+        read(entry(content))
 
 
 def test_entry_without_the_field_is_not_filtered():
-    assert read_filter(registry.message("FetchRequest").FetchPartition(unknown_tags=((7, b"x"),))) is None
+    assert content_of(registry.message("FetchRequest").FetchPartition(unknown_tags=((7, b"x"),))) is None
 
 
 @pytest.mark.parametrize("version", [12, 13, 15])
@@ -99,3 +106,65 @@ def test_bad_filter_is_told_of_its_partition_only(on_view):
     assert got.error_code == ErrorCode.INVALID_REQUEST
     assert got.unknown_tags == ()
     assert world.cluster.count(1) == 0
+
+
+def full_filter() -> bytes:
+    return field(keys=[b"key-%d" % number for number in range(65_536)])
+
+
+def test_a_long_filter_is_read_by_a_thread():
+    """It takes a tenth of a second; the Fetch waits, and others do not."""
+    workers = HeldWorkers()
+    world = ViewWorld(workers=workers)
+    base = world.topic("t")
+    world.produce(base, KEYS)
+    content = full_filter()
+    reply = world.fetch(world.connect(), {base.topic_id: {0: 0}}, tags={TAG: content})
+    assert not reply.done
+    assert len(workers.jobs) == 1
+    workers.work()
+    assert offsets_in(partitions_of(reply.message)[base.topic_id, 0].records) == [n for n, k in enumerate(KEYS) if k]
+    again = world.fetch(world.connect(), {base.topic_id: {0: 0}}, tags={TAG: content})
+    assert again.done
+    assert workers.jobs == []
+
+
+def test_no_filter_is_read_for_who_may_not_read_the_topic(monkeypatch):
+    """It is told so, and the filter stays bytes."""
+    world = ViewWorld()
+    base = world.topic("t")
+    base.bits = 0
+
+    def read(*_):
+        raise AssertionError("read")
+
+    monkeypatch.setattr(view_filters, "read_filter", read)
+    reply = world.fetch(world.connect(), {base.topic_id: {0: 0}}, tags={TAG: full_filter()}, wait_ms=0)
+    assert partitions_of(reply.message)[base.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_filters_of_one_request_are_bounded(monkeypatch):
+    """INVALID_REQUEST, and the log says which limit it was."""
+    monkeypatch.setattr("proxy.apis.k01_fetch.REQUEST_BYTES_MAX", 100)
+    world = ViewWorld()
+    base = world.topic("t")
+    reply = world.fetch(world.connect(), {base.topic_id: {0: 0}}, tags={TAG: field(keys=[bytes(100)])}, wait_ms=0)
+    assert partitions_of(reply.message)[base.topic_id, 0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_while_too_much_waits_for_the_threads_a_client_comes_again():
+    workers = HeldWorkers()
+    workers.is_full = True
+    world = ViewWorld(workers=workers)
+    base = world.topic("t")
+    reply = world.fetch(world.connect(), {base.topic_id: {0: 0}}, tags={TAG: full_filter()}, wait_ms=0)
+    assert partitions_of(reply.message)[base.topic_id, 0].error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def test_filters_that_are_kept_are_bounded():
+    """What they take in memory is counted; the oldest goes first."""
+    filters = Filters(limit_bytes=20_000)
+    for number in range(10):
+        Task(filters.read(field(keys=[b"%d" % number]), Inline(), None), lambda task: None).start()
+    assert filters._bytes <= 20_000
+    assert 0 < len(filters._kept) < 10

@@ -61,7 +61,6 @@ MAY_USE: dict[str, set[str]] = {
 """Room -> rooms it may import, besides itself; a room that is not named may import everything."""
 EXCEPTIONS = {
     ("proxy.share.facts", "proxy.wire"): "the records of share state are encoded by the codec",
-    ("proxy.views.aborts", "proxy.wire"): "the type of a transaction marker stands in its record",
     ("proxy.views.filler", "proxy.wire"): "a filler is a record batch",
     ("proxy.views.legacy", "proxy.wire"): "old messages become record batches",
     ("proxy.views.slicing", "proxy.wire"): "it takes record batches apart and puts them together",

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from proxy.apis.ports import WorkersBusy
 from proxy.runtime.reactor import Reactor
 from proxy.runtime.workers import Workers
 
@@ -48,19 +49,56 @@ def test_error_arrives_as_one(reactor):
     workers.end()
 
 
-def test_what_is_too_much_is_computed_by_who_asks(reactor):
-    """Nothing is lost and nothing piles up."""
+def test_what_is_too_much_is_told_to_who_asks(reactor):
+    """Nothing piles up, and nothing is computed in the loop."""
     workers = Workers(reactor, threads=1, waiting_max=1)
     gate = threading.Event()
     held = workers.run(lambda: gate.wait(LIMIT_S))
     turn_until(reactor, lambda: workers.waiting == 0)
     queued = workers.run(lambda: "queued")
     mine = workers.run(threading.get_ident)
-    assert mine.done
-    assert mine.result() == threading.get_ident()
+    with pytest.raises(WorkersBusy):
+        mine.result()
     assert not queued.done
     gate.set()
     turn_until(reactor, lambda: held.done and queued.done)
+    workers.end()
+
+
+def test_large_work_holds_nobody_up(reactor):
+    """It has a thread of its own."""
+    workers, gate = Workers(reactor, threads=1), threading.Event()
+    large = [workers.run(lambda: gate.wait(LIMIT_S), is_large=True) for _ in range(5)]
+    quick = workers.run(threading.get_ident)
+    turn_until(reactor, lambda: quick.done)
+    assert not any(promise.done for promise in large)
+    gate.set()
+    turn_until(reactor, lambda: all(promise.done for promise in large))
+    workers.end()
+
+
+def test_who_has_used_much_time_goes_behind_who_has_not(reactor):
+    """Whoever came first: fifty computations that wait do not hold up the one of somebody else."""
+    workers, gate, order = Workers(reactor, threads=1), threading.Event(), list[str]()
+    greedy = workers.run(lambda: gate.wait(0.1), "greedy")
+    turn_until(reactor, lambda: greedy.done)
+    held = workers.run(lambda: gate.wait(LIMIT_S), "third")
+    turn_until(reactor, lambda: workers.waiting == 0)
+    asked = [workers.run(lambda: order.append("greedy"), "greedy") for _ in range(50)]
+    asked.append(workers.run(lambda: order.append("modest"), "modest"))
+    gate.set()
+    turn_until(reactor, lambda: held.done and all(promise.done for promise in asked))
+    assert order == ["modest"] + ["greedy"] * 50
+    workers.end()
+
+
+def test_remembered_owners_are_bounded(reactor, monkeypatch):
+    monkeypatch.setattr("proxy.runtime.workers.OWNERS_MAX", 5)
+    workers = Workers(reactor, threads=1)
+    for number in range(50):
+        promise = workers.run(int, number)
+        turn_until(reactor, lambda promise=promise: promise.done)
+    assert len(workers._lanes[0]._used) <= 10
     workers.end()
 
 

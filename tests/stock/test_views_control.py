@@ -115,7 +115,8 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
 def test_who_only_looks_makes_no_view(front: Front, raw: Raw, broker: Raw, fresh: Fresh) -> None:
     """An administrator, and a librdkafka consumer as it is by default; one that may create topics makes it.
 
-    A classic group's `subscribe` never lets topics be created, whatever allow.auto.create.topics says: `list_topics` does.
+    A classic group's `subscribe` never lets topics be created, whatever allow.auto.create.topics says; `list_topics`
+    does.
     """
     base = raw.create_topic(fresh("base"))
     view = f"__view.r2.{base.name}"

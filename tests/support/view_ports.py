@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from proxy.apis import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
-from proxy.apis.ports import Call
+from proxy.apis.ports import Call, WorkersBusy
 from proxy.apis.promise import Promise, Task
 from proxy.apis.view_services import ViewOptions, ViewServices
 from proxy.errors import ErrorCode
@@ -54,9 +54,16 @@ class HeldWorkers:
 
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
+        self.large: list[bool] = []
+        """Of each that was ever asked for."""
+        self.is_full = False
 
-    def run(self, work: Callable[[], Any]) -> Promise[Any]:
+    def run(self, work: Callable[[], Any], owner: Any = None, *, is_large: bool = False) -> Promise[Any]:
         promise: Promise[Any] = Promise()
+        if self.is_full:
+            promise.fail(WorkersBusy("too many"))
+            return promise
+        self.large.append(is_large)
         self.jobs.append(lambda: promise.set(work()))
         return promise
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 
 from proxy.hashing import SPACE, hash_of_record, murmur2
+from proxy.views import cuts
 from proxy.views.cuts import NOWHERE, SLOTS_MAX, Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
 
 KEYS = [str(n).encode() for n in range(2000)]
@@ -113,3 +116,11 @@ def test_what_is_no_cut_is_refused(make) -> None:
     """Nothing that leaves a hash without a range, or a range without a slot, becomes a cut."""
     with pytest.raises(ValueError, match=r"."):
         make()
+
+
+def test_keys_are_hashed_by_kernel_and_twin_alike() -> None:
+    """All of a filter in one call."""
+    keys = [b"", *KEYS]
+    expected = [murmur2(key) for key in keys]
+    assert list(cuts.hashes(keys)) == expected
+    assert array("I", cuts._twin_hashes(keys)).tolist() == expected

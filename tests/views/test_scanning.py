@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import ErrorCode
-from proxy.views.scanning import BaseScan, Facts, FetchScan, Gap, Place, PlainScan, SlotScan
+from proxy.views.scanning import BATCH_COST_BYTES, BaseScan, Facts, FetchScan, Gap, Place, PlainScan, SlotScan
 
 NOWHERE = -1
 
@@ -200,8 +200,19 @@ def test_unmatched_data_is_read_on_until_something_matches():
 def test_answer_is_due_when_enough_was_scanned():
     slot = SlotScan(0, 0, 100)
     broker = Broker(log_of([[1]] * 50), per_read=1)
-    broker.run(scan_of(BaseScan([slot]), scanned_max=1000))
+    broker.run(scan_of(BaseScan([slot]), scanned_max=10 * BATCH_COST_BYTES))
     assert (slot.position, slot.gap) == (10, Gap(0, 9, 3, 7))
+
+
+def test_answer_is_due_when_enough_was_opened():
+    """What counts of a compressed batch is what was opened for it, however small it is."""
+    slot, batch = SlotScan(0, 0, 100), Batch(0, [1])
+    scan = scan_of(BaseScan([slot]), scanned_max=1 << 20)
+    scan.take([slot], batch, [batch.part(0)], opened=(1 << 20) - 1)
+    assert not scan.is_spent
+    scan.take([slot], batch, [batch.part(0)])
+    assert scan.is_spent
+    assert scan.scanned == 2 * batch.size
 
 
 def test_client_limit_cuts_between_batches_and_lets_one_through():

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire import compression, layouts, records
+from proxy.wire.batches import split_complete
 from proxy.wire.records import Record
 from tests.wire.clients import DEFAULT, LegacyRecordBatchBuilder
 
@@ -134,7 +135,7 @@ def test_a_cut_off_batch_ends_the_walk() -> None:
     data = records.build_batch(0, RECORDS) + records.build_batch(3, RECORDS)
     first = headers_of(data)[0]
     for cut in range(len(data)):
-        found, complete = records.split_complete(data[:cut])
+        found, complete = split_complete(data[:cut])
         assert len(found) == (1 if cut >= first.size else 0)
         assert complete == (first.size if found else 0)
         assert len(layouts.RECORD_BATCHES.parse(data[:cut])) == len(found)

@@ -1,0 +1,242 @@
+"""The record batches of one Fetch answer as a table: what their headers say, without an object for each.
+
+Producers that do not linger write batches of some 88 bytes: an answer of 4 MiB has 50,000, and walking them one by one
+would hold up the loop for a tenth of a second. The table is made by the C extension `proxy.wire._batches` where it
+could be built, else by its twin here; `KERNEL` says which. A row becomes a `Batch` when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Any, NamedTuple, Protocol, overload
+
+from proxy.errors import RemoteProtocolError
+from proxy.wire import records
+from proxy.wire.compression import NONE
+from proxy.wire.records import COMPRESSION_MASK, CONTROL_MASK, TRANSACTIONAL_MASK
+
+try:
+    from proxy.wire import _batches
+except ImportError:  # no compiler was there when this was installed
+    _batches = None  # type: ignore[assignment]
+
+BUILT_VERSION = 1
+"""`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
+
+ROW = Struct("<qqqqIIiihbx")
+"""The fields of `Batch`, in their order; also between proxies."""
+KEPT, ABORTED, MARKER = range(3)
+"""What becomes of a batch under read_committed."""
+
+_MAGIC_AT = 50
+"""In a row."""
+_TRANSACTION = Struct("<qq")
+
+
+class Batch(NamedTuple):
+    """What the header of one batch says. Of magic 0 and 1: of one message, with Kafka's "none" for what it lacks."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    """Milliseconds since 1970."""
+    producer_id: int
+    position: int
+    """Where the batch begins in the buffer that was walked."""
+    size: int
+    """Bytes of the whole batch, offset and size fields included."""
+    leader_epoch: int
+    records_count: int
+    attributes: int
+    magic: int
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds a transaction marker and no records of anybody."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def end(self) -> int:
+        """Where the next batch begins."""
+        return self.position + self.size
+
+
+class AbortedTransaction(Protocol):
+    """An entry of the aborted list of a Fetch answer."""
+
+    producer_id: int
+    first_offset: int
+
+
+class BatchTable(Sequence[Batch]):
+    """Batches, ascending; a slice of it is one, too."""
+
+    __slots__ = ("_first", "_last", "_rows")
+
+    def __init__(self, rows: bytes = b"", first: int = 0, last: int | None = None) -> None:
+        """Rows `first` up to, but without, `last`. Raises RemoteProtocolError: these are no rows."""
+        count, rest = divmod(len(rows), ROW.size)
+        if rest:
+            raise RemoteProtocolError(f"{len(rows)} bytes are no rows of {ROW.size} bytes")
+        self._rows = rows
+        self._first = first
+        self._last = count if last is None else last
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+    @overload
+    def __getitem__(self, index: slice) -> BatchTable: ...
+    def __getitem__(self, index: int | slice) -> Batch | BatchTable:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("a table of batches has no other order")
+            return BatchTable(self._rows, self._first + start, self._first + max(start, stop))
+        at = index + (self._last if index < 0 else self._first)
+        if not self._first <= at < self._last:
+            raise IndexError(index)
+        return Batch._make(ROW.unpack_from(self._rows, at * ROW.size))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(Batch._make, ROW.iter_unpack(self._rows[self._first * ROW.size : self._last * ROW.size]))
+
+    @property
+    def rows(self) -> bytes:
+        """The rows, in one piece."""
+        if self._first == 0 and self._last * ROW.size == len(self._rows):
+            return self._rows
+        return self._rows[self._first * ROW.size : self._last * ROW.size]
+
+    @property
+    def records_count(self) -> int:
+        """Records in all of them, as their headers say."""
+        return _count(self.rows)
+
+    def widened(self, fetch_offset: int) -> BatchTable:
+        """What `split_complete` makes of them with that fetch offset."""
+        return BatchTable(_widened(self.rows, fetch_offset))
+
+    def fates(self, aborted: Iterable[AbortedTransaction] | None) -> bytes:
+        """KEPT, ABORTED or MARKER for each, given the aborted list of their answer (KIP-98).
+
+        A producer's marker ends its transaction, whichever kind it is: a commit marker cannot stand between the first
+        record of an aborted transaction and its abort marker. One whose record compaction took away ends nothing.
+        """
+        listed = sorted((each.first_offset, each.producer_id) for each in aborted or ())
+        return _fates(self.rows, b"".join([_TRANSACTION.pack(*each) for each in listed]))
+
+    def aborted_ranges(self, aborted: Sequence[AbortedTransaction] | None) -> list[tuple[int, int]]:
+        """Offsets (first, last) of records of aborted transactions, ascending, neighbours merged."""
+        return _ranges(self.rows, self.fates(aborted)) if aborted else []
+
+
+def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int]:
+    """All whole batches, and how many bytes they take: what may be passed on without the cut-off rest.
+
+    Args:
+        buffer: the records of one partition of a Fetch answer.
+        fetch_offset: what was asked for. Compressed wrappers of magic 0 and 1 tell only their last offset: they get
+            what follows the one before as their first, else the offsets in front would pass for a hole that compaction
+            left. -1: they do not.
+
+    Raises:
+        RemoteProtocolError: a size, magic or offset range that no batch can have.
+    """
+    try:
+        rows, size = _walk(buffer, fetch_offset)
+    except ValueError as error:
+        raise RemoteProtocolError(str(error)) from error
+    return BatchTable(rows), size
+
+
+def _widened(rows: bytes, fetch_offset: int) -> bytes:
+    magics = rows[_MAGIC_AT :: ROW.size]
+    if fetch_offset < 0 or (b"\0" not in magics and b"\1" not in magics):
+        return rows
+    found, after = [], fetch_offset
+    for batch in BatchTable(rows):
+        is_wrapper = batch.magic <= 1 and batch.compression != NONE
+        found.append(batch._replace(base_offset=min(batch.base_offset, after)) if is_wrapper else batch)
+        after = batch.last_offset + 1
+    return b"".join([ROW.pack(*batch) for batch in found])
+
+
+# The twin of the extension
+
+
+def _twin_walk(buffer: Any, fetch_offset: int) -> tuple[bytes, int]:
+    rows, end = [], 0
+    for header in records.iter_batches(buffer):
+        end = header.end
+        batch = Batch(
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            max_timestamp=header.max_timestamp,
+            producer_id=header.producer_id,
+            position=header.position,
+            size=header.size,
+            leader_epoch=header.leader_epoch,
+            records_count=header.records_count,
+            attributes=header.attributes,
+            magic=header.magic,
+        )
+        rows.append(ROW.pack(*batch))
+    return _widened(b"".join(rows), fetch_offset), end
+
+
+def _twin_fates(rows: bytes, transactions: bytes) -> bytes:
+    pending = list(_TRANSACTION.iter_unpack(transactions))[::-1]
+    active: set[int] = set()
+    found = bytearray()
+    for batch in BatchTable(rows):
+        while pending and pending[-1][0] <= batch.last_offset:
+            active.add(pending.pop()[1])
+        is_active = batch.producer_id >= 0 and batch.producer_id in active
+        if batch.is_control:
+            found.append(MARKER)
+            if batch.records_count:
+                active.discard(batch.producer_id)
+        else:
+            found.append(ABORTED if batch.is_transactional and is_active else KEPT)
+    return bytes(found)
+
+
+def _twin_ranges(rows: bytes, fates: bytes) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    is_next = False
+    for batch, fate in zip(BatchTable(rows), fates, strict=True):
+        if fate != ABORTED:
+            is_next = False
+            continue
+        if is_next and found[-1][1] + 1 == batch.base_offset:
+            found[-1] = (found[-1][0], batch.last_offset)
+        else:
+            found.append((batch.base_offset, batch.last_offset))
+        is_next = True
+    return found
+
+
+def _twin_count(rows: bytes) -> int:
+    return sum(batch.records_count for batch in BatchTable(rows))
+
+
+KERNEL = "c" if _batches is not None and _batches.VERSION == BUILT_VERSION else "python"
+"""Which one is used: "c" or "python"."""
+_walk = _batches.walk if KERNEL == "c" else _twin_walk
+_fates = _batches.fates if KERNEL == "c" else _twin_fates
+_ranges = _batches.ranges if KERNEL == "c" else _twin_ranges
+_count = _batches.count if KERNEL == "c" else _twin_count

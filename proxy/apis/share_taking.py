@@ -17,6 +17,10 @@ from proxy.share.sessions import SessionKey
 RECORD_LIMIT = 1
 """ShareAcquireMode of a strict MaxRecords (KIP-1206); 0 gives whole batches."""
 
+RANGES_MAX = 1000
+"""Acquired ranges of one answer after which no further partition is looked at: each is work in the loop. The client's
+next request begins with another partition."""
+
 _base_offset = attrgetter("base_offset")
 
 
@@ -50,15 +54,16 @@ class Taking:
         if not ready or not self._has_room(ready):
             return False
         records_left, bytes_left = self._max_records, self._max_bytes
-        taken = False
+        taken, ranges = False, 0
         for index, item in enumerate(ready):
-            if records_left <= 0 or bytes_left <= 0:
+            if records_left <= 0 or bytes_left <= 0 or ranges >= RANGES_MAX:
                 break
             results.setdefault(item.place, Result())
             got = self._acquire(item, records_left, bytes_left // (len(ready) - index), at_least_one=not taken)
             if got is not None:
                 results[item.place] = got
                 taken = True
+                ranges += len(got.acquired)
                 records_left -= sum(last - first + 1 for first, last, _ in got.acquired)
                 bytes_left -= len(got.records)
         return taken

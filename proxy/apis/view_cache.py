@@ -119,6 +119,8 @@ class Table:
     rows: dict[int, Row] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     bytes: int = 0
+    counted: int = 0
+    """Of these, what the cache knows of."""
 
     def has(self, index: int, slots: Iterable[int]) -> bool:
         """Whether the parts of that batch for these slots are there."""
@@ -146,6 +148,12 @@ class Chunk:
     read_at: float
     facts: Facts
     tables: dict[Hashable, Table] = field(default_factory=dict)
+    next_offset: int = field(init=False)
+    """The offset behind the last batch."""
+
+    def __post_init__(self) -> None:
+        """Look at the last batch once."""
+        self.next_offset = self.batches[-1].last_offset + 1
 
     def table(self, name: Hashable) -> Table:
         """What a division made of this chunk so far."""
@@ -155,11 +163,6 @@ class Chunk:
                 del self.tables[next(iter(self.tables))]
             found = self.tables[name] = Table()
         return found
-
-    @property
-    def next_offset(self) -> int:
-        """The offset behind the last batch."""
-        return self.batches[-1].last_offset + 1
 
     @property
     def bytes(self) -> int:
@@ -300,6 +303,8 @@ class ViewCache:
 
     def grown(self, chunk: Chunk) -> None:
         """Count what became of a chunk; the oldest go until all fits."""
+        for table in chunk.tables.values():
+            table.counted = table.bytes
         if chunk not in self._oldest:
             return
         self.bytes += chunk.bytes - self._oldest[chunk]
@@ -309,7 +314,7 @@ class ViewCache:
         if self.bytes > self._limit_bytes:
             for table in chunk.tables.values():
                 table.rows.clear()
-                table.bytes = 0
+                table.bytes = table.counted = 0
             self.bytes = self._oldest[chunk] = chunk.bytes
 
     def find(self, key: ReadKey, offset: int, last_fetched_epoch: int, leader_epoch: int, now: float) -> Chunk | None:

@@ -40,7 +40,7 @@ what the client asks next waits behind that Fetch."""
 JOINED_GRACE_S = 0.5
 """A read of another client's that does not wait at its broker is given up after this; then this one reads itself."""
 
-TURN_STEPS = 256
+TURN_STEPS = 128
 """Slots that are moved over a batch before others of the loop have their turn."""
 
 HELD_WAIT_S = 1.0
@@ -222,15 +222,16 @@ class ViewFetching:
         """Move the slots that stand at this place, as long as they stand together."""
         scan, timers = self.scan, self._services.timers
         chunk: Chunk | None = None
+        index = -1
         while slots := target.scan.at(place):
             if scan.is_spent or self._is_short or (scan.room <= 0 and scan.matched):
                 return
             if chunk is None or not chunk.holds(place.offset):
-                chunk = self._chunk(target, place)
+                chunk, index = self._chunk(target, place), -1
             if chunk is None:
                 return
+            index = index if index >= 0 else chunk.index_of(place.offset)
             target.scan.facts = chunk.facts
-            index = chunk.index_of(place.offset)
             try:
                 parts = await self._parts.of(chunk, index, slots, target.divisions)
             except WorkersBusy:
@@ -248,11 +249,13 @@ class ViewFetching:
             before = scan.matched
             scan.take(slots, batch, [_by_itself(part) for part in parts.slices], parts.opened)
             self._hold(scan.matched - before)
-            place = Place(batch.last_offset + 1, batch.leader_epoch)
+            place, index = Place(batch.last_offset + 1, batch.leader_epoch), index + 1
             self._moved += len(slots)
             if self._moved >= TURN_STEPS:
                 self._moved = 0
-                await wait_until(timers, timers.now())
+                for slot in slots:
+                    slot.gather()
+                await self._reads.slices.next(timers)
 
     def _chunk(self, target: Target, place: Place) -> Chunk | None:
         """What holds the next batch, and was read from that very place or continues what was read up to it."""

@@ -60,16 +60,18 @@ class PartsMaking:
 
     async def _whole(self, chunk: Chunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:
         """Of a batch that begins at the offset, or behind it: for all who want it."""
-        reads = self._reads
+        reads, table = self._reads, chunk.table(division.name)
         for _ in range(LOOKS_MAX):
             waits = reads.parts(chunk, division, slots, index, self._workers, self._timers, self._owner)
             if waits is None:
                 break
             await waits
-        row = chunk.table(division.name).rows.get(index)
+            await reads.slices.next(self._timers)  # many may wait for the same
+        row = table.rows.get(index)
         if row is None:  # taken away meanwhile, for others
             return await self._rest(chunk, division, slots, index, offset)
-        reads.cache.grown(chunk)
+        if table.bytes != table.counted:
+            reads.cache.grown(chunk)
         return row
 
     async def _rest(self, chunk: Chunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:

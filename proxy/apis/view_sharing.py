@@ -31,6 +31,7 @@ from proxy.apis.view_cache import (
     is_quick,
     take_apart,
 )
+from proxy.apis.waiting import Slices
 from proxy.errors import ErrorCode, ProxyError
 from proxy.views.cuts import Cut
 from proxy.views.scanning import Facts, Place
@@ -107,6 +108,8 @@ class ViewReads:
     figures: Figures = field(default_factory=Figures)
     ends: dict[ReadKey, Facts] = field(default_factory=dict)
     """What brokers said last about partitions."""
+    slices: Slices = field(default_factory=Slices)
+    """All requests' work in the loop."""
     _minding: bool = False
 
     def note_end(self, key: ReadKey, facts: Facts) -> None:

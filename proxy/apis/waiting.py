@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from proxy.apis.ports import Timers
@@ -39,6 +40,29 @@ async def settled_by(timers: Timers, deadline: float, promise: Promise[Any]) -> 
     if not promise.done:
         await first_until(timers, deadline, promise)
     return promise.done
+
+
+class Slices:
+    """Long work in the loop, cut into slices by who does it: of all of them one runs in each turn of the loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Promise[None]] = deque()
+
+    def next(self, timers: Timers) -> Promise[None]:
+        """Settled in a later turn, when it is this one's."""
+        mine: Promise[None] = Promise()
+        self._waiting.append(mine)
+        if len(self._waiting) == 1:
+            timers.call_at(timers.now(), lambda: self._run_first(timers))
+        return mine
+
+    def _run_first(self, timers: Timers) -> None:
+        try:
+            self._waiting[0].set(None)  # it still stands first: what asks meanwhile waits behind it
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                timers.call_at(timers.now(), lambda: self._run_first(timers))
 
 
 async def wait_until(timers: Timers, deadline: float) -> None:

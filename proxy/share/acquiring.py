@@ -24,6 +24,10 @@ from proxy.share.units import ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Unit, 
 FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
 """A delivery limit of 2 isolates nothing (4.5)."""
 
+CUTS_MAX = 2000
+"""In-flight batches that one acquire makes of new records, about: each is work, and a client may ask for any BatchSize.
+As many as the records that a share partition locks by default."""
+
 _base_offset = attrgetter("base_offset")
 
 Ranges = list[tuple[int, int, int]]
@@ -305,9 +309,8 @@ class Acquirer:
         """Parts of at least BatchSize offsets, cut only where a log batch begins."""
         parts = []
         batches, index = self.read.batches, 0
-        while (index := bisect_left(batches, first + max(self.batch_size, 1), lo=index, key=_base_offset)) < len(
-            batches
-        ):
+        least = max(self.batch_size, (last - first) // CUTS_MAX, 1)
+        while (index := _first_from(batches, first + least, index)) < len(batches):
             base_offset = batches[index].base_offset
             if base_offset > last:
                 break
@@ -395,6 +398,14 @@ class Acquirer:
         for first, last, _ in taken:
             count += last - first
         return Acquisition(tuple(taken), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
+
+
+def _first_from(batches: Sequence[LogBatch], offset: int, low: int) -> int:
+    """The first batch, from `low` on, that begins at or behind the offset; mostly it is near."""
+    step = 1
+    while low + step < len(batches) and batches[low + step].base_offset < offset:
+        low, step = low + step, 2 * step
+    return bisect_left(batches, offset, lo=low, hi=min(low + step, len(batches)), key=_base_offset)
 
 
 def _extend(ranges: Ranges, run: Run) -> None:

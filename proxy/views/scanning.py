@@ -28,6 +28,9 @@ MAGIC_WITH_COUNT = 2
 """Batches from this magic on say how many records they hold."""
 
 
+GATHERED_BYTES = 8 << 10
+"""Parts that are smaller on the average are copied together: an answer may have tens of thousands."""
+
 BATCH_COST_BYTES = 1 << 10
 """What one batch costs at least, however small it is."""
 
@@ -107,6 +110,7 @@ class SlotScan:
 
     __slots__ = (
         "_covered",
+        "_gathered",
         "_last",
         "_last_kept",
         "_last_part_end",
@@ -143,6 +147,7 @@ class SlotScan:
         """Up to where the client's position gets by itself."""
         self._last_kept = -1
         self._last_part_end = -1
+        self._gathered = 0
         self._last: SourceBatch | None = None
 
     @property
@@ -179,13 +184,12 @@ class SlotScan:
             self.last_fetched_epoch = batch.leader_epoch
         return True
 
-    def give_up(self) -> None:
-        """Back to the start: the answer comes without records."""
-        self.parts.clear()
-        self.bytes = self.records = 0
-        self.position, self._covered = self.fetch_offset, self.fetch_offset - 1
-        self._last_kept = self._last_part_end = -1
-        self._last = None
+    def gather(self) -> None:
+        """Make the small parts since the last call one, but for the last, which a filler may shorten."""
+        since = self.parts[self._gathered : -1]
+        if since and sum(map(len, since)) < GATHERED_BYTES * len(since):
+            self.parts[self._gathered : -1] = [b"".join(since)]
+        self._gathered = max(len(self.parts) - 1, 0)
 
     @property
     def gap(self) -> Gap | None:

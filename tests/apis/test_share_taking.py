@@ -92,3 +92,17 @@ def test_redelivered_records_behind_a_long_held_run_are_reached(world):
     assert acquired(other.fetch(topic, max_records=50)) == [(100, 149, 1)]
     other.acknowledge({(topic.topic_id, 0): [(100, 109, [2])]})
     assert acquired(other.fetch(max_records=20)) == [(100, 109, 2), (150, 159, 1)]
+
+
+def test_an_answer_ends_where_enough_ranges_were_acquired(world, monkeypatch):
+    """Each is work in the loop; the next request begins with another partition."""
+    monkeypatch.setattr("proxy.apis.share_taking.RANGES_MAX", 3)
+    topic = world.cluster.create("t", leaders=(1, 1, 1))
+    for partition in range(3):
+        for _ in range(4):
+            world.cluster.produce(topic, 1, partition)
+    member = world.member()
+    answer = member.fetch(topic, batch_size=1)
+    assert sorted(len(acquired(answer, topic, p)) for p in range(3)) == [0, 0, 4]
+    found = sum(len(acquired(member.fetch(topic, batch_size=1), topic, p)) for _ in range(2) for p in range(3))
+    assert found > 0

@@ -253,6 +253,7 @@ def test_large_batches_are_taken_apart_by_a_thread_once(world):
     assert len(workers.jobs) == 1
     first.close()
     workers.work()
+    world.timers.advance(0)
     assert next_offset(entry(replies[1], view, 0).records, 0) > 0
     assert world.cluster.count(1) == 1
 

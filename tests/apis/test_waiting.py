@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from proxy.apis.promise import Promise, Task
-from proxy.apis.waiting import first_until, settled_within, wait_until
+from proxy.apis.waiting import Slices, first_until, settled_within, wait_until
 from tests.support.ports import ManualTimers
 
 
@@ -72,3 +74,29 @@ def test_settled_in_time_or_not(timers):
     assert task.value is True
     assert started(settled_within(timers, 2.0, promise)).value is True
     assert timers.planned == 0
+
+
+def test_of_all_slices_one_runs_in_each_turn():
+    """Whoever goes on asks again, behind the others."""
+    rung: list[Callable[[], None]] = []
+
+    class Timers(ManualTimers):
+        def call_at(self, deadline, callback):
+            rung.append(callback)
+            return super().call_at(deadline, callback)
+
+    slices, timers, order = Slices(), Timers(), list[str]()
+
+    async def work(name: str) -> None:
+        for _ in range(2):
+            await slices.next(timers)
+            order.append(name)
+
+    for name in "ab":
+        Task(work(name), lambda _: None).start()
+    for turn in range(4):
+        assert len(rung) == turn + 1
+        rung[turn]()
+        assert len(order) == turn + 1
+    assert order == ["a", "b", "a", "b"]
+    assert len(rung) == 4

@@ -18,6 +18,21 @@ INVALID_RECORD_STATE = 121
 
 
 class TestFreshOffsets:
+    def test_a_small_batch_size_makes_no_more_in_flight_batches_than_may_be(self, monkeypatch) -> None:
+        """Each is work: a client that asks for batches of one record gets larger ones where there are very many."""
+        monkeypatch.setattr("proxy.share.acquiring.CUTS_MAX", 10)
+        singles = [(offset, offset) for offset in range(100)]
+        taken = Play(*singles).poll(100, size=1)
+        assert [first for first, _, _ in taken[1:]] == [last + 1 for _, last, _ in taken[:-1]]
+        assert (taken[0][0], taken[-1][1]) == (0, 99)
+        assert 5 < len(taken) <= 12
+
+    def test_a_batch_size_of_nothing_is_one_of_a_record(self) -> None:
+        """It may come from any client."""
+        singles = [(offset, offset) for offset in range(4)]
+        for size in (0, -7):
+            assert Play(*singles).poll(4, size=size) == [(offset, offset, 1) for offset in range(4)]
+
     def test_a_first_fetch_gets_the_whole_log_batch_with_count_1(self) -> None:
         play = Play((0, 9))
         assert play.poll(5) == [(0, 9, 1)]
@@ -497,6 +512,14 @@ class TestAborted:
     def test_several_aborted_ranges_split_one_entry(self) -> None:
         play = Play((0, 9), (10, 19), (20, 29), (30, 39))
         assert play.poll(aborted=[(0, 9), (20, 29)]) == [(10, 19, 1), (30, 39, 1)]
+
+    def test_aborted_ranges_across_entries_are_cut_out_of_each(self) -> None:
+        play = Play((0, 3), (4, 7), (8, 11), (12, 15))
+        assert play.poll(size=1, aborted=[(4, 7)]) == [(0, 3, 1), (8, 11, 1), (12, 15, 1)]
+        play = Play((0, 3), (4, 7), (8, 11), (12, 15), (16, 19))
+        assert play.poll(size=8, aborted=[(0, 3), (8, 15)]) == [(4, 7, 1), (16, 19, 1)]
+        play = Play((0, 3), (4, 7), (8, 11), (12, 15))
+        assert play.poll(size=8, aborted=[(4, 11)]) == [(0, 3, 1), (12, 15, 1)]
 
     def test_an_aborted_record_released_under_read_uncommitted_is_archived_later(self) -> None:
         play = Play((0, 4), (5, 9))

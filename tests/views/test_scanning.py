@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import ErrorCode
-from proxy.views.scanning import BATCH_COST_BYTES, BaseScan, Facts, FetchScan, Gap, Place, PlainScan, SlotScan
+from proxy.views.scanning import (
+    BATCH_COST_BYTES,
+    GATHERED_BYTES,
+    BaseScan,
+    Facts,
+    FetchScan,
+    Gap,
+    Place,
+    PlainScan,
+    SlotScan,
+)
 
 NOWHERE = -1
 
@@ -287,8 +297,21 @@ def test_old_messages_say_nothing_of_what_they_lack(magic):
     assert slot.gap == Gap(2, 2, 3, 7)
 
 
-def test_slot_that_is_given_up_stands_where_it_began():
-    slot = SlotScan(0, 0, 100)
-    slot.take(Batch(0, [0, 1]), Batch(0, [0, 1]).part(0), 100, at_least_one=True)
-    slot.give_up()
-    assert (slot.parts, slot.position, slot.gap) == ([], 0, None)
+def test_small_parts_are_gathered_but_for_the_last():
+    """A filler may have to shorten that one; large parts stay as they are."""
+    slot, small = SlotScan(0, 0, 1 << 20), Part(b"x" * 10, 1, 2, [0, 1])
+    for base in range(5):
+        slot.take(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
+    slot.gather()
+    assert list(map(len, slot.parts)) == [40, 10]
+    for base in range(5, 8):
+        slot.take(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
+    slot.gather()
+    slot.gather()
+    assert list(map(len, slot.parts)) == [40, 30, 10]
+    large = Part(bytes(GATHERED_BYTES), 1, 2, [0, 1])
+    for base in range(8, 11):
+        slot.take(Batch(2 * base, [0, 0]), large, 1 << 20, at_least_one=True)
+    slot.gather()
+    assert slot.parts[-1] is large.batch
+    assert sum(map(len, slot.parts)) == slot.bytes == 80 + 3 * GATHERED_BYTES

@@ -63,7 +63,7 @@ def gated(key: int, handler: Handler) -> Handler:
         if services.gate.lets_in(partitions) and not services.gate.refused:
             return await _inside(handler, call, services, partitions)
         if key not in OF_MEMBERS and services.gate.standby:
-            return reply(call, _REFUSALS[key](call, ErrorCode.POLICY_VIOLATION, services.gate.standby))
+            return await _refused(call, ErrorCode.POLICY_VIOLATION, services.gate.standby)
         return await _dispatch(handler, call, services, services.timers.now())
 
     assert key in _REFUSALS  # noqa: S101  # of our own tables

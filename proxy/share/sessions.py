@@ -122,11 +122,6 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def partitions(self) -> int:
-        """Partitions of all open sessions; walks over them."""
-        return sum(map(len, self._sessions.values()))
-
     def get(self, key: SessionKey) -> Session | None:
         """The session of this key, if open."""
         return self._sessions.get(key)

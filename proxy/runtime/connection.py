@@ -28,6 +28,7 @@ from proxy.link.walking import Pending
 from proxy.runtime import faults, questions, requests
 from proxy.runtime.dialling import Dialled
 from proxy.runtime.downward import Downward
+from proxy.runtime.holding import Holding
 from proxy.runtime.polling import PEER_LEFT, READ, WRITE
 from proxy.runtime.questions import Questions
 from proxy.runtime.serving import Serving, Stage
@@ -50,7 +51,6 @@ class Connection:
     __slots__ = (
         "_cancel_dial",
         "_draining",
-        "_held",
         "_memory",
         "_on_close",
         "_questions",
@@ -63,10 +63,10 @@ class Connection:
         "closed",
         "context",
         "down",
+        "holding",
         "id",
         "is_known",
         "is_muted",
-        "is_written_off",
         "pending",
         "plane",
         "port",
@@ -94,9 +94,7 @@ class Connection:
         """Whether a local request waits, runs or is being answered."""
         self.is_known = plane.introduction is None
         """Whether the broker has answered a request that it answers to clients it knows only."""
-        self.is_written_off = False
-        self._held = 0
-        """Bytes that the account of the plane has of this connection."""
+        self.holding = Holding(self)
         self._serving: Serving | None = None
         self._questions: Questions | None = None
         self._memory: dict[str, Any] | None = None
@@ -171,7 +169,7 @@ class Connection:
         except OSError as error:
             self.client_left(error)
             return
-        self.update_held()
+        self.holding.update()
         self.update()
 
     def flush_broker(self) -> None:
@@ -183,7 +181,7 @@ class Connection:
         except OSError:
             self.broker_refuses()
             return
-        self.update_held()
+        self.holding.update()
         self.update()
 
     @property
@@ -191,31 +189,13 @@ class Connection:
         """Bytes that one of the peers has not taken yet."""
         return self.client.unsent + (self.broker.unsent if self.broker is not None else 0)
 
-    def update_held(self) -> None:
-        """Tell the account how much memory this connection takes now.
-
-        Raises:
-            RequestRefused: there is no room for it.
-        """
-        if self.is_written_off:
-            return
-        held = 0 if self.closed else self._holds()
-        if held != self._held:
-            change, self._held = held - self._held, held
-            self.plane.hold(self, change)
-
-    def _holds(self) -> int:
-        """Unsent bytes count beyond one receive buffer; answers of ours have their own account."""
+    @property
+    def holds(self) -> int:
+        """Bytes kept of requests and answers; of unsent ones those beyond a receive buffer, and none of our answers."""
         held = self.up.held + self.down.held
         if self._serving is not None:
             held += self._serving.held
         return held if self._answers_locally else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
-
-    def write_off(self, reason: str) -> None:
-        """Others need the room: what is kept here is counted no more, and the connection ends with this turn."""
-        self.is_written_off = True
-        self.plane.gathered.used -= self._held
-        self.call_soon(lambda: self.end("request-refused", reason=reason))
 
     # requests served here, and our own
 
@@ -224,7 +204,7 @@ class Connection:
         if self._serving is None:
             self._serving = Serving(self)
         self._serving.mute(asked, frame)
-        self.update_held()
+        self.holding.update()
 
     def answer(self, data: Answer) -> None:
         """The answer to the local request; the client is unmuted once the kernel has it."""
@@ -450,7 +430,7 @@ class Connection:
         if self._serving is not None:
             self._serving.cancel()
             self.plane.budget.sent(self._serving.take_unsent())
-        self.update_held()
+        self.holding.update()
         self.client.close()
         self._end_broker()
         self._tell()

@@ -227,7 +227,7 @@ class Downward(Upstream):
             return
         if at < end and not self._connection.closed:
             self._kept = bytes(self._buffer[at:end])
-        self._connection.update_held()
+        self._connection.holding.update()
         self._connection.update()
 
     def _collect(self, pieces: list[Data], at: int, end: int) -> int:
@@ -262,7 +262,7 @@ class Downward(Upstream):
             self._connection.own_answer_begins()
         if behind > end:
             self.gathering = Gathering(due.size, due.expected, presized=True)
-            self._connection.update_held()
+            self._connection.holding.update()
             if self.gathering.room is not None:
                 self._await(behind - end)
             return at

@@ -274,7 +274,7 @@ class Plane:
             text = f"no room for it: limits.gathered_total_bytes ({gathered.limit}) are in use"
             if longest is connection:
                 raise RequestRefused(text)
-            longest.write_off(text)
+            longest.holding.write_off(text)
 
     def linger(self, side: Side, answer_bytes: int = 0) -> None:
         """Send what this side still has to, let the peer end, then close; `answer_bytes` leave the budget with it."""
@@ -367,7 +367,7 @@ class Plane:
 def _unfinished(connection: Connection) -> int:
     """Bytes of a request that has not come whole, which its client need never finish."""
     gathering = connection.up.gathering
-    return 0 if gathering is None or connection.is_written_off else gathering.come
+    return 0 if gathering is None or connection.holding.is_written_off else gathering.come
 
 
 def passing(routes: Routes, turns: Turns) -> Passing:

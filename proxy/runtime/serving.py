@@ -169,7 +169,7 @@ class Serving:
             self._connection.plane.served(self._asked.route.key, time.perf_counter() - self._begun)
         self.stage = Stage.ANSWERING
         self._frame = memoryview(b"")
-        self._connection.update_held()
+        self._connection.holding.update()
         self._answer_bytes = len(answer)
         self._connection.plane.budget.add_unsent(len(answer))
         self._connection.answer(answer)
@@ -179,5 +179,5 @@ class Serving:
         self._connection.is_muted = False
         self._asked = None
         self._frame = memoryview(b"")
-        self._connection.update_held()
+        self._connection.holding.update()
         self._connection.up.resume_soon()

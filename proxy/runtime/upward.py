@@ -223,7 +223,7 @@ class Upward(Downstream):
             at = walked
         if at < end and not self._connection.closed:
             self._kept = bytes(buffer[at:end])
-        self._connection.update_held()
+        self._connection.holding.update()
         self._connection.update()
 
     def _step(self, at: int, end: int) -> int | None:

@@ -16,7 +16,7 @@ import pytest
 from localkafka.cluster import Cluster
 
 from proxy.cluster.routes import Kind
-from proxy.values import MIB, Limits
+from proxy.values import Limits
 from proxy.wire import registry
 from tests.support.brokers import OLD, Running
 from tests.support.bystander import World
@@ -28,9 +28,7 @@ ATTEMPTS = 3
 SECONDS = 0.5
 """How long one kind of request is sent at least."""
 SHAPES_MAX = 16
-COLLECTED_BYTES = 16 * MIB
-"""A setting: what is looked into at most. Larger requests would measure the broker more than the proxy."""
-SETTINGS = {"share_groups": {"state": "memory"}, "limits": {"collected_bytes": COLLECTED_BYTES}}
+SETTINGS = {"share_groups": {"state": "memory"}}
 ROUTES = looked_into()
 
 
@@ -50,7 +48,7 @@ def largest(world: World, key: int) -> Iterator[Hostile]:
     shapes = list(requests(key, route.version, world.names, Limits().served_request_bytes))
     yield from shapes[:: len(shapes) // SHAPES_MAX + 1]
     if route.kind is not Kind.LOCAL:
-        yield from islice(requests(key, route.version, world.names, COLLECTED_BYTES), 0, 3, 2)
+        yield from islice(requests(key, route.version, world.names, Limits().inspected_request_bytes), 0, 3, 2)
 
 
 @pytest.mark.parametrize("key", ROUTES, ids=registry.API_KEYS.__getitem__)

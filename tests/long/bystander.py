@@ -35,9 +35,9 @@ def world(running: Running, kafka: Cluster) -> World:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{registry.API_KEYS[route.key]}-{route.version}")
-@pytest.mark.parametrize("limit", ["served_request_bytes", "collected_bytes"])
+@pytest.mark.parametrize("limit", ["served_request_bytes", "inspected_request_bytes"])
 def test_the_largest_requests_keep_nobody_waiting(world: World, route, limit: str) -> None:  # type: ignore[no-untyped-def]  # parameters
-    if limit == "collected_bytes" and route.kind is Kind.LOCAL:
+    if limit == "inspected_request_bytes" and route.kind is Kind.LOCAL:
         return
     for shape in requests(route.key, route.version, world.names, getattr(Limits(), limit)):
         measured = world.beside([shape], ATTEMPTS, SECONDS)

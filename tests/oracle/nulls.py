@@ -7,7 +7,7 @@ broker leaves a list empty is a NullPointerException in the Java client.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from localkafka.connection import Connection
@@ -31,12 +31,25 @@ class Asked:
         self.apis: set[str] = set()
         self._common = common
 
-    def tell(self, situation: str, api: str, *, on: Connection | None = None, since: int = 0, **values: Any) -> Any:
-        """Ask in every version from `since` on; returns the answer of the newest one."""
+    def tell(
+        self,
+        situation: str,
+        api: str,
+        *,
+        on: Connection | None = None,
+        since: int = 0,
+        only: Callable[[Any], None] = lambda _answer: None,
+        **values: Any,
+    ) -> Any:
+        """Ask in every version from `since` on; returns the answer of the newest one.
+
+        `only` takes out of each answer what is not looked at.
+        """
         answer = None
         for version in (each for each in self._common[api] if each >= since):
             known = in_version(registry.request_spec(KEYS[api]).root, values, version)
             answer = self.raw.ask(api, version, on=on, **known)
+            only(answer)
             self.note(situation, api, version, answer)
         assert answer is not None, f"both worlds serve no version of {api}"
         return answer

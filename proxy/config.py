@@ -179,7 +179,7 @@ class Views(Section):
     read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 4 << 20
     """Records asked for in one upstream Fetch."""
     scanned_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)] = 32 << 20
-    """An answer is given once so much was looked through, matched or not."""
+    """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
 
 
 class Audit(Section):

@@ -64,7 +64,7 @@ class Limits:
     local_answer_bytes: int = 4 * MIB
     """Records in one answer made here; at least one record batch goes out even if larger."""
     local_answers_total_bytes: int = 256 * MIB
-    """All answers made here that the kernel has not taken yet."""
+    """All answers made here, from their first records on until the kernel has taken them."""
     stalled_client_s: float = 30.0
     """A client that takes no byte of a local answer for so long is closed."""
     idle_client_s: float = 600.0

@@ -43,7 +43,7 @@ class ViewOptions:
     read_bytes: int = 4 * MIB
     """Records asked for in one upstream Fetch."""
     scanned_bytes: int = 32 * MIB
-    """An answer is given once so much was looked through, matched or not."""
+    """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
 
 
 class Inline:

@@ -35,6 +35,7 @@ pytest.register_assert_rewrite(
 from localkafka.cluster import Cluster  # noqa: E402 - found through the path set above
 from localkafka.front import Front  # noqa: E402
 
+from tests.support import leaks  # noqa: E402
 from tests.support.brokers import OLD, QUICK, Running  # noqa: E402
 from tests.support.sharing import group_of, rank_of  # noqa: E402
 
@@ -130,6 +131,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RUNNING] = []
     config.stash[_NAMES] = itertools.count(1)
     config.stash[_LEFT] = []
+    config.pluginmanager.register(leaks)
 
 
 @pytest.hookimpl(wrapper=True)

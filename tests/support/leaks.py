@@ -1,0 +1,61 @@
+"""A pytest plugin: a socket that a test leaves open fails that test, not the one in which the collector finds it.
+
+A socket that nobody closes says so when the collector takes it (ResourceWarning). What is held by a circle of
+references, as an exception holds its frames, is taken at some later time, in some other test. So the collector runs at
+the end of each test that made a socket. `python -X tracemalloc=20 -m pytest ...` also tells where it was made.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+
+class SocketWatch:
+    """Knows whether this process has made a socket. It cannot be taken off again."""
+
+    def __init__(self) -> None:
+        self._made = False
+        sys.addaudithook(self._heard)
+
+    def pytest_collection_finish(self) -> None:
+        """What there is now belongs to no test; the collector leaves it out, which makes each collection short."""
+        gc.collect()
+        gc.freeze()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[None]:
+        """After all fixtures of the test have ended."""
+        yield
+        if self._made:
+            self._made = False
+            _collect(item)
+
+    def _heard(self, event: str, _arguments: tuple[object, ...]) -> None:
+        if event == "socket.__new__":
+            self._made = True
+
+
+def _collect(item: pytest.Item) -> None:
+    """Fail the test if anything that is collected now complains; pytest itself would look only in the next test."""
+    complaints: list[str] = []
+    usual, sys.unraisablehook = sys.unraisablehook, lambda told: complaints.append(_words(told))
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = usual
+    if complaints:
+        pytest.fail(f"{item.nodeid} leaves behind: {'; '.join(complaints)}", pytrace=False)
+
+
+def _words(told: sys.UnraisableHookArgs) -> str:
+    made = tracemalloc.get_object_traceback(told.object) if tracemalloc.is_tracing() else None
+    return "\n".join([repr(told.exc_value), *(made.format() if made is not None else ())])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SocketWatch())

@@ -82,7 +82,7 @@ def test_a_share_group_survives_a_rolling_restart(running: Running, tmp_path: Pa
     """Two of three brokers are restarted, one in order and one by a crash; the group settles every record once."""
     kafka = running.cluster(OLD, nodes=3)
     front = running.front(kafka.bootstrap)
-    plan = Plan(seconds=0, in_sync=True, restarts_min=2, rate=200, members=2)
+    plan = Plan(seconds=0, restarts_min=2, rate=200, members=2)
     outcome = Rolling(kafka, front.bootstrap, tmp_path / "members", plan).run()
     assert outcome.faults() == []
     assert outcome.ledger.told_otherwise(outcome.produced) == []

@@ -38,7 +38,7 @@ class Plan:
     """How long brokers are ended and started."""
     every_s: float = 10.0
     """Between the ends of two brokers."""
-    in_sync: bool = False
+    in_sync: bool = True
     """Whether a broker is ended only when the one before has every partition again, however long that takes."""
     restarts_min: int = 1
     """So many brokers are ended, however long that takes."""
@@ -150,7 +150,10 @@ class Producing:
 
 
 class Rolling:
-    """One run: members and producer on `bootstrap`, which may be a proxy in front of the cluster."""
+    """One run: members on `bootstrap`, which may be a proxy in front of the cluster.
+
+    The producer goes to the brokers themselves: when it stands still, that is theirs.
+    """
 
     def __init__(self, cluster: Cluster, bootstrap: str, folder: Path, plan: Plan) -> None:
         self._cluster, self._bootstrap, self._folder, self._plan = cluster, bootstrap, folder, plan
@@ -175,7 +178,7 @@ class Rolling:
         return self.outcome
 
     def _play(self) -> None:
-        producing = Producing(self._bootstrap, self._plan, self.outcome)
+        producing = Producing(self._cluster.bootstrap, self._plan, self.outcome)
         try:
             until(self._all_work, "every member to settle records", self._plan.settle_s)
             self.outcome.since = time.monotonic_ns()

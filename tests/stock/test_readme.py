@@ -1,0 +1,56 @@
+"""The examples of the README do what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from localkafka.children import Child
+from localkafka.front import Front
+
+from proxy.views import plans
+from tests.support.raw import Raw, until
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+
+
+def example(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return found
+
+
+@pytest.mark.broker
+def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callable[[str], str], tmp_path: Path) -> None:
+    topic, group = fresh("topic"), fresh("group")
+    program = example("python")
+    for name, own in (("proxy.example:19092", proxy_39.bootstrap), ('"workers"', f'"{group}"'), ("orders", topic)):
+        assert name in program
+        program = program.replace(name, own)
+    file = tmp_path / "worker.py"
+    file.write_text(program)
+    with Raw(proxy_39.bootstrap) as raw:
+        made = raw.create_topic(topic, 1)
+        raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
+        raw.produce(made, [b"one", b"two", b"three"])
+        wanted = [{"topic_name": topic, "partitions": [0]}]
+
+        def start_offset() -> int:
+            asked = [{"group_id": group, "topics": wanted}]
+            told = raw.ask("DescribeShareGroupOffsets", 1, on=raw.on_coordinator(group), groups=asked)
+            return max((p.start_offset for t in told.groups[0].topics for p in t.partitions), default=-1)
+
+        worker = Child([sys.executable, str(file)], tmp_path / "worker.log")
+        try:
+            until(lambda: start_offset() == 3, f"all three are settled: {worker.log}")
+        finally:
+            worker.kill()
+
+
+def test_the_plan_is_one() -> None:
+    plan = plans.read("hot1", example("json"))
+    assert plan.topic == json.loads(example("json"))["topic"]
+    assert plan.slots == 3

@@ -33,6 +33,9 @@ FLEXIBLE_SINCE, BY_ID_SINCE = 9, 13
 NOTHING = b""
 """The answer to a request that has none."""
 
+LOOKED_MAX = 2_000
+"""Topics and partitions that are looked at; a request with more is told of when it has come whole, and in slices."""
+
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 _ONE, _LONG, _FIRST = 2, 0x80, PREFIX_BYTES[0]
@@ -115,6 +118,7 @@ def _classic(frame: memoryview) -> bool:
         at += 2 + max(length, 0)
     topics = _int32(frame, at + 6)[0]
     at += 10
+    looked = _counted(topics)
     for left in range(topics, 0, -1):
         length = _int16(frame, at)[0]
         at += 2
@@ -125,6 +129,7 @@ def _classic(frame: memoryview) -> bool:
             return bool(at > len(frame))
         partitions = _int32(frame, at)[0]
         at += 4
+        looked = _counted(looked + partitions)
         for _ in range(partitions):
             at += 8 + max(_int32(frame, at + 4)[0], 0)
     return False
@@ -139,6 +144,7 @@ def _compact(frame: memoryview, by_id: ViewCatalog | None) -> bool:
     length, at = _unsigned(frame, at + 1)
     at += max(length - 1, 0) + 6
     topics, at = _unsigned(frame, at)
+    looked = _counted(topics)
     for left in range(topics - 1, 0, -1):
         if by_id is not None:
             named = by_id.view(bytes(frame[at : at + len(ZERO_UUID)])) is not None
@@ -151,12 +157,20 @@ def _compact(frame: memoryview, by_id: ViewCatalog | None) -> bool:
             return True
         if left == 1:
             return bool(at > len(frame))
-        at = _behind_partitions(frame, at)
+        partitions, at = _unsigned(frame, at)
+        looked = _counted(looked + partitions)
+        at = _behind_partitions(frame, at, partitions)
     return False
 
 
-def _behind_partitions(frame: memoryview, at: int) -> int:
-    partitions, at = _unsigned(frame, at)
+def _counted(elements: int) -> int:
+    """The same number; raises IndexError where it is too large to look at so many."""
+    if elements > LOOKED_MAX:
+        raise IndexError(elements)
+    return elements
+
+
+def _behind_partitions(frame: memoryview, at: int, partitions: int) -> int:
     for _ in range(partitions - 1):
         size, at = _unsigned(frame, at + 4)
         at += max(size - 1, 0)

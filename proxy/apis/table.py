@@ -81,6 +81,12 @@ class Served:
     """For a version, which requests `serve_here` would not pick (`routes.Route.passes`)."""
 
 
+IN_PARTS: Mapping[int, Served] = {
+    k10_find_coordinator.KEY: Served(k10_find_coordinator.handle, serve_here=k10_find_coordinator.is_long)
+}
+"""APIs whose long requests are asked of the broker in parts, whatever else is served here."""
+
+
 def build(
     book: AddressBook,
     versions: EffectiveVersions,
@@ -107,7 +113,8 @@ class _Table:
     def __init__(
         self, book: AddressBook, versions: EffectiveVersions, limits: Limits, served: Mapping[int, Served]
     ) -> None:
-        self._book, self._versions, self._limits, self._served = book, versions, limits, served
+        self._book, self._versions, self._limits = book, versions, limits
+        self._served = {**IN_PARTS, **served}
         self._cache = AnswerCache(book)
 
     def route(self, key: int, version: int) -> Route:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.k00_produce import NOTHING, may_name_view
+from proxy.apis.k00_produce import LOOKED_MAX, NOTHING, may_name_view
 from proxy.cluster.versions import PRODUCE
 from proxy.values import ZERO_UUID
 from proxy.wire import frames
@@ -71,6 +71,18 @@ def test_what_has_not_all_come_is_looked_at_later(world: World, version: int) ->
     assert all(may_name(frame[:end]) for end in range(12, len(frame)))
     alone = world.frame(PRODUCE, version, **request(world, version, "orders"))
     assert not may_name(alone[: first + 10])
+
+
+@pytest.mark.parametrize("version", [8, 12, BY_ID])
+def test_a_request_with_very_many_partitions_is_not_walked_in_one_go(world: World, version: int) -> None:
+    """Whether it names a view is told in slices, once it is decoded."""
+    most = topic(world, "orders", version, *[b""] * (LOOKED_MAX - 10))
+    assert not world.is_served(
+        PRODUCE, version, **{**request(world, version), "topic_data": [most, topic(world, "orders", version)]}
+    )
+    more = topic(world, "orders", version, *[b""] * LOOKED_MAX)
+    last = topic(world, "orders", version)
+    assert world.is_served(PRODUCE, version, **{**request(world, version), "topic_data": [more, last]})
 
 
 def test_bytes_that_are_no_request_are_looked_at(world: World) -> None:

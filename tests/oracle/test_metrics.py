@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from localkafka.cluster import Cluster
 from localkafka.front import Front
 
+from tests.support.brokers import QUICK, Running
 from tests.support.raw import until
 from tests.support.worlds import ACCEPT, REJECT, RELEASE, RENEW, World
 
@@ -15,8 +17,14 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 
 @pytest.fixture
-def w(proxy_39_quick: Front) -> Iterator[World]:
-    world = World("proxy", proxy_39_quick.bootstrap, f"metrics-{time.monotonic_ns()}")
+def front(running: Running, kafka_39: Cluster) -> Front:
+    """A proxy of its own: only so many groups are shown by name."""
+    return running.front(kafka_39.bootstrap, {"share_groups": {"state": "memory", "broker": QUICK}})
+
+
+@pytest.fixture
+def w(front: Front) -> Iterator[World]:
+    world = World("proxy", front.bootstrap, f"metrics-{time.monotonic_ns()}")
     yield world
     world.close()
 
@@ -27,7 +35,7 @@ def figures(front: Front) -> dict[str, float]:
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in page if not line.startswith("#")}
 
 
-def test_figures_of_share_groups_move_with_what_members_do(w: World, proxy_39_quick: Front) -> None:
+def test_figures_of_share_groups_move_with_what_members_do(w: World, front: Front) -> None:
     """Acquire, renew, acknowledge in every way, let a lock end, leave: under names that Kafka's map to."""
     t = w.topic()
     w.raw.produce(t, 10)
@@ -35,9 +43,9 @@ def test_figures_of_share_groups_move_with_what_members_do(w: World, proxy_39_qu
 
     def of(name: str, **labels: str) -> float:
         told = ",".join(f'{key}="{value}"' for key, value in sorted({**labels, "group": a.group}.items()))
-        return figures(proxy_39_quick)[f"ksp_{name}{{{told}}}"]
+        return figures(front)[f"ksp_{name}{{{told}}}"]
 
-    before = figures(proxy_39_quick)
+    before = figures(front)
     assert a.take(t).acquired(t) == [(0, 9, 1)]
     assert of("share_in_flight_messages") == 10
     assert of("share_in_flight_batches") == 1
@@ -51,7 +59,7 @@ def test_figures_of_share_groups_move_with_what_members_do(w: World, proxy_39_qu
     for ack_type, count in (("renew", 10), ("accept", 4), ("release", 2), ("reject", 1)):
         assert of("share_record_acknowledgements_total", ack_type=ack_type) == count
     until(lambda: of("share_acquisition_lock_timeouts_total") == 3, "the end of the locks of 7 to 9")
-    after = figures(proxy_39_quick)
+    after = figures(front)
     for name in (
         "ksp_share_partition_load_time_seconds_count",
         "ksp_share_state_write_seconds_count",
@@ -63,4 +71,4 @@ def test_figures_of_share_groups_move_with_what_members_do(w: World, proxy_39_qu
     assert after["ksp_share_session_partitions"] >= 1
     a.disconnect()
     evictions = "ksp_share_session_evictions_total"
-    until(lambda: figures(proxy_39_quick)[evictions] > after[evictions], "the end of the session")
+    until(lambda: figures(front)[evictions] > after[evictions], "the end of the session")

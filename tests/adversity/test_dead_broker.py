@@ -36,7 +36,7 @@ def test_readyz_names_a_dead_broker_until_it_is_back(kafka: Cluster, front: Fron
     """It stays ready for the two others, and views are used meanwhile without flooding the log."""
     with Raw(front.bootstrap) as raw:
         base = raw.create_topic("base", 3)
-        until(lambda: raw.topic(f"__view.r2.{base.name}"), "a view")
+        until(lambda: raw.view(f"__view.r2.{base.name}"), "a view")
     assert (body(front)["ready"], body(front)["unreachable"]) == (True, {})
     node = kafka.node(DEAD)
     node.kill()

@@ -66,7 +66,7 @@ def test_clients_get_what_is_left_and_the_proxy_keeps_its_own(front: Front, fres
         until(lambda: f"limits.connections ({ROOM}) is reached" in front.output(), "a line in the log")
         assert front.ask("/readyz")[0]
         assert f"ksp_connections {ROOM}.0" in front.ask("/metrics")[1]
-        assert raw.wait_for_leaders(f"__view.r2.{base}", 2)  # the proxy's own connections make it
+        assert until(lambda: raw.view(f"__view.r2.{base}"), "the view")  # the proxy's own connections make it
         assert all(map(is_served, clients))
         clients[0].close()
         until(lambda: not is_closed_or_full(front), "room for another")

@@ -62,12 +62,7 @@ def rss(front: Front) -> int:
 
 def a_view(raw: Raw, base: Topic, slots: int = 2) -> Topic:
     name = f"__view.r{slots}.{base.name}"
-
-    def there() -> Topic | None:
-        raw.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=True)
-        return raw.topic(name)
-
-    found: Topic = until(there, f"view {name}")
+    found: Topic = until(lambda: raw.view(name), f"view {name}")
     return found
 
 

@@ -339,7 +339,7 @@ def test_null_against_empty_in_answers_about_views(two: tuple[Raw, Raw], fresh: 
     compacted = direct.create_topic(fresh("compacted"), 1, {"cleanup.policy": "compact"})
     for topic in (base, plain):
         direct.produce(topic, 3)
-    view: Topic = until(lambda: through.topic(f"__view.s2.{base.name}"), "the view")
+    view: Topic = until(lambda: through.view(f"__view.s2.{base.name}"), "the view")
     native, proxy = Asked(direct, common), Asked(through, common)
     names = Named(
         plain,
@@ -369,7 +369,7 @@ def test_null_against_empty_where_share_groups_meet_views(
     with Raw(kafka_43_quick.bootstrap) as direct, Raw(proxy_39_quick.bootstrap) as through:
         common = common_versions(direct, through)
         base = through.create_topic(fresh("base"))
-        view: Topic = until(lambda: through.topic(f"__view.r2.{base.name}"), "the view")
+        view: Topic = until(lambda: through.view(f"__view.r2.{base.name}"), "the view")
         played = []
         for raw, group, topic in ((direct, "", Topic("nothing", NO_ID, {0: 0})), (through, fresh("g"), view)):
             w = Asked(raw, common)

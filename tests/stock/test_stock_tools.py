@@ -131,7 +131,7 @@ def shell(request: pytest.FixtureRequest, fresh: Callable[[str], str]) -> Shell:
     base = fresh("base")
     with Raw(front.bootstrap) as raw:
         raw.create_topic(base, 2)
-        view = until(lambda: raw.topic(f"__view.r2.{base}"), "the view").name
+        view = until(lambda: raw.view(f"__view.r2.{base}"), "the view").name
     return Shell(release, front.bootstrap, base, view, fresh("group"), fresh("share"))
 
 

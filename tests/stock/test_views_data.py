@@ -43,8 +43,7 @@ def view_of(raw: Raw, name: str, partitions: int) -> Topic:
     """The view, made ready by asking for it."""
 
     def there() -> Topic | None:
-        raw.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=True)
-        found = raw.topic(name)
+        found = raw.view(name)
         return found if found is not None and len(found.leaders) == partitions else None
 
     found: Topic = until(there, f"view {name}")

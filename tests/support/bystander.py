@@ -23,7 +23,7 @@ from localkafka.front import Front
 
 from proxy.values import Address
 from tests.support.hostile import Hostile, Names
-from tests.support.raw import Raw
+from tests.support.raw import Raw, until
 
 HEARTBEAT = 76
 GROUPS = 20
@@ -128,7 +128,7 @@ class World:
         """Make all that."""
         with Raw(front.bootstrap) as raw:
             raw.create_topic("base", 2)
-            view = raw.wait_for_leaders("__view.r2.base", 4)
+            view = until(lambda: raw.view("__view.r2.base"), "the view")
         members = [Bystander(front, f"held-{number}") for number in range(GROUPS)]
         for member in members:
             member.close()

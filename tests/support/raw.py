@@ -100,9 +100,13 @@ class Raw:
         answer = self.ask("Metadata", 12, topics=[], allow_auto_topic_creation=False)
         return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
 
-    def topic(self, name: str) -> Topic | None:
+    def view(self, name: str) -> Topic | None:
+        """The topic of a view, made if it is missing, once every partition has a leader."""
+        return self.topic(name, may_create=True)
+
+    def topic(self, name: str, *, may_create: bool = False) -> Topic | None:
         """The topic if it exists and every partition has a leader."""
-        answer = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0]
+        answer = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=may_create).topics[0]
         leaders = {partition.partition_index: partition.leader_id for partition in answer.partitions}
         if answer.error_code or not leaders or -1 in leaders.values():
             return None

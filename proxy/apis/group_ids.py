@@ -72,7 +72,7 @@ def any_entry(entries: Callable[[Any], Iterable[Any]], is_ours: Callable[[Any], 
         for entry in entries(call.message):
             if is_ours(entry):
                 return True
-            await call.work.step()
+            await call.work.step(len(entry) if isinstance(entry, str) else 0)
         return False
 
     return picks

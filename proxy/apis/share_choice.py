@@ -83,7 +83,7 @@ class ShareChoice:
 
     def may_be_local(self, group_id: str) -> bool:
         """As `is_local`, also for groups that nobody knows yet."""
-        return self.is_local(group_id) or state_partition(group_id) in self._gate.loading
+        return self.is_local(group_id) or self._gate.is_loading(group_id)
 
     def refusal(self, group_id: str) -> tuple[ErrorCode, str] | None:
         """Why nobody may join a group that is answered for here; None when it lives here."""
@@ -138,7 +138,7 @@ def _of_one(handler: Handler, choice: ShareChoice) -> Handler:
 
 async def _known(services: Services, group_ids: Iterable[str]) -> None:
     """Wait for a bounded time while it is loaded who has state here; after that the gate refuses."""
-    loading = [partition for name in group_ids if (partition := state_partition(name)) in services.gate.loading]
+    loading = [state_partition(name) for name in group_ids if services.gate.is_loading(name)]
     if loading:
         await loaded(services, loading)
 

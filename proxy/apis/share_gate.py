@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from proxy.apis.promise import Promise
-from proxy.apis.share_state import PARTITIONS
+from proxy.apis.share_state import PARTITIONS, state_partition
 from proxy.errors import ErrorCode
 
 HOLD_MAX_S = 2.0
@@ -86,6 +86,10 @@ class ShareGate:
     def loading(self) -> Collection[int]:
         """State partitions whose groups nobody knows yet: they are being loaded here."""
         return self._loading.keys()
+
+    def is_loading(self, group_id: str) -> bool:
+        """Whether nobody knows yet if there is such a group here; says so without a hash where nothing is loading."""
+        return bool(self._loading) and state_partition(group_id) in self._loading
 
     def loading_for(self, partition: int, now: float) -> float:
         """How long somebody has seen it loading; 0 where it is not, or this is the first look."""

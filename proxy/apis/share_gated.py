@@ -217,7 +217,7 @@ async def _cut(call: Call, places: Mapping[int, object]) -> list[Call]:
     for entry in several.entries(call.message):
         name = several.group_of(entry)
         parts.setdefault(id(places[state_partition(name)]) if name else first, []).append(entry)
-        await call.work.step()
+        await call.work.step(len(name or ""))
     return [several.about(call, part) for part in parts.values()]
 
 

@@ -45,7 +45,7 @@ def or_loading(gate: ShareGate | None, held: ServeHere, index: int = 0) -> Serve
         if not gate.loading:
             return held(frame)
         group_id = leading_string(frame, index)
-        return held(frame) or (group_id is not None and state_partition(group_id) in gate.loading)
+        return held(frame) or (group_id is not None and gate.is_loading(group_id))
 
     return serve_here
 
@@ -57,7 +57,7 @@ def several_or_loading(gate: ShareGate | None, groups: HeldAnywhere, names: Name
         return len(groups) > 0 or (gate is not None and bool(gate.loading))
 
     def is_ours(name: str) -> bool:
-        return name in groups or (gate is not None and state_partition(name) in gate.loading)
+        return name in groups or (gate is not None and gate.is_loading(name))
 
     return serve_here, any_entry(names, is_ours)
 

@@ -25,7 +25,9 @@ T = TypeVar("T")
 SLICE_S = 0.003
 """How long a request may keep the loop in one turn."""
 STEPS_UNLOOKED = 16
-"""Steps between two looks at the clock; a power of two."""
+"""Steps between two looks at the clock."""
+STEP_BYTES = 1024
+"""A step over more takes as long as several."""
 
 
 class Slices:
@@ -69,10 +71,11 @@ class Work:
         self._steps = 0
         self._until = 0.0 if slices is None else slices.now() + SLICE_S
 
-    async def step(self) -> None:
-        """Between two elements: let others run if the slice of time is used up."""
-        self._steps += 1
-        if not self._steps & (STEPS_UNLOOKED - 1):
+    async def step(self, size: int = 0) -> None:
+        """Between two elements, the last of `size` bytes: let others run if the slice of time is used up."""
+        self._steps += 1 + size // STEP_BYTES
+        if self._steps >= STEPS_UNLOOKED:
+            self._steps = 0
             await self.pause()
 
     async def pause(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from proxy.apis import share_gated, share_state
 from proxy.apis.promise import Promise, Task
 from proxy.apis.share_state import state_partition
-from proxy.apis.slices import SLICE_S, STEPS_UNLOOKED, Slices, Work
+from proxy.apis.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
 from proxy.errors import ErrorCode
 from proxy.runtime.reactor import Reactor
 from proxy.wire import registry
@@ -45,6 +45,20 @@ def test_work_stops_after_its_time_and_goes_on_in_a_later_turn() -> None:
     timers.advance(60)
     assert task.finished
     assert done == list(range(1000))
+
+
+def test_long_elements_are_as_many_steps_as_they_take_time() -> None:
+    """Group ids may be 32 KiB, and hashing one takes milliseconds."""
+    timers, done = Passing(), list[int]()
+    work = Work(Slices(timers))
+
+    async def hash_long_names() -> None:
+        for number in range(100):
+            done.append(number)
+            await work.step(STEPS_UNLOOKED * STEP_BYTES)
+
+    Task(hash_long_names(), lambda _: None).start()
+    assert len(done) <= 1 + round(SLICE_S / 0.001)
 
 
 def test_one_of_all_that_wait_goes_on_in_each_turn() -> None:

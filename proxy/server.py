@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 import trio
@@ -29,6 +30,10 @@ from proxy.runtime.watch import ClusterWatch
 
 T = TypeVar("T")
 
+LIBRARIES = ("crc32c", "cramjam", "lz4.frame", "scramp", "zstandard")
+"""What is otherwise loaded when it is first needed: that would take up to a tenth of a second of the loop, and there
+may be no descriptor left to read it with."""
+
 ENDED, CUT_SHORT = 0, 1
 """Exit statuses: after a signal everything was let go in order; a second signal came."""
 
@@ -48,6 +53,11 @@ def run(config: Config) -> int:
         raise _innermost(group) from None
     finally:
         reactor.shut()
+
+
+def _load_libraries() -> None:
+    for name in LIBRARIES:
+        import_module(name)
 
 
 class Server:
@@ -94,6 +104,7 @@ class Server:
         return CUT_SHORT
 
     async def _serve(self, nursery: trio.Nursery) -> None:
+        nursery.start_soon(trio.to_thread.run_sync, _load_libraries)
         sight = await _unless(self._stop, self._watch.first)
         if sight is None:
             return  # told to stop before the cluster answered

@@ -163,6 +163,9 @@ async def open_connection(address: Address, settings: OwnSettings) -> OwnConnect
         opened.versions = await _first_answer(opened, settings)
         if settings.identity is not None:
             await _authenticate(opened, settings.identity)
+    except OSError as error:  # no descriptor was left to load the library of SCRAM with
+        await opened.aclose()
+        raise UpstreamLost(f"{address}: {reason_of(error)}") from None
     except BaseException:
         await opened.aclose()
         raise

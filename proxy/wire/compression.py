@@ -1,6 +1,7 @@
 """Compressed records: codec id -> how to open and close them, never into more memory than allowed.
 
-gzip is of the standard library; the others need `cramjam` (snappy), `lz4` and `zstandard`, imported when first met.
+gzip is of the standard library; the others need `cramjam` (snappy), `lz4` and `zstandard`, imported when first met; a
+proxy that serves loads them at its start.
 """
 
 from __future__ import annotations

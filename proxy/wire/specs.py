@@ -176,11 +176,19 @@ def document(name: str) -> dict[str, Any]:
     Raises:
         SchemaError: there is none of that name.
     """
-    for path in (location().joinpath(f"{name}.json"), location().joinpath("internal", f"{name}.json")):
-        if path.is_file():
-            loaded: dict[str, Any] = json.loads(strip_comments(path.read_text("utf-8")))
-            return loaded
-    raise SchemaError(f"no message definition is called {name!r}")
+    text = _texts().get(name)
+    if text is None:
+        raise SchemaError(f"no message definition is called {name!r}")
+    loaded: dict[str, Any] = json.loads(strip_comments(text))
+    return loaded
+
+
+@cache
+def _texts() -> Mapping[str, str]:
+    """All definitions by name, 190 kB, read at once: later there may be no descriptor left, or another release."""
+    folders = (location().joinpath("internal"), location())
+    paths = (path for folder in folders for path in folder.iterdir() if path.name.endswith(".json"))
+    return {path.name.removesuffix(".json"): path.read_text("utf-8") for path in paths}
 
 
 @cache

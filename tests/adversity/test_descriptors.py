@@ -25,6 +25,7 @@ pytestmark = pytest.mark.broker
 
 ROOM = 60
 FILES = KEPT + 2 * ROOM + 1
+HARD = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 @pytest.fixture
@@ -110,3 +111,21 @@ def cpu_s(pid: int) -> float:
     """CPU time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets the limits of another process")
+def test_a_proxy_whose_descriptors_end_at_once_reads_what_its_views_are_all_the_same(
+    front: Front, kafka_39: Cluster, tmp_path: Path, fresh: Callable[[str], str]
+) -> None:
+    """What is read of files (message definitions, libraries) is read before there is anything to wait for."""
+    with Raw(front.bootstrap) as raw:
+        base = raw.create_topic(fresh("base"))
+        until(lambda: raw.view(f"__view.r2.{base.name}"), "the view")
+    with Front(kafka_39.bootstrap, tmp_path / "second", {"share_groups": {"state": "memory"}}) as second:
+        assert second.child is not None
+        pid = second.child.pid
+        opened = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        limit = resource.prlimit(pid, resource.RLIMIT_NOFILE, (max(opened) + 1, HARD))
+        time.sleep(2 * PAUSE_S)
+        assert second.child.status is None, second.log.read_text()
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)

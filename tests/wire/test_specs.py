@@ -138,3 +138,15 @@ def test_unknown_names_are_refused() -> None:
 def test_attribute_names(name: str, attribute: str) -> None:
     """Kafka's names in snake_case."""
     assert specs.snake_case(name) == attribute
+
+
+def test_a_definition_can_be_had_when_no_file_can_be_opened_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy without a free descriptor goes on, and so does one whose package was replaced under it."""
+    specs.document("MetadataRequest")
+
+    def no_files() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(specs, "location", no_files)
+    assert specs.document("ListOffsetsRequest")["apiKey"] == 2
+    assert specs.document("ShareTakeoverKey")["fields"], "one of our own"

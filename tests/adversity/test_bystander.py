@@ -24,7 +24,8 @@ from tests.support.hostile import Hostile, looked_into, requests
 
 pytestmark = pytest.mark.broker
 
-ATTEMPTS = 3
+ATTEMPTS = 10
+"""Other tests take half of the processors, and for seconds all of them, when they start brokers or compile."""
 SECONDS = 0.5
 """How long one kind of request is sent at least."""
 SHAPES_MAX = 16

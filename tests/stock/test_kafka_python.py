@@ -19,7 +19,12 @@ with warnings.catch_warnings():
     from kafka.admin import NewTopic
     from kafka.structs import OffsetAndMetadata
 
-pytestmark = [pytest.mark.broker, pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
+    # Now and then a client that was closed leaves a connection of its own to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 PARTITIONS = 4
 Fresh = Callable[[str], str]

@@ -32,6 +32,8 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.timeout(480),
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
+    # Now and then a kafka-python client that was closed leaves a connection of its own to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
 Fresh = Callable[[str], str]

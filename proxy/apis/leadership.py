@@ -84,7 +84,8 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
 
 def _absent(connection: Connection) -> dict[str | bytes, tuple[float, int]]:
     """Topics, by name or id, that the broker did not show to this connection: when it said so, and why."""
-    return connection.memory.setdefault(ABSENT_TOPICS, {})  # type: ignore[no-any-return]
+    absent: dict[str | bytes, tuple[float, int]] = connection.memory.setdefault(ABSENT_TOPICS, {})
+    return absent
 
 
 TOPICS_AT_ONCE = 500

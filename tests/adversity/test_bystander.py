@@ -1,9 +1,9 @@
-"""No turn of the loop over 20 ms, whatever clients send: a small client beside the largest requests of every kind.
+"""No request keeps others waiting, however large: a small client beside the largest requests of every kind.
 
-One test for each request that the proxy looks into or answers; which those are is read from the routes. The bystander's
-limit is 50 ms at the 99th percentile. Machines stumble: what fails is measured again, and its best run counts. A real
-stall shows in each of them, for the same requests are sent again. `tests/run tests/long/bystander.py -s` does it for
-every version and shape, at the default limits.
+One test for each request that the proxy looks into or answers; which those are is read from the routes. Other tests
+share the machine, so the bounds are wide (`bystander.BUSY`), what fails is measured again, and its best run counts: a
+turn that is not cut into slices fails each time. `tests/run tests/long/bystander.py -s` does it for every version and
+shape, at the default limits, with the bounds of a calm machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.cluster.routes import Kind
 from proxy.values import Limits
 from proxy.wire import registry
 from tests.support.brokers import OLD, Running
-from tests.support.bystander import World
+from tests.support.bystander import BUSY, World
 from tests.support.hostile import Hostile, looked_into, requests
 
 pytestmark = pytest.mark.broker
@@ -58,6 +58,6 @@ def test_the_largest_requests_keep_nobody_waiting(world: World, key: int) -> Non
     if not shapes:
         assert registry.API_KEYS[key] == "SaslHandshake", "a request without arrays and tags cannot be large"
         return
-    measured = world.beside(shapes, ATTEMPTS, SECONDS)
+    measured = world.beside(shapes, ATTEMPTS, SECONDS, BUSY)
     print(f"{registry.API_KEYS[key]:28s} v{ROUTES[key].version:<2d} {measured}", file=sys.stderr)
     assert measured.is_fine, f"{measured}\n{world.front.output()}"

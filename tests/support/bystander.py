@@ -28,16 +28,30 @@ from tests.support.raw import Raw, until
 HEARTBEAT = 76
 GROUPS = 20
 """Share groups that are held."""
-WAIT_MAX_S = 0.05
-"""The bystander's 99th percentile."""
-TURN_MAX_S = 0.1
-"""A turn of the proxy: five times what the rule allows, for the machine may take the processor away within one."""
 EVERY_S = 0.004
 """Between two small requests."""
 ANSWER_S = 2.0
 """How long the hostile client waits for an answer, or for being closed."""
 LATE_S = 40.0
-"""How long a small request may take before the measure is given up."""
+"""How long a small request may take before the measure is given up: a broker that was sent many large requests may need
+that long to answer a new connection's first one."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What nobody may be kept waiting for."""
+
+    wait_s: float
+    """The bystander's 99th percentile."""
+    turn_s: float
+    """The longest turn of the proxy."""
+
+
+CALM = Bound(0.05, 0.1)
+"""On a machine that does nothing else; a turn has five times what the rule allows, for it may lose the processor."""
+BUSY = Bound(0.3, 0.25)
+"""On a machine whose processors are shared with other tests: what still tells a turn that is not cut into slices, which
+took 0.3 to 9.5 s, from a machine that stumbles."""
 
 
 @dataclass
@@ -52,6 +66,7 @@ class Measured:
     largest: int = 0
     """Bytes of the largest of them."""
     trouble: str = ""
+    bound: Bound = CALM
 
     def percentile_s(self, share: float) -> float:
         """The wait that this share of all did not exceed."""
@@ -61,10 +76,11 @@ class Measured:
     @property
     def is_fine(self) -> bool:
         """Nobody was kept waiting."""
-        return not self.trouble and self.percentile_s(0.99) < WAIT_MAX_S and self.longest_turn_s < TURN_MAX_S
+        quick = bool(self.waits_s) and self.percentile_s(0.99) < self.bound.wait_s
+        return not self.trouble and quick and self.longest_turn_s < self.bound.turn_s
 
     def __str__(self) -> str:
-        p99, worst = 1e3 * self.percentile_s(0.99), 1e3 * max(self.waits_s)
+        p99, worst = (1e3 * self.percentile_s(0.99), 1e3 * max(self.waits_s)) if self.waits_s else (0.0, 0.0)
         turn = 1e3 * self.longest_turn_s
         return (
             f"{self.sent:4d} requests up to {self.largest:9,d} bytes, longest turn {turn:7.1f} ms, "
@@ -80,7 +96,11 @@ class Bystander:
         self.member_id = str(uuid.uuid4())
         self._connection = Connection(Address("127.0.0.1", front.port), "bystander", LATE_S)
         self._member: dict[str, Any] = {"group_id": group, "member_id": self.member_id}
-        joined = self._beat(member_epoch=0, subscribed_topic_names=[topic])
+        try:
+            joined = self._beat(member_epoch=0, subscribed_topic_names=[topic])
+        except BaseException:
+            self.close()
+            raise
         self._member["member_epoch"] = joined.member_epoch
 
     def _beat(self, **values: Any) -> Any:
@@ -91,14 +111,16 @@ class Bystander:
     def close(self) -> None:
         self._connection.close()
 
-    def beside(self, requests: Sequence[Hostile], seconds: float) -> Measured:
+    def beside(self, requests: Sequence[Hostile], seconds: float, bound: Bound) -> Measured:
         """While one client sends all of these, each once at least, again until the time is over."""
-        measured, ended = Measured(), threading.Event()
+        measured, ended = Measured(bound=bound), threading.Event()
         hostile = threading.Thread(target=_play, args=(self._front.port, requests, seconds, measured, ended))
         longest_turn_s(self._front)
         hostile.start()
         try:
             self._beside(measured, ended)
+        except TimeoutError as error:
+            measured.trouble = repr(error)
         finally:
             ended.set()
             hostile.join()
@@ -135,21 +157,27 @@ class World:
         longest_turn_s(front)  # the first one takes long: it loads what makes figures
         return cls(front, Names("held-0", view.name, view.topic_id, members[0].member_id))
 
-    def beside(self, shapes: Sequence[Hostile], attempts: int, seconds: float) -> Measured:
+    def beside(self, shapes: Sequence[Hostile], attempts: int, seconds: float, bound: Bound = CALM) -> Measured:
         """The best of some attempts, or the first that keeps nobody waiting."""
         best: Measured | None = None
         for _ in range(attempts):
-            bystander = Bystander(self.front, "bystanders")
-            try:
-                measured = bystander.beside(shapes, seconds)
-            finally:
-                bystander.close()
-            if best is None or measured.longest_turn_s < best.longest_turn_s:
-                best = measured
+            measured = self._once(shapes, seconds, bound)
             if measured.is_fine:
                 return measured
+            if best is None or measured.longest_turn_s < best.longest_turn_s:
+                best = measured
         assert best is not None
         return best
+
+    def _once(self, shapes: Sequence[Hostile], seconds: float, bound: Bound) -> Measured:
+        try:
+            bystander = Bystander(self.front, "bystanders")
+        except TimeoutError as error:
+            return Measured(trouble=f"before anything was sent: {error!r}", bound=bound)
+        try:
+            return bystander.beside(shapes, seconds, bound)
+        finally:
+            bystander.close()
 
 
 def _play(port: int, requests: Sequence[Hostile], seconds: float, measured: Measured, ended: threading.Event) -> None:

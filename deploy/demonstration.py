@@ -27,8 +27,8 @@ from localkafka.share_client import ACCEPT, RENEW, Record, ShareClient, ShareErr
 from rich.console import Console
 from rich.table import Table
 
-from proxy.errors import ProxyError
-from proxy.values import Address
+from proxy.wire.errors import ProxyError
+from proxy.wire.values import Address
 
 RELEASE = "3.9.1"
 LIMIT_S = 85.0

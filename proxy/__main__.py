@@ -1,6 +1,6 @@
 """`python -m proxy` is `kafka-share-proxy`."""
 
-from proxy.cli import main
+from proxy.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -9,9 +9,9 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from proxy.errors import RemoteProtocolError
-from proxy.values import Address
 from proxy.wire import frames, registry
+from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.values import Address
 
 TIMEOUT_S = 30.0
 """How long one answer may take to come, beyond what the request itself asks for."""

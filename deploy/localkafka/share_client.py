@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Any
 
 from localkafka.connection import Connection, build
-from proxy.errors import ErrorCode
-from proxy.values import Address
 from proxy.wire import records
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import Address
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 

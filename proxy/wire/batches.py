@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, NamedTuple, Protocol, overload
 
-from proxy.errors import RemoteProtocolError
 from proxy.wire import records
 from proxy.wire.compression import NONE
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.records import COMPRESSION_MASK, CONTROL_MASK, TRANSACTIONAL_MASK
 
 try:

@@ -13,8 +13,8 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
 from proxy.wire import decoding, encoding
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
 from proxy.wire.specs import MessageSpec
 
 Buffer = bytes | bytearray | memoryview

@@ -14,11 +14,11 @@ from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
-from proxy.values import UNKNOWN_NODE
 from proxy.wire import primitives, registry
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire.source import Source
 from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, SchemaError, StructSpec
+from proxy.wire.values import UNKNOWN_NODE
 
 
 class TagSize(NamedTuple):

@@ -6,11 +6,11 @@ from collections.abc import Generator, Iterator, Sequence
 from struct import Struct
 from typing import Any
 
-from proxy.errors import RemoteProtocolError
-from proxy.values import MIB
 from proxy.wire import headers, registry
 from proxy.wire.compiler import Codec
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.headers import RequestHeader
+from proxy.wire.values import MIB
 
 FRAME_BYTES_MAX = 100 * MIB
 """Largest frame that is believed where the caller names no limit (Kafka: socket.request.max.bytes)."""

@@ -13,8 +13,8 @@ from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
 
-from proxy.errors import RemoteProtocolError
 from proxy.wire import primitives, registry
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.primitives import Tags
 
 API_VERSIONS_KEY = 18

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
 
 ELEMENTS_MAX = 1_000_000
 """Elements in one array; a cluster with more partitions than that does not answer in one response either."""

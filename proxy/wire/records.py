@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
-from proxy.values import MIB
 from proxy.wire import compression
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from proxy.wire.values import MIB
 from proxy.wire.varints import read_varlong, varlong
 
 HEADER = Struct(">qiibIhiqqqhii")

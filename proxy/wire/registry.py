@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from proxy.errors import ProxyError
 from proxy.wire import messages, specs
 from proxy.wire.compiler import Codec
+from proxy.wire.errors import ProxyError
 from proxy.wire.specs import MessageSpec, VersionRange
 
 

@@ -17,8 +17,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proxy.errors import ProxyError
-from proxy.values import ZERO_UUID
+from proxy.wire.errors import ProxyError
+from proxy.wire.values import ZERO_UUID
 
 FIXED_SIZES: Mapping[str, int] = {
     "bool": 1,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from construct import ConstructError
 
-from proxy.errors import ErrorCode, ProxyError, RemoteProtocolError
-from proxy.values import ZERO_UUID
 from proxy.wire import compression, frames, headers, layouts, records, registry
+from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
 from proxy.wire.specs import FieldSpec, StructSpec
+from proxy.wire.values import ZERO_UUID
 
 if TYPE_CHECKING:
     from rich.tree import Tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.errors import RemoteProtocolError
+from proxy.wire.errors import RemoteProtocolError
 
 _BITS_MAX = 64
 

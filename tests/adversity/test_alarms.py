@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.runtime import reactor as reactors
-from proxy.runtime.reactor import Reactor
+from proxy.loop import reactor as reactors
+from proxy.loop.reactor import Reactor
 
 DAYS_S = 24 * 86_400.0
 """The longest MaxWaitMs: 2**31 - 1."""

@@ -15,9 +15,9 @@ from itertools import islice
 import pytest
 from localkafka.cluster import Cluster
 
-from proxy.cluster.routes import Kind
-from proxy.values import Limits
+from proxy.forwarding.routes import Kind
 from proxy.wire import registry
+from proxy.wire.values import Limits
 from tests.support.brokers import OLD, Running
 from tests.support.bystander import BUSY, World
 from tests.support.hostile import Hostile, looked_into, requests

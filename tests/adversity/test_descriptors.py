@@ -16,9 +16,9 @@ from localkafka.cluster import Cluster
 from localkafka.connection import Connection, build
 from localkafka.front import Front
 
-from proxy.runtime.descriptors import KEPT
-from proxy.runtime.listeners import PAUSE_S
-from proxy.values import Address
+from proxy.app.open_files import KEPT
+from proxy.loop.listeners import PAUSE_S
+from proxy.wire.values import Address
 from tests.support.raw import LIMIT_S, Raw, until
 
 pytestmark = pytest.mark.broker

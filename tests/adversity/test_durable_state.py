@@ -20,7 +20,7 @@ import pytest
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from proxy.apis.share_state import TOPIC
+from proxy.sharegroups.state_records import TOPIC
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.java_tools import command, tool
 from tests.support.raw import LIMIT_S, SET, TOPIC_RESOURCE, Raw, until

@@ -14,8 +14,8 @@ from localkafka.cluster import Cluster
 from localkafka.connection import Connection, build
 from localkafka.front import Front
 
-from proxy.values import Address
 from proxy.wire import frames, registry, specs
+from proxy.wire.values import Address
 from tests.support.raw import LIMIT_S, until
 from tests.wire.samples import Samples
 

@@ -17,10 +17,10 @@ from localkafka.cluster import Cluster
 from localkafka.connection import Connection, build
 from localkafka.front import Front
 
-from proxy.values import MIB, Address
-from proxy.views.cuts import EvenCut
+from proxy.views.model.slots import EvenCut
 from proxy.wire import compression, frames, records
 from proxy.wire.records import Record
+from proxy.wire.values import MIB, Address
 from tests.support.brokers import Running
 from tests.support.raw import Raw, Topic, until
 from tests.support.view_group import produce

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis.rights import HEARTBEAT, Right
-from proxy.errors import ErrorCode
+from proxy.brokers.rights import HEARTBEAT, Right
 from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 
 RIGHTS_S = 15.0

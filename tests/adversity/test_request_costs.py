@@ -16,8 +16,8 @@ from localkafka.cluster import Cluster
 from localkafka.connection import Connection, build
 from localkafka.front import Front
 
-from proxy.values import MIB, Address
 from proxy.wire import frames, registry
+from proxy.wire.values import MIB, Address
 from tests.adversity.test_hostile_clients import rss_kib
 from tests.support.brokers import OLD, USERS, Running
 from tests.support.raw import LIMIT_S, until

@@ -13,7 +13,7 @@ import os
 import statistics
 import time
 
-from proxy.share.coordinator import ShareKey
+from proxy.sharegroups.model.coordinator import ShareKey
 from tests.bench.share_engine import resident_bytes
 from tests.support.ports import Member, Topic, World, acquired
 

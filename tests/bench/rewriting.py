@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from proxy.apis import k03_metadata, rewrites, table
-from proxy.cluster.addresses import AddressBook
-from proxy.cluster.routes import Context, Rewrite, header
-from proxy.cluster.versions import EffectiveVersions, Offer
-from proxy.values import Limits
+from proxy.forwarding import address_rewriting, route_table
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.forwarding.routes import Context, Rewrite, header
+from proxy.views.apis import k03_metadata
 from proxy.wire import frames, registry
+from proxy.wire.values import Limits
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "4.3.0"
 ROUNDS, CALLS = 7, 10_000
@@ -49,12 +50,12 @@ def produce() -> memoryview:
 def answers() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
     """(what, its rewriter, the answer, how often to call)."""
     book = AddressBook(20000, "proxy.example.org", lambda *_: True)
-    routes = table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    routes = route_table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
     for name, key, version in KNOWN:
         frame = memoryview(bytes.fromhex((GOLDEN / f"{name}.v{version}.hex").read_text()))
         yield f"{name} v{version}, {len(frame)} bytes, known", routes[header(key, version)].rewrite, frame, CALLS
     for brokers in (3, 30):
-        rewrite = rewrites.rewriter(3, 12, book, k03_metadata.repair, k03_metadata.names_no_broker)
+        rewrite = address_rewriting.rewriter(3, 12, book, k03_metadata.repair, k03_metadata.names_no_broker)
         yield f"Metadata v12, {brokers} brokers, new", rewrite, metadata(brokers), CALLS // 10
     yield "Produce v12 without new leaders", routes[header(0, 12)].rewrite, produce(), CALLS
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from proxy.share import locks
-from proxy.share.acquiring import Read
-from proxy.share.locks import LockIndex
-from proxy.share.partition import SharePartition, Transition
-from proxy.share.units import Run
+from proxy.sharegroups.model import locks
+from proxy.sharegroups.model.acquiring import Read
+from proxy.sharegroups.model.locks import LockIndex
+from proxy.sharegroups.model.offset_runs import Run
+from proxy.sharegroups.model.partition import SharePartition, Transition
 
 ROUNDS = 5
 RECORDS = 500

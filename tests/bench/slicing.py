@@ -21,8 +21,8 @@ from crc32c import crc32c
 from rich.console import Console
 from rich.table import Table
 
-from proxy.views import slicing, twin
-from proxy.views.cuts import Cut, EvenCut
+from proxy.views.kernel import slicing, slicing_in_python
+from proxy.views.model.slots import Cut, EvenCut
 from proxy.wire import compression, records
 from proxy.wire.records import Record
 
@@ -85,7 +85,7 @@ def front(cut: Cut, slots: Sequence[int], source: memoryview) -> object:
 
 def by_twin(cut: Cut, slots: Sequence[int], source: memoryview) -> object:
     """The kernel in Python."""
-    return twin.split(source, None, cut, slots, 0)
+    return slicing_in_python.split(source, None, cut, slots, 0)
 
 
 def microseconds(work: Work, batches: Sequence[memoryview], seconds: float = ROUND_S) -> float:

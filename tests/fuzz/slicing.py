@@ -22,11 +22,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from proxy.views import legacy, slicing, twin
-from proxy.views.cuts import Cut, EvenCut
+from proxy.views.kernel import legacy, slicing, slicing_in_python
+from proxy.views.model.slots import Cut, EvenCut
 from proxy.wire import records
 from proxy.wire.records import Record
-from tests.views.batches import CUTS, sample
+from tests.views.kernel.batches import CUTS, sample
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE = CHECKOUT / "proxy" / "views" / "_slicing.c"
@@ -90,11 +90,11 @@ def compare(kernel: Any, seed: int, seconds: float) -> str:
         slots = dice.sample(range(cut.slots), dice.randrange(min(cut.slots, 9) + 1))
         from_offset = dice.choice((0, 0, 1010, 1 << 62))
         mine = outcome(kernel, batch, cut, slots, from_offset)
-        its = outcome(twin.split, batch, cut, slots, from_offset)
+        its = outcome(slicing_in_python.split, batch, cut, slots, from_offset)
         assert mine == its, f"seed {seed}, turn {turns}: the kernels differ over {bytes(batch).hex()} with {cut}"
         for part in its or ():
             if part[0] is not None and part[0] is not batch:
-                assert twin.split(memoryview(part[0]), None, EvenCut(1), [0], 0) == [part]
+                assert slicing_in_python.split(memoryview(part[0]), None, EvenCut(1), [0], 0) == [part]
         with suppress(*slicing.REFUSALS):
             legacy.as_batch(batch, DECOMPRESSED_MAX)
         turns, good = turns + 1, good + (its is not None)
@@ -103,7 +103,7 @@ def compare(kernel: Any, seed: int, seconds: float) -> str:
 
 def extension_at(path: str) -> Any:
     """The kernel of another build."""
-    spec = importlib.util.spec_from_file_location("proxy.views._slicing", path)
+    spec = importlib.util.spec_from_file_location("proxy.views.kernel._slicing", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

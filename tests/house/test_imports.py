@@ -1,4 +1,4 @@
-"""Who may import whom: arrows between rooms point down, and never sideways between rooms of one floor."""
+"""Who may import whom: arrows between rooms point down, features never meet, and nothing goes in a circle."""
 
 from __future__ import annotations
 
@@ -13,88 +13,81 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 PROXY = CHECKOUT / "proxy"
 SOURCES = sorted(PROXY.rglob("*.py"))
 
-GROUND = {"proxy.values", "proxy.errors", "proxy.hashing"}
-SHELL = {
-    "proxy.auditing",
-    "proxy.broker_flags",
-    "proxy.check",
-    "proxy.cli",
-    "proxy.composition",
-    "proxy.config",
-    "proxy.consistency",
-    "proxy.contexts",
-    "proxy.decoding",
-    "proxy.figures",
-    "proxy.group_figures",
-    "proxy.groups",
-    "proxy.hostports",
-    "proxy.listening",
-    "proxy.observe",
-    "proxy.readiness",
-    "proxy.server",
-    "proxy.sources",
-    "proxy.state_rights",
-    "proxy.view_migration",
-    "proxy.view_rights",
-    "proxy.viewing",
-    "proxy.views_command",
+FLOORS = ("wire", "loop", "brokers", "forwarding", "reading", "fleet", "durable")
+"""Each may import those before it."""
+FEATURES = ("sharegroups", "views")
+"""Each may import every floor, and no other feature."""
+PURE = ("model", "kernel")
+"""Rooms inside a feature that decide or compute: they import `wire`, each other, and nothing else."""
+
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    (
+        "proxy.brokers.own_connection",
+        "forwarding",
+    ): "asks for what a feature is given; its own interface takes its place",
+    (
+        "proxy.brokers.topic_leaders",
+        "sharegroups",
+    ): "asks for what a feature is given; its own interface takes its place",
+    ("proxy.durable.gate", "sharegroups"): "knows share state by name; a description takes its place",
+    ("proxy.durable.journal", "sharegroups"): "knows share state by name; a description takes its place",
+    ("proxy.durable.ownership_group", "sharegroups"): "knows share state by name; a description takes its place",
+    ("proxy.durable.replay", "sharegroups"): "knows share state by name; a description takes its place",
+    ("proxy.durable.state_home", "sharegroups"): "knows share state by name; a description takes its place",
+    ("proxy.durable.state_topic", "sharegroups"): "knows share state by name; a description takes its place",
+    ("proxy.fleet.edge", "sharegroups"): "knows share groups by name; an interface takes its place",
+    ("proxy.fleet.group_owners", "sharegroups"): "knows share groups by name; an interface takes its place",
+    ("proxy.fleet.links", "sharegroups"): "knows share groups by name; an interface takes its place",
+    ("proxy.fleet.owner", "sharegroups"): "knows share groups by name; an interface takes its place",
+    ("proxy.forwarding.apis.k10_find_coordinator", "sharegroups"): "is to be declared by the feature",
+    ("proxy.forwarding.route_table", "views"): "is to be declared by the feature",
+    ("proxy.loop.reactor", "forwarding"): "the pump and what a turn did belong to forwarding; they are to be handed in",
+    ("proxy.loop.turns", "forwarding"): "the pump and what a turn did belong to forwarding; they are to be handed in",
+    ("proxy.sharegroups.services", "views"): "holds what views are given",
+    ("proxy.views.apis.k00_produce", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k01_fetch", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k02_list_offsets", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k03_metadata", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k19_create_topics", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k20_delete_topics", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k21_delete_records", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k23_offset_for_leader_epoch", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k37_create_partitions", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.apis.k68_consumer_group_heartbeat", "sharegroups"): "what handlers are given is made by share groups",
+    (
+        "proxy.views.apis.k75_describe_topic_partitions",
+        "sharegroups",
+    ): "what handlers are given is made by share groups",
+    ("proxy.views.apis.share_group_refusals", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.fetch.base_reads", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.fetch.fetching", "sharegroups"): "what handlers are given is made by share groups",
+    ("proxy.views.view_apis", "sharegroups"): "what handlers are given is made by share groups",
 }
-MAY_USE: dict[str, set[str]] = {
-    "proxy.values": set(),
-    "proxy.errors": set(),
-    "proxy.hashing": set(),
-    "proxy.wire": GROUND,
-    "proxy.link": GROUND | {"proxy.wire"},
-    "proxy.cluster": GROUND | {"proxy.wire"},
-    "proxy.share": GROUND,
-    "proxy.views": GROUND,
-    "proxy.apis": GROUND | {"proxy.wire", "proxy.link", "proxy.cluster", "proxy.share", "proxy.views"},
-    "proxy.runtime": GROUND
-    | {"proxy.wire", "proxy.link", "proxy.cluster", "proxy.share", "proxy.views", "proxy.apis", "proxy.observe"},
-    "proxy.observe": GROUND,
-    "proxy.sources": GROUND,
-    "proxy.hostports": GROUND,
-    # Settings of share groups are pure tables; everything else about settings knows no room.
-    "proxy.consistency": GROUND | {"proxy.hostports", "proxy.sources", "proxy.config"},
-    "proxy.config": GROUND | {"proxy.hostports", "proxy.sources", "proxy.consistency", "proxy.share"},
-}
-"""Room -> rooms it may import, besides itself; a room that is not named may import everything."""
-EXCEPTIONS = {
-    ("proxy.share.facts", "proxy.wire"): "the records of share state are encoded by the codec",
-    ("proxy.views.filler", "proxy.wire"): "a filler is a record batch",
-    ("proxy.views.legacy", "proxy.wire"): "old messages become record batches",
-    ("proxy.views.slicing", "proxy.wire"): "it takes record batches apart and puts them together",
-    ("proxy.views.twin", "proxy.wire"): "it takes record batches apart and puts them together",
-}
+"""(module, room) that goes against the arrows, with the reason. The list may only shrink."""
 
 NO_WAITING = {"trio", "structlog", "time", "random", "socket", "select", "os", "threading", "asyncio", "subprocess"}
-"""What a machine has no use for: it is told what happened and when."""
-BANNED: dict[str, set[str]] = {
-    "proxy.values": NO_WAITING,
-    "proxy.errors": NO_WAITING,
-    "proxy.wire": NO_WAITING,
-    "proxy.link": NO_WAITING,
-    "proxy.cluster": NO_WAITING,
-    "proxy.share": NO_WAITING,
-    "proxy.hashing": NO_WAITING,
-    "proxy.views": NO_WAITING,
-    "proxy.apis": NO_WAITING,
-    "proxy.runtime": {"asyncio", "structlog", "subprocess", "random"},
-    "proxy.config": {"trio", "structlog", "socket"},
+"""What has no use where nothing waits: such a module is told what happened and when."""
+LOOP_MODULES = {"asyncio", "structlog", "subprocess", "random"}
+"""What rooms that do wait have no use for."""
+NO_WAITING_IN = ("wire", "sharegroups", "views", "reading")
+"""Rooms whose modules wait for promises only; those that are named in MAY_WAIT use Trio."""
+MAY_WAIT: dict[str, str] = {
+    "proxy.views.base_watch": "a task that looks at bases again and again",
+    "proxy.views.state_topic": "stamps records with the wall clock",
+    "proxy.views.stored_state": "a task that follows the topic of views",
 }
-LAST = {"proxy.cli", "proxy.__main__"}
-"""Nobody imports these."""
+"""Modules in such rooms that use Trio, with the reason."""
 
 
 def module_of(path: Path) -> str:
-    """proxy/share/group.py -> proxy.share.group"""
+    """proxy/sharegroups/model/group.py -> proxy.sharegroups.model.group"""
     parts = path.relative_to(CHECKOUT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def room_of(module: str) -> str:
-    """proxy.share.group -> proxy.share; proxy.config -> proxy.config"""
-    return ".".join(module.split(".")[:2])
+    """proxy.sharegroups.model.group -> sharegroups"""
+    return [*module.split("."), ""][1]
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -115,47 +108,74 @@ def _is_module(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
+def rooms_below(room: str) -> set[str]:
+    """Rooms whose modules this room's may import, besides its own."""
+    if room in FLOORS:
+        return set(FLOORS[: FLOORS.index(room)])
+    return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES}
+
+
 def wrong_imports(path: Path) -> list[str]:
     """Sentences for every import that breaks a rule."""
-    module, room = module_of(path), room_of(module_of(path))
+    module = module_of(path)
+    room = room_of(module)
     found = []
     for name, line in imports(path):
         where = f"{path.relative_to(CHECKOUT)}:{line}"
-        top, target = name.split(".")[0], room_of(name)
-        if top == "proxy":
-            allowed = room not in MAY_USE or target in {*MAY_USE[room], room} or (module, target) in EXCEPTIONS
-            if not allowed:
-                found.append(f"{where}: {room} may not import {target}")
-            if target in LAST and module != "proxy.__main__":
-                found.append(f"{where}: nobody imports {target}")
-            if target in SHELL and room not in MAY_USE and module not in SHELL | LAST:
-                found.append(f"{where}: {target} belongs to the shell")
-        elif top in BANNED.get(room, ()):
-            found.append(f"{where}: {room} has no business with {top}")
+        if name.split(".")[0] == "proxy":
+            found += [f"{where}: {trouble}" for trouble in _wrong_room(module, room, name)]
+        elif name.split(".")[0] in _banned(module, room):
+            found.append(f"{where}: {module} has no business with {name.split('.')[0]}")
     return found
+
+
+def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
+    target = room_of(name)
+    if module == "proxy.__main__" or (module, target) in EXCEPTIONS:
+        return
+    if target not in {room, *rooms_below(room)}:
+        yield f"{room} may not import {target}"
+    elif _is_pure(module) and not (target == "wire" or (target == room and _is_pure(name))):
+        yield f"{module} decides, and may not import {name}"
+    elif name == "proxy.app.cli":
+        yield "nobody imports proxy.app.cli"
+
+
+def _is_pure(module: str) -> bool:
+    parts = module.split(".")
+    return len(parts) > 2 and parts[1] in FEATURES and parts[2] in PURE
+
+
+def _banned(module: str, room: str) -> set[str]:
+    if room == "app" or module == "proxy.__main__":
+        return {"asyncio"}
+    if room in NO_WAITING_IN and module not in MAY_WAIT:
+        return NO_WAITING
+    return LOOP_MODULES
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: module_of(path))
 def test_arrows_point_down(path: Path) -> None:
-    """A file imports only from its own room and those below it, and no I/O where machines live."""
+    """A file imports only from its own room and those below it, and nothing that waits where nothing may wait."""
     assert wrong_imports(path) == []
 
 
 def test_the_rule_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that asks the time, waits, or looks into a neighbour's room is found."""
+    """A model that asks the time, waits, or looks into another feature is found."""
     monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
-    wrong = tmp_path / "proxy" / "share" / "wrong.py"
-    (tmp_path / "proxy" / "cluster").mkdir(parents=True)
-    wrong.parent.mkdir()
+    wrong = tmp_path / "proxy" / "sharegroups" / "model" / "wrong.py"
+    for room in ("views", "loop", "sharegroups/model"):
+        (tmp_path / "proxy" / room).mkdir(parents=True)
     wrong.write_text(
-        "import time\nfrom proxy import cluster\ndef late():\n    import trio\n    from proxy.cli import main\n"
+        "import time\nfrom proxy import views\nfrom proxy import loop\ndef late():\n    import trio\n"
+        "    from proxy.app.cli import main\n"
     )
     assert [sentence.split(": ", 1)[1] for sentence in sorted(wrong_imports(wrong))] == [
-        "proxy.share has no business with time",
-        "proxy.share may not import proxy.cluster",
-        "proxy.share has no business with trio",
-        "nobody imports proxy.cli",
-        "proxy.share may not import proxy.cli",
+        "proxy.sharegroups.model.wrong has no business with time",
+        "sharegroups may not import views",
+        "proxy.sharegroups.model.wrong decides, and may not import proxy.loop",
+        "proxy.sharegroups.model.wrong has no business with trio",
+        "sharegroups may not import app",
     ]
 
 
@@ -164,14 +184,84 @@ def test_packages_import_nothing() -> None:
     assert [path for path in PROXY.rglob("__init__.py") if path.read_text().strip()] == []
 
 
-def test_every_room_has_its_rule() -> None:
-    """A new folder is a new room, and says here whom it may import."""
+def test_every_room_has_its_place() -> None:
+    """A new folder is a new room, and says here on which floor it stands."""
     rooms = {room_of(module_of(path)) for path in SOURCES if len(path.relative_to(PROXY).parts) > 1}
-    assert rooms <= set(MAY_USE)
+    assert rooms == {*FLOORS, *FEATURES, "app"}
 
 
 def test_no_exception_outlives_its_reason() -> None:
     """An exception that nobody needs any more is taken out."""
     for module, target in EXCEPTIONS:
-        path = CHECKOUT.joinpath(*module.split(".")).with_suffix(".py")
-        assert target in {room_of(name) for name, _ in imports(path)}, f"{module} no longer imports {target}"
+        assert target in {room_of(name) for name, _ in imports(_file(module))}, f"{module} no longer imports {target}"
+    for module in MAY_WAIT:
+        assert NO_WAITING & {name.split(".")[0] for name, _ in imports(_file(module))}, f"{module} does not wait"
+
+
+def _file(module: str) -> Path:
+    return CHECKOUT.joinpath(*module.split(".")).with_suffix(".py")
+
+
+CIRCLES: tuple[frozenset[str], ...] = (
+    frozenset({"proxy.app.config", "proxy.app.config_consistency"}),
+    frozenset(
+        {
+            "proxy.forwarding.answer_dispatch",
+            "proxy.forwarding.broker_to_client",
+            "proxy.forwarding.client_to_broker",
+            "proxy.forwarding.connection",
+            "proxy.forwarding.data_plane",
+            "proxy.forwarding.held_bytes",
+            "proxy.forwarding.injected_requests",
+            "proxy.forwarding.local_requests",
+            "proxy.forwarding.peer_socket",
+            "proxy.forwarding.pump",
+            "proxy.forwarding.request_dispatch",
+            "proxy.loop.listeners",
+            "proxy.loop.reactor",
+            "proxy.loop.transports",
+            "proxy.loop.turns",
+        }
+    ),
+    frozenset({"proxy.views.creation", "proxy.views.services"}),
+)
+"""Modules that import each other, TYPE_CHECKING included. The list may only shrink."""
+
+
+def circles(arrows: dict[str, set[str]]) -> list[frozenset[str]]:
+    """Sets of modules of which each leads to all others (Tarjan)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        order[module] = lowest[module] = len(order)
+        path.append(module)
+        for target in sorted(arrows.get(module, ())):
+            if target not in order:
+                visit(target)
+                lowest[module] = min(lowest[module], lowest[target])
+            elif target in path:
+                lowest[module] = min(lowest[module], order[target])
+        if lowest[module] == order[module]:
+            start = path.index(module)
+            circle = frozenset(path[start:])
+            del path[start:]
+            if len(circle) > 1:
+                found.append(circle)
+
+    for module in sorted(arrows):
+        if module not in order:
+            visit(module)
+    return found
+
+
+def test_nothing_is_imported_in_a_circle() -> None:
+    """Of two modules that need each other one knows an interface; imports under TYPE_CHECKING count as well."""
+    arrows = {module_of(path): {name for name, _ in imports(path)} - {module_of(path)} for path in SOURCES}
+    assert set(circles(arrows)) == set(CIRCLES)
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [frozenset({"b", "c"})]

@@ -24,15 +24,18 @@ NO_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 """Names that say nothing about what is inside."""
 
 WITHOUT_TEST: dict[str, str] = {
-    "proxy/__main__.py": "three lines; run by tests/shell/test_cli.py",
-    "proxy/values.py": "names and defaults",
+    "proxy/__main__.py": "three lines; run by tests/app/test_cli.py",
+    "proxy/brokers/interfaces.py": "shapes only",
+    "proxy/forwarding/interfaces.py": "a shape only",
+    "proxy/loop/interfaces.py": "shapes only",
+    "proxy/wire/values.py": "names and defaults",
 }
 """Sources without a test file of their own, each with its reason."""
 
 BROAD_CATCHES: dict[str, str] = {
-    "proxy/runtime/faults.py": "the one place that catches broadly",
-    "proxy/runtime/reactor.py": "the loop runs on until Trio has ended, whatever its own code raised",
-    "proxy/apis/promise.py": "what a handler raises is the result of its task",
+    "proxy/loop/faults.py": "the one place that catches broadly",
+    "proxy/loop/reactor.py": "the loop runs on until Trio has ended, whatever its own code raised",
+    "proxy/loop/promise.py": "what a handler raises is the result of its task",
 }
 """Where everything may be caught and kept, each with its reason."""
 
@@ -101,9 +104,9 @@ def test_names_say_what_is_inside() -> None:
 
 
 def _tests_for(path: Path) -> set[Path]:
-    """tests/share/test_locks.py for proxy/share/locks.py; tests/shell for what lies directly under proxy."""
+    """tests/sharegroups/model/test_locks.py for proxy/sharegroups/model/locks.py."""
     relative = path.relative_to(CHECKOUT / "proxy")
-    folder = CHECKOUT / "tests" / (relative.parent if relative.parent.parts else "shell")
+    folder = CHECKOUT / "tests" / relative.parent
     return {found for found in folder.glob("test_*.py") if found.stem == f"test_{path.stem.lstrip('_')}"}
 
 

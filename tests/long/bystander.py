@@ -10,9 +10,9 @@ import sys
 import pytest
 from localkafka.cluster import Cluster
 
-from proxy.cluster.routes import Kind
-from proxy.values import Limits
+from proxy.forwarding.routes import Kind
 from proxy.wire import registry
+from proxy.wire.values import Limits
 from tests.support.brokers import OLD, Running
 from tests.support.bystander import World
 from tests.support.hostile import every_route, requests

@@ -22,8 +22,8 @@ from localkafka.children import Child
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from proxy.hashing import hash_of_record
 from proxy.wire import records
+from proxy.wire.key_hash import hash_of_record
 from tests.long.views import SETTINGS
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.raw import Raw, Topic, until

@@ -13,10 +13,11 @@ import pytest
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from proxy.apis import handlers, view_handlers
-from proxy.share.coordinator import ShareCoordinator
-from proxy.share.settings import BrokerShareLimits
-from proxy.views.catalog import ViewCatalog
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.model.coordinator import ShareCoordinator
+from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.views import view_apis
+from proxy.views.model.catalog import ViewCatalog
 from proxy.wire import records, registry
 from tests.oracle.nulls import Asked, common_versions, differences
 from tests.support.brokers import VIEWS, Running
@@ -199,7 +200,7 @@ def test_null_against_empty_in_answers_about_share_groups(kafka_43_quick: Cluste
     proxy = _play("proxy", proxy_39_quick.bootstrap, kafka_43_quick.bootstrap)
     different = differences(native.told, proxy.told)
     assert not different, "\n".join(different)
-    answered = {registry.API_KEYS[key] for key in handlers.served(ShareCoordinator(BrokerShareLimits()))}
+    answered = {registry.API_KEYS[key] for key in share_group_apis.served(ShareCoordinator(BrokerShareLimits()))}
     assert answered - proxy.apis == NOT_ON_39
 
 
@@ -358,7 +359,7 @@ def test_null_against_empty_in_answers_about_views(two: tuple[Raw, Raw], fresh: 
         script(proxy, theirs)
     different = differences(native.told, proxy.told)
     assert not different, "\n".join(different)
-    answered = {registry.API_KEYS[key] for key in view_handlers.served(ViewCatalog())}
+    answered = {registry.API_KEYS[key] for key in view_apis.served(ViewCatalog())}
     assert answered - proxy.apis == SHARE_ON_VIEWS
 
 

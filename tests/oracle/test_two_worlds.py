@@ -34,7 +34,7 @@ ELSEWHERE = {
     2: "three nodes: tests/stock/test_three_nodes_39.py, test_three_nodes_43.py",
     5: "three nodes: tests/stock/test_three_nodes_39.py, test_three_nodes_43.py",
     21: "low limits: test_low_limits.py",
-    27: "2^31 requests: tests/share/test_sessions.py",
+    27: "2^31 requests: tests/sharegroups/model/test_sessions.py",
     51: "share groups switched off: test_switched_off.py",
     59: "low limits: test_low_limits.py",
     64: "any node of the proxy serves every share group",
@@ -44,10 +44,10 @@ ELSEWHERE = {
     111: "item 59 on the wire: test_low_limits.py",
     112: "item 21 on the wire: test_low_limits.py",
     125: "state that moves: tests/stock/restarts.py",
-    137: "the offer: tests/cluster/test_versions.py, test_switched_off.py",
+    137: "the offer: tests/forwarding/test_offered_versions.py, test_switched_off.py",
     138: "tests/adversity/test_durable_state.py",
     139: "tests/stock/test_three_nodes_39.py",
-    140: "tests/apis/test_share_starting.py",
+    140: "tests/sharegroups/fetch/test_start_offsets.py",
 }
 CLIENT_ONLY = {
     71: "states of the Java consumer before it subscribes: nothing is sent",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from confluent_kafka import ShareConsumer
 from localkafka.cluster import Cluster
 
-from proxy.errors import ErrorCode
+from proxy.wire.errors import ErrorCode
 from tests.support.raw import Raw, Topic, until
 from tests.support.worlds import ACCEPT, RELEASE, Member, World
 

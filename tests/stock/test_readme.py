@@ -12,7 +12,7 @@ import pytest
 from localkafka.children import Child
 from localkafka.front import Front
 
-from proxy.views import plans
+from proxy.views.model import plans
 from tests.support.raw import Raw, until
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()

@@ -11,7 +11,7 @@ from localkafka.addresses import free_ports
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from proxy.apis import share_state
+from proxy.sharegroups import state_records
 from tests.stock import restarts, three_nodes
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw
@@ -57,9 +57,9 @@ def test_no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
 def state_leader(kafka: Cluster, group: str) -> int:
     """The node that leads the partition with the group's state."""
     with Raw(kafka.bootstrap) as raw:
-        topic = raw.topic(share_state.TOPIC)
+        topic = raw.topic(state_records.TOPIC)
     assert topic is not None
-    return topic.leaders[share_state.state_partition(group)]
+    return topic.leaders[state_records.state_partition(group)]
 
 
 def test_125_a_node_goes_and_comes_back(w: World, kafka: Cluster, fresh: Fresh) -> None:

@@ -18,7 +18,7 @@ from localkafka.cluster import Cluster
 from localkafka.front import Front
 from typer.testing import CliRunner
 
-from proxy import cli
+from proxy.app import cli
 from proxy.wire import records
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import Raw, Topic, until

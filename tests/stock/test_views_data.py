@@ -11,11 +11,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from localkafka.connection import Connection, build
 from localkafka.front import Front
 
-from proxy.apis.view_filters import TAG, applied
-from proxy.errors import ErrorCode
-from proxy.hashing import murmur2
-from proxy.views.cuts import Cut, EvenCut, StripeCut
+from proxy.views.fetch.key_filter import TAG, applied
+from proxy.views.model.slots import Cut, EvenCut, StripeCut
 from proxy.wire import records, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.key_hash import murmur2
 from tests.support.raw import Raw, Topic, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]

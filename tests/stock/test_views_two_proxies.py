@@ -11,8 +11,8 @@ import pytest
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
-from proxy.apis import view_facts
-from proxy.views.catalog import Binding, ViewCatalog
+from proxy.views import state_records
+from proxy.views.model.catalog import Binding, ViewCatalog
 from proxy.wire import records
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import Raw, Topic, until
@@ -67,7 +67,7 @@ def at_once(fronts: Sequence[Front], views: Sequence[str]) -> list[Mapping[str, 
 
 def kept(broker: Raw) -> Mapping[str, Binding | None]:
     """What the cluster keeps about views, by name."""
-    topic = broker.topic(view_facts.TOPIC)
+    topic = broker.topic(state_records.TOPIC)
     assert topic is not None
     catalog = ViewCatalog()
     answer = broker.ask(
@@ -80,7 +80,7 @@ def kept(broker: Raw) -> Mapping[str, Binding | None]:
     data = memoryview(answer.responses[0].partitions[0].records or b"")
     for batch in records.iter_batches(data):
         for record in records.decode_records(data[batch.position : batch.end]):
-            view_facts.take_in(catalog, record.key, record.value)
+            state_records.take_in(catalog, record.key, record.value)
     return {name: catalog.binding(name) for name in catalog.bound}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from tests.share.world import RandomChooser
+from tests.sharegroups.model.world import RandomChooser
 from tests.support import storm, storm_admin
 
 STEPS_EACH = 500

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.apis import k42_delete_groups
-from proxy.apis.share_changes import ShareChanges
-from proxy.apis.share_writes import ShareWrites
-from proxy.cluster import producing
-from proxy.cluster.produce_errors import Follows
-from proxy.share.coordinator import ShareCoordinator
-from proxy.share.partition import SharePartition
-from proxy.share.units import AVAILABLE
-from tests.share.world import RandomChooser
+from proxy.durable import state_producer
+from proxy.durable.produce_errors import Follows
+from proxy.sharegroups.apis import k42_delete_groups
+from proxy.sharegroups.group_changes import ShareChanges
+from proxy.sharegroups.model.coordinator import ShareCoordinator
+from proxy.sharegroups.model.offset_runs import AVAILABLE
+from proxy.sharegroups.model.partition import SharePartition
+from proxy.sharegroups.state_writes import ShareWrites
+from tests.sharegroups.model.world import RandomChooser
 from tests.support import storm, storm_admin
 from tests.support.state_leader import AFTER_APPEND, CUT
 
@@ -151,8 +151,10 @@ def test_a_storm_over_logs_breaks_nothing(seed: int) -> None:
 @pytest.mark.parametrize("code", [weather.answer for weather in AFTER_APPEND if weather.answer != CUT])
 def test_a_storm_over_logs_finds_a_wrong_refusal(code, monkeypatch: pytest.MonkeyPatch) -> None:
     """A code that is also said after an append is taken for a definite refusal."""
-    known = producing.what_follows
-    monkeypatch.setattr(producing, "what_follows", lambda asked: Follows.NOT_NOW if asked == code else known(asked))
+    known = state_producer.what_follows
+    monkeypatch.setattr(
+        state_producer, "what_follows", lambda asked: Follows.NOT_NOW if asked == code else known(asked)
+    )
     with pytest.raises((AssertionError, KeyError)):
         _all_seeds_over_logs()
 

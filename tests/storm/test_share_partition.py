@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.share.world import Batch, EveryChoice, RandomChooser, Settings, World
+from tests.sharegroups.model.world import Batch, EveryChoice, RandomChooser, Settings, World
 
 CALM = ["append", "fetch", "fetch", "fetch", "acknowledge", "acknowledge", "store", "store", "refuse", "pass_time"]
 """No loss of log and no change of settings: the plain business of a queue."""

@@ -21,7 +21,7 @@ from typing import Any
 from localkafka.connection import Connection, build
 from localkafka.front import Front
 
-from proxy.values import Address
+from proxy.wire.values import Address
 from tests.support.hostile import Hostile, Names
 from tests.support.raw import Raw, until
 

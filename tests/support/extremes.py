@@ -19,12 +19,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from proxy.apis import handlers, view_handlers
-from proxy.apis.ports import Call
-from proxy.apis.promise import Task
-from proxy.apis.table import Served
-from proxy.cluster.versions import CAPS
-from proxy.share.coordinator import ShareKey
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.offered_versions import CAPS
+from proxy.forwarding.route_table import Served
+from proxy.loop.promise import Task
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.views import view_apis
 from proxy.wire import frames, registry
 from proxy.wire.specs import FieldSpec, StructSpec
 from tests.support import view_broker
@@ -150,8 +151,8 @@ class Shares:
                 ShareKey("resting", topic.topic_id, 0),
                 coordinator.new_partition(ShareKey("resting", topic.topic_id, 0), 1).snapshot().encode(),
             )
-        views = {key: served for key, served in view_handlers.served(world.views.catalog).items() if key in OF_VIEWS}
-        self.served = view_handlers.in_front(views, handlers.served(coordinator))
+        views = {key: served for key, served in view_apis.served(world.views.catalog).items() if key in OF_VIEWS}
+        self.served = view_apis.in_front(views, share_group_apis.served(coordinator))
 
     def topic_ids(self) -> list[bytes]:
         return [*self._ids, bytes(16), b"\xff" * 16]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from proxy.apis import handlers
-from proxy.apis.memory_journal import MemoryJournal
-from proxy.apis.peer_edge import PeerEdge
-from proxy.apis.peer_owner import PeerOwner
-from proxy.apis.ports import Call
-from proxy.apis.promise import Task
-from proxy.apis.services import build
-from proxy.apis.share_gate import ALL
-from proxy.cluster.addresses import AddressBook
-from proxy.cluster.peering import NONCE_BYTES, PeerProtocol
-from proxy.errors import ErrorCode
+from proxy.durable.gate import ALL
+from proxy.durable.memory_journal import MemoryJournal
+from proxy.fleet.edge import PeerEdge
+from proxy.fleet.owner import PeerOwner
+from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.services import build
 from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
 from tests.support.ports import Connection, Reply, World
 
 SECRET = b"sixteen bytes ok"
@@ -100,7 +100,7 @@ class FarWorld(World):
         self.edge.gate.closing(ALL, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.generations = [1, 1]
         self.others = self.edge.fleet = One()
-        self.served = handlers.served(self.edge.coordinator, self.others)
+        self.served = share_group_apis.served(self.edge.coordinator, self.others)
         self.link()
 
     def link(self) -> None:
@@ -108,7 +108,7 @@ class FarWorld(World):
         self.wire = Wire()
         self.peer = PeerEdge(self.edge, self.wire.to_owner, lambda: self.generations[0])
         self.owner = PeerOwner(
-            self.services, handlers.of_owner(), self.wire.to_edge, lambda: self.generations[1], _numbers
+            self.services, share_group_apis.of_owner(), self.wire.to_edge, lambda: self.generations[1], _numbers
         )
         self.wire.users = [self.peer, self.owner]
         self.others.peer = self.peer

@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from proxy.apis import handlers, table
-from proxy.apis.view_handlers import in_front
-from proxy.apis.view_handlers import served as served_views
-from proxy.cluster.addresses import AddressBook
-from proxy.cluster.routes import Kind, Route
-from proxy.cluster.versions import EffectiveVersions, Offer
-from proxy.share.coordinator import ShareCoordinator
-from proxy.share.settings import BrokerShareLimits
-from proxy.values import Limits
-from proxy.views.catalog import ViewCatalog
+from proxy.forwarding import route_table
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.forwarding.routes import Kind, Route
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.model.coordinator import ShareCoordinator
+from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.views.model.catalog import ViewCatalog
+from proxy.views.view_apis import in_front
+from proxy.views.view_apis import served as served_views
 from proxy.wire import frames, primitives, registry
 from proxy.wire.specs import FieldSpec, StructSpec
+from proxy.wire.values import Limits
 from tests.wire.samples import present
 
 NUMBER = "00000000"
@@ -72,8 +73,8 @@ def every_route() -> list[Route]:
 def _routes() -> list[Route]:
     book = AddressBook(1, "localhost", lambda _node_id, _upstream: False)
     versions = EffectiveVersions(Offer(serve_share=True))
-    share = handlers.served(ShareCoordinator(BrokerShareLimits()))
-    return list(table.build(book, versions, Limits(), in_front(served_views(ViewCatalog()), share)).values())
+    share = share_group_apis.served(ShareCoordinator(BrokerShareLimits()))
+    return list(route_table.build(book, versions, Limits(), in_front(served_views(ViewCatalog()), share)).values())
 
 
 def requests(key: int, version: int, known: Names, size: int) -> Iterator[Hostile]:

@@ -1,4 +1,4 @@
-"""The doors of `proxy.apis.ports` for tests: a clock moved by hand, connections to a small scripted cluster, clients.
+"""The interfaces of handlers for tests: a clock moved by hand, connections to a small scripted cluster, clients.
 
 The cluster keeps real record batches and answers through our own codec what share requests ask of a broker: Metadata,
 ListOffsets, Fetch with its wait, and the questions about rights. Rules can be bent per test: deny rights, move leaders,
@@ -13,25 +13,26 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.apis import k76_share_group_heartbeat as k76
-from proxy.apis import k77_share_group_describe as k77
-from proxy.apis import k78_share_fetch as k78
-from proxy.apis import k79_share_acknowledge as k79
-from proxy.apis import k90_describe_share_group_offsets as k90
-from proxy.apis import k91_alter_share_group_offsets as k91
-from proxy.apis import k92_delete_share_group_offsets as k92
-from proxy.apis.memory_journal import MemoryJournal
-from proxy.apis.ports import Call, Journal, JournalRefused
-from proxy.apis.promise import Promise, Task
-from proxy.apis.services import Services, ShareOptions, build
-from proxy.apis.slices import AT_ONCE, Slices, Work
-from proxy.cluster.addresses import AddressBook
-from proxy.cluster.topology import ClusterView
-from proxy.cluster.versions import EffectiveVersions, Offer
-from proxy.errors import ErrorCode, UpstreamLost
-from proxy.share.settings import BrokerShareLimits
-from proxy.values import UNKNOWN_NODE, Address, Limits
+from proxy.brokers.cluster_view import ClusterView
+from proxy.durable.interfaces import Journal, JournalRefused
+from proxy.durable.memory_journal import MemoryJournal
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.loop.promise import Promise, Task
+from proxy.loop.slices import AT_ONCE, Slices, Work
+from proxy.sharegroups.apis import k76_share_group_heartbeat as k76
+from proxy.sharegroups.apis import k77_share_group_describe as k77
+from proxy.sharegroups.apis import k78_share_fetch as k78
+from proxy.sharegroups.apis import k79_share_acknowledge as k79
+from proxy.sharegroups.apis import k90_describe_share_group_offsets as k90
+from proxy.sharegroups.apis import k91_alter_share_group_offsets as k91
+from proxy.sharegroups.apis import k92_delete_share_group_offsets as k92
+from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.sharegroups.services import Services, ShareOptions, build
 from proxy.wire import frames, records, registry
+from proxy.wire.errors import ErrorCode, UpstreamLost
+from proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 WALL_MS = 1_700_000_000_000
 HANDLERS = {api.KEY: api.handle for api in (k76, k77, k78, k79, k90, k91, k92)}
@@ -478,7 +479,7 @@ class _WaitingFetch:
 
 
 class Connection:
-    """One client connection with its upstream connection; see ports.Connection."""
+    """One client connection with its upstream connection; see interfaces.Connection."""
 
     _ids = itertools.count(1)
 

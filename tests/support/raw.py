@@ -12,8 +12,8 @@ from typing import Any
 
 from localkafka.connection import Connection, build
 
-from proxy.values import Address
 from proxy.wire import records, registry
+from proxy.wire.values import Address
 
 KEYS = {name: key for key, name in registry.API_KEYS.items()}
 GROUP_RESOURCE, TOPIC_RESOURCE, BROKER_RESOURCE = 32, 2, 4

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.apis import share_views
+from proxy.sharegroups import group_report
 from tests.support.ports import World
 
 
 def all_groups(world: World) -> dict[str, Any]:
-    steps = share_views.groups(world.services)
+    steps = group_report.groups(world.services)
     while True:
         try:
             next(steps)

@@ -9,10 +9,10 @@ import scramp
 import trio
 import trio.testing
 
-from proxy.errors import ErrorCode
-from proxy.runtime.own_connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from proxy.values import Address
+from proxy.brokers.own_connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import Address
 
 API_VERSIONS = 18
 RANGES = {

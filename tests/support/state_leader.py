@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from proxy.cluster.producing import Append, Identify, Outcome, StateProducer
-from proxy.errors import ErrorCode
+from proxy.durable.state_producer import Append, Identify, Outcome, StateProducer
+from proxy.wire.errors import ErrorCode
 from proxy.wire.records import iter_batches
 
 BATCHES_REMEMBERED = 5

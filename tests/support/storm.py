@@ -25,22 +25,22 @@ from dataclasses import dataclass
 from math import inf
 from types import SimpleNamespace
 
-from proxy.apis import share_state
-from proxy.apis.ports import JournalRefused, StateKey
-from proxy.apis.promise import Promise
-from proxy.apis.share_changes import ShareChanges
-from proxy.apis.share_offsets import begin_at
-from proxy.apis.share_writes import Outcome, ShareWrites
-from proxy.errors import ErrorCode
-from proxy.share.acquiring import Read
-from proxy.share.coordinator import Change, ShareCoordinator, ShareKey
-from proxy.share.facts import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
-from proxy.share.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
-from proxy.share.partition import Transition
-from proxy.share.sessions import Session, SessionKey
-from proxy.share.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE, BrokerShareLimits
-from proxy.values import TopicIdPartition
-from tests.share.world import Batch, Chooser, EveryChoice
+from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.loop.promise import Promise
+from proxy.sharegroups import state_records
+from proxy.sharegroups.apis.offset_requests import begin_at
+from proxy.sharegroups.group_changes import ShareChanges
+from proxy.sharegroups.model.acquiring import Read
+from proxy.sharegroups.model.coordinator import Change, ShareCoordinator, ShareKey
+from proxy.sharegroups.model.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
+from proxy.sharegroups.model.partition import Transition
+from proxy.sharegroups.model.sessions import Session, SessionKey
+from proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE, BrokerShareLimits
+from proxy.sharegroups.model.snapshot import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
+from proxy.sharegroups.state_writes import Outcome, ShareWrites
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicIdPartition
+from tests.sharegroups.model.world import Batch, Chooser, EveryChoice
 from tests.support.storm_journals import LogJournal, StormJournal
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -391,8 +391,8 @@ class Storm:
         """A new owner reads what is stored."""
         self._gone = False
         coordinator = self.coordinator = ShareCoordinator(self.limits)
-        share_state.load(
-            coordinator, [(share_state.encode_key(key), value) for key, value in self.journal.stored.items()]
+        state_records.load(
+            coordinator, [(state_records.encode_key(key), value) for key, value in self.journal.stored.items()]
         )
         self.writes = self.make_writes()
         self.changes = ShareChanges(coordinator, self.writes)

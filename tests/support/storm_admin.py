@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from proxy.apis.group_configs import stored_value
-from proxy.apis.k42_delete_groups import deletion
-from proxy.apis.ports import StateKey
-from proxy.apis.promise import Promise, on_its_own
-from proxy.apis.share_writes import Outcome, ShareWrites
-from proxy.errors import ErrorCode
-from proxy.share.coordinator import ShareKey
-from proxy.share.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE
-from tests.share.world import Chooser
+from proxy.durable.interfaces import StateKey
+from proxy.loop.promise import Promise, on_its_own
+from proxy.sharegroups.apis.group_configs import stored_value
+from proxy.sharegroups.apis.k42_delete_groups import deletion
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE
+from proxy.sharegroups.state_writes import Outcome, ShareWrites
+from proxy.wire.errors import ErrorCode
+from tests.sharegroups.model.world import Chooser
 from tests.support import storm
 from tests.support.storm import Storm, refused
 from tests.support.storm_journals import LogJournal

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.apis import share_state
-from proxy.apis.ports import JournalRefused, StateKey
-from proxy.apis.promise import Promise
-from proxy.apis.share_state import state_partition
-from proxy.cluster.producing import Append as Produce
-from proxy.cluster.producing import Outcome, Refused, Stage, StateProducer, Stored
-from proxy.cluster.replaying import Replay
-from proxy.errors import ErrorCode
-from proxy.share.facts import ShareSnapshot
+from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.partition_log import Replay
+from proxy.durable.state_producer import Append as Produce
+from proxy.durable.state_producer import Outcome, Refused, Stage, StateProducer, Stored
+from proxy.loop.promise import Promise
+from proxy.sharegroups import state_records
+from proxy.sharegroups.model.snapshot import ShareSnapshot
+from proxy.sharegroups.state_records import state_partition
+from proxy.wire.errors import ErrorCode
 from proxy.wire.records import Record, decode_records, iter_batches
-from tests.share.world import Chooser
+from tests.sharegroups.model.world import Chooser
 from tests.support.state_leader import AFTER_APPEND, BEFORE_APPEND, CALM, CUT, NOT_ALLOWED, StateLeader, Weather
 
 
@@ -137,7 +137,7 @@ class LogLane:
     def take_over(self) -> None:
         """A new writer; nothing is in its way."""
         self.producer = StateProducer(
-            lambda pid, epoch: share_state.takeover("storm", 0, pid, epoch), share_state.keep_alive()
+            lambda pid, epoch: state_records.takeover("storm", 0, pid, epoch), state_records.keep_alive()
         )
         while self.producer.stage is not Stage.READY:
             if self.producer.stage is Stage.CHECKING:
@@ -172,13 +172,13 @@ class LogLane:
             for record in decode_records(data):
                 key = record.key or b""
                 if key in before and key in self._replay.values:
-                    check_start_offset(share_state.decode_key(key), before[key], self._replay.values[key])
+                    check_start_offset(state_records.decode_key(key), before[key], self._replay.values[key])
         self._batches = len(log)
-        return {share_state.decode_key(key): value for key, value in self._replay.values.items()}
+        return {state_records.decode_key(key): value for key, value in self._replay.values.items()}
 
 
 def _replay() -> Replay:
-    return Replay(share_state.reign_of, until=1 << 62)
+    return Replay(state_records.reign_of, until=1 << 62)
 
 
 class LogJournal:
@@ -196,7 +196,7 @@ class LogJournal:
             return promise
         number = state_partition(records[0][0].group_id)
         lane = self.lanes.setdefault(number, LogLane())
-        encoded = [Record(share_state.encode_key(key), value) for key, value in records]
+        encoded = [Record(state_records.encode_key(key), value) for key, value in records]
         assert lane.producer.add(encoded, promise, lane.now)
         return promise
 

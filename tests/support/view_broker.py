@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.apis import services, view_handlers
-from proxy.apis.memory_journal import MemoryJournal
-from proxy.apis.ports import Call
-from proxy.apis.promise import Promise, Task, settled
-from proxy.apis.view_creation import ViewCreation
-from proxy.apis.view_services import ViewOptions, ViewServices
-from proxy.apis.view_store import MemoryViewStore
-from proxy.cluster.addresses import AddressBook
-from proxy.cluster.topology import ClusterView
-from proxy.cluster.versions import EffectiveVersions, Offer
-from proxy.share.settings import BrokerShareLimits
-from proxy.values import UNKNOWN_NODE, ZERO_UUID, Limits
-from proxy.views.catalog import ViewCatalog
+from proxy.brokers.cluster_view import ClusterView
+from proxy.durable.memory_journal import MemoryJournal
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.loop.promise import Promise, Task, settled
+from proxy.sharegroups import services
+from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.views import view_apis
+from proxy.views.creation import ViewCreation
+from proxy.views.model.catalog import ViewCatalog
+from proxy.views.services import ViewOptions, ViewServices
+from proxy.views.store import MemoryViewStore
 from proxy.wire import frames, registry
+from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Limits
 
 BROKER, OTHER = 1, 2
 CORRELATION = 7
@@ -258,7 +259,7 @@ class _Named:
 
 
 class Client:
-    """One connection (ports.Connection)."""
+    """One connection (interfaces.Connection)."""
 
     def __init__(self, cluster: Cluster, node_id: int = UNKNOWN_NODE) -> None:
         self.id, self.node_id, self.client_host = 1, node_id, "127.0.0.1"
@@ -301,7 +302,7 @@ class World:
         )
         if views:
             self.services.views = ViewServices(catalog=self.catalog, options=options, keeper=self.keeper)
-        self.served = view_handlers.served(self.catalog)
+        self.served = view_apis.served(self.catalog)
 
     def _note(self, event: str, /, **context: Any) -> None:
         self.notes.append((event, context))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from proxy.hashing import hash_of_record
+from proxy.wire.key_hash import hash_of_record
 from tests.support import view_console
 from tests.support.raw import Raw, Topic
 

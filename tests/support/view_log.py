@@ -6,11 +6,11 @@ from typing import Any
 
 import trio
 
-from proxy.apis.view_facts import TOPIC
-from proxy.runtime.client import OwnClient
-from proxy.runtime.own_connection import OwnSettings
-from proxy.values import Address
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_connection import OwnSettings
+from proxy.views.state_records import TOPIC
 from proxy.wire import frames, records, registry
+from proxy.wire.values import Address
 from tests.support.small_broker import RANGES, Broker, Net
 
 BOOTSTRAP, LEADER = Address("boot", 1), Address("b1", 9092)

@@ -6,15 +6,16 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from proxy.apis import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
-from proxy.apis.ports import Call, WorkersBusy
-from proxy.apis.promise import Promise, Task
-from proxy.apis.view_services import ViewOptions, ViewServices
-from proxy.errors import ErrorCode
-from proxy.views.catalog import View
-from proxy.views.cuts import Cut, EvenCut, StripeCut
-from proxy.views.names import BadViewName, parse
+from proxy.forwarding.interfaces import Call
+from proxy.loop.interfaces import WorkersBusy
+from proxy.loop.promise import Promise, Task
+from proxy.views.apis import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
+from proxy.views.model.catalog import View
+from proxy.views.model.names import BadViewName, parse
+from proxy.views.model.slots import Cut, EvenCut, StripeCut
+from proxy.views.services import ViewOptions, ViewServices
 from proxy.wire import frames, records, registry
+from proxy.wire.errors import ErrorCode
 from tests.support.ports import Connection, Log, Reply, Topic, World
 
 HANDLERS: Mapping[int, Any] = {

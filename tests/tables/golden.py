@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.apis import table
-from proxy.cluster.addresses import AddressBook
-from proxy.cluster.routes import Context, header
-from proxy.cluster.versions import EffectiveVersions, Offer
-from proxy.values import Limits
+from proxy.forwarding import route_table
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.forwarding.routes import Context, header
 from proxy.wire import endpoints, headers, registry
+from proxy.wire.values import Limits
 
 FOLDER = Path(__file__).parents[1] / "golden"
 OURS = "a.proxy.example", 20001
@@ -25,7 +25,7 @@ def recorded(api: str) -> list[tuple[str, int, bytes]]:
 def rewritten(key: int, version: int, frame: bytes) -> bytes:
     """What a client gets, with size."""
     book = AddressBook(20000, OURS[0], lambda *_: True)
-    routes = table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    routes = route_table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
     told = routes[header(key, version)].rewrite(memoryview(frame), Context(node_id=1))
     return told if told is not None else len(frame).to_bytes(4, "big") + frame
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy.errors import RemoteProtocolError
 from proxy.wire import batches, compression, records
 from proxy.wire.batches import ABORTED, KEPT, MARKER, Batch, BatchTable, split_complete
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.records import Record
 
 needs_c = pytest.mark.skipif(batches.KERNEL != "c", reason="the extension was not built here")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire import registry, specs
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from tests.wire.samples import Samples, every_codec
 
 ROUNDS = 3

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from proxy.errors import RemoteProtocolError
 from proxy.wire import compression
+from proxy.wire.errors import RemoteProtocolError
 
 CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
 DATA = b"some records " * 5_000

@@ -7,9 +7,9 @@ import tracemalloc
 
 import pytest
 
-from proxy.errors import RemoteProtocolError
 from proxy.wire import decoding, registry, specs
 from proxy.wire.compiler import Codec
+from proxy.wire.errors import RemoteProtocolError
 from tests.wire.samples import Samples, every_codec
 
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08")

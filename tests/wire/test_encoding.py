@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import LocalProtocolError
 from proxy.wire import registry
+from proxy.wire.errors import LocalProtocolError
 
 GROUPS = "DeleteGroupsRequest"
 FETCH = registry.message("FetchRequest")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire import endpoints, registry, specs
 from proxy.wire.endpoints import Endpoint
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire.specs import FieldSpec, StructSpec
 from tests.wire.samples import Samples
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.errors import RemoteProtocolError
 from proxy.wire import frames, layouts, registry
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.headers import RequestHeader
 
 Request = registry.message("HeartbeatRequest")

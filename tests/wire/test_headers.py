@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire import headers, layouts, registry
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire.headers import RequestHeader
 from proxy.wire.registry import UnknownVersion
 

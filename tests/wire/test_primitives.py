@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire import primitives
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 
 
 @pytest.mark.parametrize(

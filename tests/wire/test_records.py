@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire import compression, layouts, records
 from proxy.wire.batches import split_complete
+from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire.records import Record
 from tests.wire.clients import DEFAULT, LegacyRecordBatchBuilder
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.errors import ProxyError
 from proxy.wire import registry
 from proxy.wire.compiler import Codec
+from proxy.wire.errors import ProxyError
 from proxy.wire.registry import UnknownVersion
 from proxy.wire.specs import SchemaError
 

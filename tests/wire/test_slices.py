@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import RemoteProtocolError, TooManyElements
 from proxy.wire import registry
+from proxy.wire.errors import RemoteProtocolError, TooManyElements
 from proxy.wire.source import PAUSE_EVERY
 from tests.wire.samples import Samples, every_codec
 

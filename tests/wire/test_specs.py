@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.values import ZERO_UUID
 from proxy.wire import specs
 from proxy.wire.specs import LATEST, NO_VERSIONS, SchemaError, VersionRange
+from proxy.wire.values import ZERO_UUID
 
 PLAIN: dict[str, Any] = {
     "type": "data",

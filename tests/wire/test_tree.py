@@ -8,8 +8,8 @@ import struct
 import pytest
 from rich.console import Console
 
-from proxy.errors import RemoteProtocolError
 from proxy.wire import compression, frames, records, registry, tree
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.records import Record
 from proxy.wire.registry import UnknownVersion
 from tests.wire.samples import Samples, every_codec

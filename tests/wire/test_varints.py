@@ -7,7 +7,7 @@ from construct import ZigZag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.errors import RemoteProtocolError
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.varints import read_varlong, varlong
 
 

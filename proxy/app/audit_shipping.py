@@ -1,0 +1,86 @@
+"""Takes audit events out of their queue and writes them: to a file, a topic, or both. Nobody waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import trio
+
+from proxy.sharegroups.audit_events import Audit, lines
+
+POLL_S = 0.25
+"""How long an event may wait in the queue."""
+SLICE = 200
+"""Events formatted in one go, about 2 ms; then others have their turn."""
+FINISH_S = 3.0
+"""At the end of the process: how long the last events may take."""
+
+
+class Sink(Protocol):
+    """Where lines go."""
+
+    name: str
+    dropped: int
+
+    def offer(self, lines: Sequence[bytes]) -> None:
+        """Write them some time soon, or drop and count them."""
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+
+    async def written(self) -> None:
+        """Wait until nothing waits any more."""
+
+
+class AuditShipping:
+    """The way of the events from the queue to the sinks."""
+
+    def __init__(
+        self,
+        audit: Audit,
+        sinks: Sequence[Sink],
+        proxy_id: str,
+        cluster: Callable[[], str | None],
+        topic_name: Callable[[bytes], str],
+        load_interval_s: float,
+    ) -> None:
+        self.audit = audit
+        self.sinks = sinks
+        self._proxy_id = proxy_id
+        self._cluster = cluster
+        self._topic_name = topic_name
+        self._load_interval_s = load_interval_s
+
+    def dropped(self) -> Mapping[str, float]:
+        """Events that were lost, by where."""
+        return {"queue": self.audit.dropped} | {sink.name: sink.dropped for sink in self.sinks}
+
+    async def run(self) -> None:
+        """Ship until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for sink in self.sinks:
+                nursery.start_soon(sink.run)
+            tell = trio.current_time() + self._load_interval_s
+            while True:
+                await trio.sleep(POLL_S)
+                if trio.current_time() >= tell:
+                    tell = trio.current_time() + self._load_interval_s
+                    self.audit.tell_load()
+                await self._ship()
+
+    async def finish(self) -> None:
+        """The process ends: what is left goes out, within FINISH_S. `run` must still be running."""
+        with trio.move_on_after(FINISH_S):
+            self.audit.tell_load()
+            await self._ship()
+            for sink in self.sinks:
+                await sink.written()
+
+    async def _ship(self) -> None:
+        """All events there are, a slice at a time."""
+        while events := self.audit.take(SLICE):
+            formatted = lines(events, self._proxy_id, self._cluster(), self._topic_name)
+            for sink in self.sinks:
+                sink.offer(formatted)
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,84 @@
+"""What `check` says about keeping share state in the cluster: the topic, and the rights of the proxy's own identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from proxy.brokers.own_client import METADATA, OwnClient
+from proxy.durable.journal import TRANSACTIONAL_ID
+from proxy.durable.ownership_group import HEARTBEAT
+from proxy.durable.ownership_rules import GROUP
+from proxy.durable.state_topic import StateTopic
+from proxy.sharegroups.state_records import PARTITIONS, TOPIC
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, ProxyError
+
+READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8
+"""Operation codes (org.apache.kafka.common.acl.AclOperation); also bits of an authorized-operations field."""
+_NAMES = {READ: "READ", WRITE: "WRITE", CREATE: "CREATE", DESCRIBE: "DESCRIBE"}
+NO_BITS = -(1 << 31)
+"""What stands for "not told" in an authorized-operations field."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRights:
+    """What was found."""
+
+    partitions: int = 0
+    """Of the topic; 0 where it does not exist yet."""
+    missing: tuple[str, ...] = ()
+    """Operations on the topic that the identity lacks."""
+    group_refused: bool = False
+    transactions_trouble: str = ""
+
+
+async def ask(own: OwnClient) -> StateRights:
+    """Ask with the proxy's own identity; changes nothing. Raises ProxyError when no server answers."""
+    request = registry.message("MetadataRequest")
+    question = request(
+        topics=[request.MetadataRequestTopic(name=TOPIC)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    answer, _ = await own.ask(METADATA, question)
+    (topic,) = answer.topics
+    exists = topic.error_code == ErrorCode.NONE
+    wanted = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
+    bits = 0 if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else topic.topic_authorized_operations
+    missing = () if bits == NO_BITS else tuple(_NAMES[code] for code in wanted if not bits >> code & 1)
+    probe = registry.message("HeartbeatRequest")(group_id=GROUP, generation_id=0, member_id="check")
+    heard, _ = await own.ask(HEARTBEAT, probe)
+    return StateRights(
+        partitions=len(topic.partitions or ()) if exists else 0,
+        missing=missing,
+        group_refused=heard.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        transactions_trouble=await _transactions_trouble(own),
+    )
+
+
+async def _transactions_trouble(own: OwnClient) -> str:
+    """Whether the ids may be looked up; whether they may be used shows only when they are."""
+    try:
+        await StateTopic(own).coordinators([f"{TRANSACTIONAL_ID}0"])
+    except ProxyError as error:
+        return str(error)
+    return ""
+
+
+def judge(found: StateRights | None) -> Iterator[str]:
+    """A sentence for each thing that stands in the way; `found` None: there is no identity to ask with."""
+    if found is None:
+        yield (
+            "share groups will be off: their state is kept in a topic, for which the proxy needs an identity of its "
+            "own (upstream.sasl.*); share_groups.state: memory serves them without, until the proxy ends"
+        )
+        return
+    if found.partitions not in (0, PARTITIONS):
+        yield f"topic {TOPIC} has {found.partitions} partitions and must have {PARTITIONS}"
+    if found.missing:
+        yield f"the proxy's own identity lacks {', '.join(found.missing)} on topic {TOPIC}"
+    if found.group_refused:
+        yield f"the proxy's own identity lacks READ on group {GROUP}"
+    if found.transactions_trouble:
+        yield found.transactions_trouble

@@ -1,0 +1,439 @@
+"""The parts that serve clients, put together once the cluster has answered, and what happens to them afterwards."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from proxy.app import audit_setup, observe, tls_contexts, view_setup
+from proxy.app.audit_shipping import AuditShipping
+from proxy.app.config import Config
+from proxy.brokers.cluster_view import ClusterView
+from proxy.brokers.cluster_watch import Sight
+from proxy.brokers.dialling import Dialler
+from proxy.brokers.interfaces import Connection
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_connection import Identity, OwnSettings
+from proxy.brokers.own_questions import OwnQuestions
+from proxy.brokers.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
+from proxy.brokers.topic_leaders import METADATA, METADATA_VERSION
+from proxy.durable import ownership_group
+from proxy.durable.journal import TopicJournal
+from proxy.durable.memory_journal import MemoryJournal
+from proxy.durable.ownership_group import Membership
+from proxy.durable.state_home import ShareHome
+from proxy.fleet import links as fleet
+from proxy.forwarding import route_table
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.data_plane import Plane, Question
+from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer, native_share
+from proxy.forwarding.routes import Routes
+from proxy.loop.interfaces import Notes
+from proxy.loop.reactor import Reactor
+from proxy.loop.workers import Workers
+from proxy.sharegroups import services as apis_services
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.deleted_topics import DeletedTopics
+from proxy.sharegroups.model.coordinator import ShareCoordinator
+from proxy.sharegroups.model.renewal import RenewalBound
+from proxy.sharegroups.placement import ServeRule, ShareRules
+from proxy.sharegroups.services import Services, ShareOptions
+from proxy.sharegroups.state_records import TOPIC
+from proxy.wire import registry
+from proxy.wire.errors import ConfigError, ErrorCode
+from proxy.wire.values import UNKNOWN_NODE, Address
+
+BY_GROUP = "proxy or brokers, by group"
+
+
+def decide_share(config: Config, sight: Sight) -> tuple[bool, str]:
+    """Whether share groups, or some of them, are served here, and why (decision 17)."""
+    serve, rules = config.share_groups.serve, share_rules(config, sight)
+    if serve != "auto":
+        if any(rule.serve == "local" for rule in rules.rules):
+            return True, f"share_groups.serve is {serve}, share_groups.serve_by_group is local for some"
+        return serve == "local", f"share_groups.serve is {serve}"
+    if not rules.native:
+        return True, "not every broker serves them"
+    if any(rule.serve == "local" for rule in rules.rules):
+        return True, "every broker serves them, share_groups.serve_by_group is local for some"
+    if _has_share_state(sight):
+        return True, "every broker serves them, and some have state here"
+    return False, "every broker serves them"
+
+
+def share_rules(config: Config, sight: Sight) -> ShareRules:
+    """Which groups live where, by the settings and what the brokers can."""
+    native = native_share(versions.answer for versions in sight.versions.values())
+    rules = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in config.share_groups.serve_by_group]
+    return ShareRules(native, (*rules, ServeRule(serve=config.share_groups.serve)))
+
+
+def checked_rules(config: Config, sight: Sight, local: bool) -> ShareRules:
+    """As `share_rules`.
+
+    Raises:
+        ConfigError: where a group lives would hang on who holds it, and a proxy of a fleet cannot know that for sure: a
+            group whose owner is not to be reached would pass for one of the brokers'.
+    """
+    rules = share_rules(config, sight)
+    if local and config.peer_address is not None and rules.are_mixed:
+        raise ConfigError(
+            "cluster.mode: fleet needs all share groups in one place; say share_groups.serve: local, and nothing else "
+            "in share_groups.serve_by_group (the brokers can serve share groups as well)"
+        )
+    return rules
+
+
+def _has_share_state(sight: Sight) -> bool:
+    """Whether the cluster has the topic in which groups that live here are kept."""
+    return any(
+        topic.name == TOPIC and topic.error_code == ErrorCode.NONE
+        for metadata in sight.metadata
+        for topic in metadata.topics or ()
+    )
+
+
+def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSettings:
+    """How the proxy's own connections are made."""
+    sasl = config.upstream.sasl
+    identity = None
+    if sasl.mechanism is not None:
+        identity = Identity(mechanism=sasl.mechanism, username=sasl.username or "", password=sasl.secret)
+    server_name = config.upstream.tls.server_name
+    return OwnSettings(limits=config.named_limits, tls=upstream_tls, server_name=server_name, identity=identity)
+
+
+@dataclass(slots=True)
+class Parts:
+    """What serves clients."""
+
+    config: Config
+    notes: Notes
+    services: Services
+    plane: Plane
+    share_reason: str
+    """Why share groups are served where they are."""
+    home: ShareHome | None = None
+    """What keeps share state in a topic; None where it is in memory, or not here."""
+    audit: AuditShipping | None = None
+    """What writes audit events; None where audit is off."""
+    views: view_setup.ViewRuntime | None = None
+    """What goes on about views; None where they are switched off."""
+    mixed: bool = False
+    """Some share groups live here, others on the brokers."""
+    _listening: set[int] = field(default_factory=set)
+    """Brokers with a listener here."""
+    _refused: dict[int, str] = field(default_factory=dict)
+    """Brokers whose listener could not be bound, and why."""
+    _gone_since: dict[int, float] = field(default_factory=dict)
+    """Brokers the cluster no longer names, and since when."""
+    _told_restart: bool = False
+
+    @property
+    def where(self) -> str:
+        """Who serves share groups."""
+        if not self.services.serve_share:
+            return "brokers"
+        return BY_GROUP if self.mixed else "proxy"
+
+    def open(self, sight: Sight) -> None:
+        """Let clients in.
+
+        Raises:
+            OSError: the bootstrap port, or that of a broker known now, cannot be had.
+        """
+        self.seen(sight)
+        for node_id, reason in sorted(self._refused.items()):
+            raise OSError(f"broker {node_id} has no listener: {reason}")
+        bootstrap = list(self.config.upstream.bootstrap)
+        self.plane.listen(UNKNOWN_NODE, self.config.bound.host, self.config.bound.port, lambda: bootstrap)
+        if self.home is not None and self.config.cluster.peer.listen is not None:
+            self.home.listen(self.config.cluster.peer.listen)
+        placed = observe.SHARE_GROUPS_SERVED if self.home is None else observe.SHARE_GROUPS_PLACED
+        self.notes(placed, by=self.where, reason=self.share_reason)
+
+    def bind(self, node_id: int, upstream: Address) -> bool:
+        """A broker is to be named to clients: its listener must be there first (AddressBook's `on_new`)."""
+        if node_id in self._listening:
+            return True  # only its address upstream has changed
+        ours = self.services.book.address_for(node_id)
+        if ours is None:
+            return False
+
+        def targets() -> list[Address]:
+            address = self.services.book.upstream_of(node_id)
+            return [] if address is None else [address]
+
+        try:
+            self.plane.listen(node_id, self.config.bound.host, ours.port, targets)
+        except OSError as error:
+            return self._not_bound(node_id, error.strerror or str(error))
+        self._listening.add(node_id)
+        self._refused.pop(node_id, None)
+        self.notes(observe.BROKER_LISTENING, node_id=node_id, address=str(ours), upstream=str(upstream))
+        return True
+
+    def seen(self, sight: Sight) -> None:
+        """Take in a look at the cluster: new brokers get a listener, those gone for the grace time lose theirs."""
+        services = self.services
+        now = services.timers.now()
+        for metadata in sight.metadata:
+            services.topology.fold(metadata, now)
+        for node_id, versions in sight.versions.items():
+            services.versions.learn(node_id, versions.ranges)
+        services.book.retry_unbound()
+        for node_id, address in sight.brokers.items():
+            if services.book.advertise(node_id, address) is None:
+                self._no_port(node_id)
+        if sight.metadata:
+            self._let_go(sight.brokers, now)
+        self._compare(sight)
+
+    def state(self) -> dict[str, object]:
+        """For /readyz."""
+        book = self.services.book
+        brokers = {str(node_id): str(book.ours_of(node_id)) for node_id in sorted(book.nodes)}
+        left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(book.unbound)}
+        state = "in memory" if self.home is None else f"in topic {TOPIC}"
+        told: dict[str, object] = {
+            "brokers": brokers,
+            "left_out": left_out,
+            "share_groups": self.where,
+            "state": state,
+        }
+        told |= {} if self.home is None else self.home.state()
+        return told | ({} if self.views is None else {"views": self.views.state()})
+
+    def gone(self) -> dict[int, str]:
+        """Brokers that clients still know, and the cluster names no more: node id -> since when."""
+        now = self.services.timers.now()
+        return {
+            node_id: f"the cluster has not named it for {now - since:.0f} s"
+            for node_id, since in sorted(self._gone_since.items())
+        }
+
+    def _no_port(self, node_id: int) -> None:
+        if self.services.book.address_for(node_id) is None:
+            port = self.config.first_broker_port + node_id
+            self._not_bound(node_id, f"its port would be {port}, and ports end at 65535; set a lower first_port")
+
+    def _not_bound(self, node_id: int, reason: str) -> bool:
+        if self._refused.get(node_id) != reason:
+            self._refused[node_id] = reason
+            self.notes(observe.BROKER_NOT_BOUND, node_id=node_id, reason=reason)
+        return False
+
+    def _let_go(self, brokers: Mapping[int, Address], now: float) -> None:
+        for node_id in tuple(self.services.book.nodes):
+            if node_id in brokers:
+                if self._gone_since.pop(node_id, None) is not None:
+                    self.notes(observe.BROKER_BACK, node_id=node_id)
+            elif node_id not in self._gone_since:
+                self._gone_since[node_id] = now
+                self.notes(observe.BROKER_VANISHED, node_id=node_id, grace_s=self.config.vanished_broker_grace_s)
+        for node_id, since in tuple(self._gone_since.items()):
+            if now - since >= self.config.vanished_broker_grace_s:
+                del self._gone_since[node_id]
+                self._forget(node_id)
+
+    def _forget(self, node_id: int) -> None:
+        self._listening.discard(node_id)
+        self.plane.close_listener(node_id)
+        self.services.book.forget(node_id)
+        self.services.versions.forget(node_id)
+        self.notes(observe.BROKER_FORGOTTEN, node_id=node_id)
+
+    def _compare(self, sight: Sight) -> None:
+        """Share groups stay where they are until a restart: nobody's state may vanish while it is used."""
+        if self.config.share_groups.serve != "auto" or sight.silent or not sight.versions:
+            return
+        local, reason = decide_share(self.config, sight)
+        if self.mixed:
+            local = not share_rules(self.config, sight).native
+            differs = local
+        else:
+            differs = local != self.services.serve_share
+        if differs and not self._told_restart:
+            self.notes(observe.SHARE_GROUPS_NEED_RESTART, would_be="proxy" if local else "brokers", reason=reason)
+        self._told_restart = differs
+
+
+def introduction() -> Question:
+    """A cheap question that brokers answer only to clients they know: Metadata of no topics."""
+    request = registry.message("MetadataRequest")(topics=[], allow_auto_topic_creation=False)
+    return METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(request)
+
+
+def keep_alive_question(connection: Connection) -> Question:
+    """What keeps an upstream connection from being closed idle: the right its client was last judged by, asked anew.
+
+    Heartbeat of a member that cannot exist; ApiVersions where no group was judged. Both change nothing upstream.
+    """
+    groups = [name for right, name in rights_of(connection).verdicts if right is Right.READ_GROUP]
+    if not groups:
+        return API_VERSIONS, 0, b""
+    request = registry.message("HeartbeatRequest")(group_id=groups[-1], generation_id=0, member_id=PROBE_MEMBER)
+    return HEARTBEAT, HEARTBEAT_VERSION, registry.request(HEARTBEAT, HEARTBEAT_VERSION).encode(request)
+
+
+def share_options(config: Config) -> ShareOptions:
+    """How share requests are served, by the settings."""
+    bounds = tuple(
+        RenewalBound(groups=limit.groups, renewals=limit.renewals, held_s=limit.held_s)
+        for limit in config.share_groups.renewal_limits
+    )
+    return ShareOptions(
+        rights_cache_s=config.rights_cache_s,
+        renewal_bounds=bounds,
+        state_wait_s=config.share_groups.state_wait_s,
+    )
+
+
+def planned_routes(config: Config, local: bool) -> Routes:
+    """The routes that a proxy with these settings would have: to be shown, not used."""
+    book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
+    versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
+    served = share_group_apis.served(ShareCoordinator(config.share_groups.limits)) if local else {}
+    return route_table.build(book, versions, config.named_limits, view_setup.with_views(config, None, served))
+
+
+def compose(
+    config: Config,
+    reactor: Reactor,
+    notes: Notes,
+    nursery: trio.Nursery,
+    sight: Sight,
+    *,
+    client_tls: ssl.SSLContext | None,
+    upstream_tls: ssl.SSLContext | None,
+) -> Parts:
+    """Build every part; nothing listens yet."""
+    local, reason = decide_share(config, sight)
+    limits = config.named_limits
+    journal = TopicJournal(reactor, notes, advertised(config)) if keeps_state(config, local) else None
+    holder: list[Parts] = []
+    book = AddressBook(
+        config.first_broker_port,
+        config.advertised_host,
+        lambda node_id, upstream: holder[0].bind(node_id, upstream),
+        pinned=config.upstream.nodes,
+    )
+    services = apis_services.build(
+        limits=limits,
+        share_limits=config.share_groups.limits,
+        options=share_options(config),
+        timers=reactor,
+        notes=notes,
+        book=book,
+        topology=ClusterView(),
+        versions=EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")),
+        journal=journal or MemoryJournal(),
+        serve_share=local,
+    )
+    services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
+    if local:
+        DeletedTopics(services).start()
+    home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
+    views = view_setup.set_up(config, services, own_settings(config, upstream_tls), notes)
+    if services.views is not None:
+        services.views.workers = Workers(reactor)
+    rules = checked_rules(config, sight, local)
+    served = share_group_apis.served(services.coordinator, services.fleet, services.gate, rules) if local else {}
+    routes = route_table.build(book, services.versions, limits, view_setup.with_views(config, services, served))
+    dialler = Dialler(nursery, limits.dial_timeout_s)
+    plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
+    if services.views is not None:
+        services.views.catalog.on_first(plane.refresh_routes)
+    audit = audit_setup.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
+    holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
+    return holder[0]
+
+
+def _plane(
+    config: Config,
+    reactor: Reactor,
+    services: Services,
+    routes: Routes,
+    dialler: Dialler,
+    notes: Notes,
+    client_tls: ssl.SSLContext | None,
+    upstream_tls: ssl.SSLContext | None,
+) -> Plane:
+    return Plane(
+        reactor,
+        view_setup.routes(services.views, routes),
+        services,
+        services.limits,
+        notes,
+        dialler,
+        client_tls=client_tls,
+        upstream_tls=upstream_tls,
+        upstream_server_name=config.upstream.tls.server_name,
+        keep_alive=keep_alive_question,
+        introduction=introduction(),
+        budget=services.answers,
+        slices=services.slices,
+        served=services.figures.served,
+    )
+
+
+def advertised(config: Config) -> str:
+    """The address clients bootstrap from: what tells one proxy from another."""
+    return str(Address(config.advertised_host, config.bound.port))
+
+
+def keeps_state(config: Config, local: bool) -> bool:
+    """Whether share state is kept in a topic of the cluster."""
+    return local and config.share_groups.state == "topic"
+
+
+def _home(
+    config: Config,
+    services: Services,
+    journal: TopicJournal,
+    reactor: Reactor,
+    upstream_tls: ssl.SSLContext | None,
+    notes: Notes,
+) -> ShareHome:
+    owner = _owner(config, upstream_tls, notes)
+    services.fleet = links = _links(config, services, reactor, owner, notes)
+    services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
+    settings, client = own_settings(config, upstream_tls), _own_client(config, upstream_tls)
+    return ShareHome(services, journal, owner, client, settings, reactor, notes, links=links)
+
+
+def _own_client(config: Config, upstream_tls: ssl.SSLContext | None) -> Callable[[], OwnClient]:
+    settings = own_settings(config, upstream_tls)
+    return lambda: OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
+
+
+def _owner(config: Config, upstream_tls: ssl.SSLContext | None, notes: Notes) -> Membership:
+    """This proxy's part in the group of proxies.
+
+    Raises:
+        ConfigError: no clock here counts the time that the machine sleeps, and several proxies are to own state.
+    """
+    peer = config.peer_address
+    if peer is not None and not ownership_group.COUNTS_SLEEP_TOO:
+        raise ConfigError("cluster.mode: fleet needs a clock that goes on while the machine sleeps (CLOCK_BOOTTIME)")
+    return Membership(
+        _own_client(config, upstream_tls)(),
+        notes,
+        advertised(config),
+        config.cluster.session_timeout_s,
+        peer=str(peer or ""),
+    )
+
+
+def _links(config: Config, services: Services, reactor: Reactor, owner: Membership, notes: Notes) -> fleet.Links | None:
+    if config.peer_address is None:
+        return None
+    address, secret = advertised(config), config.cluster.peer.key()
+    tls = tls_contexts.between_proxies(config.cluster.peer.tls)
+    return fleet.Links(
+        reactor, services, share_group_apis.of_owner(), owner, notes, address=address, secret=secret, tls=tls
+    )

@@ -1,0 +1,142 @@
+"""Which figures /metrics shows, and where each is read. Names without the prefix `ksp_`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from proxy.app import share_group_metrics
+from proxy.app.observe import LogNotes, Metrics
+
+if TYPE_CHECKING:
+    from proxy.app.composition import Parts
+    from proxy.durable.state_home import ShareHome
+    from proxy.forwarding.data_plane import Statistics
+    from proxy.loop.turns import Turns
+
+PLANE_GAUGES = {
+    "connections": "Client connections now.",
+    "upstream_connections": "Upstream connections now, one for each client connection that asked for something.",
+    "in_flight": "Requests that wait for an answer.",
+    "muted": "Connections with a request that is being served here.",
+    "local_answer_bytes": "Bytes of answers made here that the kernel has not taken, room reserved for such included.",
+    "gathered_bytes": "Bytes of requests and answers being gathered, kept or worked on.",
+    "unsent_bytes": "Bytes that a peer has not taken yet.",
+}
+PLANE_COUNTERS = {
+    "connections_total": "Client connections since the start.",
+    "local_answers_total": "Requests answered here.",
+    "local_answers_without_room": "Answers that went out without records because the limit was reached.",
+    "gathered_without_room": "Connections that ended because limits.gathered_total_bytes were in use.",
+    "bytes_up": "Bytes from clients to brokers.",
+    "bytes_down": "Bytes to clients.",
+}
+VIEW_COUNTERS = {
+    "requests": "Fetches of views answered here.",
+    "reads": "Fetches made upstream for views.",
+    "joined": "Waits for a Fetch that another client's request had made.",
+    "read_bytes": "Records of base partitions that came from brokers for views.",
+    "scanned_bytes": "Records looked through for answers.",
+    "kept_bytes": "Records in answers.",
+    "kept_records": "How many.",
+    "corrupt": "Batches that could not be taken apart.",
+    "threaded": "Runs of batches taken apart by a thread.",
+    "large": "Batches so large when opened that a thread of their own opened them.",
+}
+
+
+def of_events(metrics: Metrics, notes: LogNotes) -> None:
+    """What was noted, by event: also those that the log leaves out."""
+    metrics.add("events", "counter", "What happened, by event of the log.", lambda: notes.counts, "event")
+
+
+def of_turns(metrics: Metrics, turns: Turns) -> None:
+    """How long the loop keeps clients waiting."""
+    longest = "Longest turn of the loop since the last scrape; 0 where none took 5 ms."
+    over = "Turns of the loop that took longer, by seconds; none over 0.02 is the rule."
+    metrics.add("turn_longest_seconds", "gauge", longest, turns.take_longest)
+    metrics.add("turns_over", "counter", over, turns.over, "seconds")
+
+
+def of_parts(metrics: Metrics, parts: Parts) -> None:
+    """Everything about clients, brokers and share groups."""
+    _of_plane(metrics, parts)
+    share_group_metrics.of_served(metrics, parts.services)
+    _of_brokers(metrics, parts)
+    _of_share_groups(metrics, parts)
+    _of_views(metrics, parts)
+
+
+def _of_plane(metrics: Metrics, parts: Parts) -> None:
+    now: list[Statistics] = []
+
+    def take_snapshot() -> None:
+        now[:] = [parts.plane.statistics()]
+
+    def reader(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(now[0], name))
+
+    metrics.before(take_snapshot)
+    for name, words in PLANE_GAUGES.items():
+        metrics.add(name, "gauge", words, reader(name))
+    for name, words in PLANE_COUNTERS.items():
+        metrics.add(name.removesuffix("_total"), "counter", words, reader(name))
+    metrics.add("ended", "counter", "Connections that ended, by reason.", lambda: now[0].ended, "reason")
+
+
+def _of_brokers(metrics: Metrics, parts: Parts) -> None:
+    book = parts.services.book
+    metrics.add("brokers", "gauge", "Brokers with a listener here.", lambda: len(book.nodes))
+    metrics.add("brokers_left_out", "gauge", "Brokers that clients are not told of.", lambda: len(book.unbound))
+
+
+def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
+    services = parts.services
+    if not services.serve_share:
+        return
+    coordinator, reads = services.coordinator, services.reads
+
+    def members() -> float:
+        return sum(len(group.members) for group in coordinator.groups.values())
+
+    shipping = parts.audit
+    if shipping is not None:
+        metrics.add("audit_events", "counter", "Audit events, lost ones included.", lambda: shipping.audit.seq)
+        metrics.add("audit_events_lost", "counter", "Audit events that were lost, by where.", shipping.dropped, "where")
+    metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
+    metrics.add("share_members", "gauge", "Members of share groups.", members)
+    metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
+    metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
+    share_group_metrics.of_groups(metrics, services)
+    if parts.home is not None:
+        _of_share_state(metrics, parts.home)
+    metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
+    metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
+
+
+def _of_views(metrics: Metrics, parts: Parts) -> None:
+    views = parts.services.views
+    if views is None:
+        return
+    catalog, cache, figures = views.catalog, views.reads.cache, views.reads.figures
+
+    def reader(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(figures, name))
+
+    for name, words in VIEW_COUNTERS.items():
+        metrics.add(f"view_{name}", "counter", words, reader(name))
+    metrics.add("views", "gauge", "Views that are ready.", lambda: len(catalog))
+    metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
+    metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
+    metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)
+
+
+def _of_share_state(metrics: Metrics, home: ShareHome) -> None:
+    """State kept in a topic, and the other proxies that keep a part of it."""
+    metrics.add("state_partitions", "gauge", "Partitions of share state owned here.", lambda: len(home.served))
+    metrics.add("state_appends", "counter", "Appends to share state.", lambda: home.journal.appends)
+    links = home.links
+    if links is not None:
+        metrics.add("peers", "gauge", "Other proxies that are linked with this one.", lambda: len(links.linked))
+        metrics.add("peer_requests", "gauge", "Requests that other proxies serve now.", lambda: links.requests_waiting)
+        metrics.add("peer_clients", "gauge", "Clients of other proxies served here.", lambda: links.far_clients)

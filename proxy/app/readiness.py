@@ -1,0 +1,100 @@
+"""What the probes of a running proxy answer: forwarding, share groups and views, each by itself.
+
+Forwarding is what a load balancer should go by: a proxy that waits to take share groups over from another one serves
+everything else. A broker that is dead does not make the proxy unready, for clients of the others are served, and no
+other proxy would reach it either; it is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from proxy.app.composition import Parts
+from proxy.brokers.cluster_watch import ClusterWatch
+
+Body = dict[str, Any]
+Answer = tuple[bool, Mapping[str, object]]
+"""Whether it is ready, and what to say about it."""
+
+
+class Readiness:
+    """`reasons` are those that pass by themselves or with the cluster; what is `missing` somebody has to give."""
+
+    def __init__(self, watch: ClusterWatch, parts: Callable[[], Parts | None], stopping: Callable[[], bool]) -> None:
+        """`parts`: None while the cluster has not answered."""
+        self._watch = watch
+        self._parts = parts
+        self._stopping = stopping
+
+    def probes(self) -> Mapping[bytes, Callable[[], Answer]]:
+        """By path."""
+        return {
+            b"/readyz": self.forwarding,
+            b"/readyz/share-groups": self.share_groups,
+            b"/readyz/views": self.views,
+        }
+
+    def forwarding(self) -> Answer:
+        """Clients are let in, and the last look reached the cluster."""
+        parts, reasons = self._parts(), self._reasons()
+        missing = self._missing_upstream()
+        also: Body = {}
+        if parts is not None:
+            also = parts.state() | {"unreachable": self._unreachable(parts)}
+            also["share_groups_ready"], also["views_ready"] = self.share_groups()[0], self.views()[0]
+            missing += _missing_of_home(parts) + _missing_of_views(parts)
+        return not reasons, _body(not reasons, reasons, missing) | also
+
+    def share_groups(self) -> Answer:
+        """Share groups are served through this proxy: their state is loaded here, or the brokers have them."""
+        parts, reasons = self._parts(), self._reasons()
+        missing: list[str] = []
+        also: Body = {}
+        if parts is not None:
+            also = {"share_groups": parts.where} | ({} if parts.home is None else parts.home.state())
+            reasons += [parts.home.why_not] if parts.home is not None and parts.home.why_not else []
+            missing += _missing_of_home(parts)
+        ready = not reasons and not missing
+        return ready, _body(ready, reasons, missing) | also
+
+    def views(self) -> Answer:
+        """Views are served; without rights of the proxy's own too, but then plans are unknown (`missing`)."""
+        parts, reasons = self._parts(), self._reasons()
+        if parts is None:
+            return False, _body(False, reasons, [])
+        if parts.views is None:
+            return False, _body(False, [*reasons, "views are switched off (views.serve)"], [])
+        return not reasons, _body(not reasons, reasons, _missing_of_views(parts)) | {"views": parts.views.state()}
+
+    def _reasons(self) -> list[str]:
+        watch, reasons = self._watch, []
+        if self._stopping():
+            reasons.append("stopping")
+        if not watch.reachable:
+            reasons.append(f"upstream is not reachable: {watch.trouble}")
+        elif watch.refused:
+            reasons.append(watch.trouble)
+        if self._parts() is None and watch.reachable:
+            reasons.append("waiting for every broker to tell its versions")
+        return reasons
+
+    def _missing_upstream(self) -> list[str]:
+        watch = self._watch
+        return [watch.trouble] if watch.reachable and watch.trouble and not watch.refused else []
+
+    def _unreachable(self, parts: Parts) -> dict[str, str]:
+        silent = {node_id: why for node_id, why in self._watch.silent.items() if node_id >= 0}
+        return {str(node_id): why for node_id, why in sorted((parts.gone() | silent).items())}
+
+
+def _missing_of_home(parts: Parts) -> list[str]:
+    return [parts.home.off] if parts.home is not None and parts.home.off else []
+
+
+def _missing_of_views(parts: Parts) -> list[str]:
+    return [parts.views.missing] if parts.views is not None and parts.views.missing else []
+
+
+def _body(ready: bool, reasons: list[str], missing: list[str]) -> Body:
+    return {"ready": ready, "reasons": reasons} | ({"missing": missing} if missing else {})

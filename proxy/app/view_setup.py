@@ -1,0 +1,106 @@
+"""Views, put together: what is known, where it is kept, who makes them ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import trio
+
+from proxy.app.config import Config
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_client_connection import OwnPort
+from proxy.brokers.own_connection import OwnSettings
+from proxy.forwarding.offered_versions import PRODUCE
+from proxy.forwarding.route_table import Served
+from proxy.forwarding.routes import Routes
+from proxy.loop.interfaces import Notes
+from proxy.sharegroups.services import Services
+from proxy.views import view_apis
+from proxy.views.base_watch import ViewWatch
+from proxy.views.creation import ViewCreation
+from proxy.views.model.catalog import ViewCatalog
+from proxy.views.services import ViewOptions, ViewServices
+from proxy.views.state_records import TOPIC
+from proxy.views.store import MemoryViewStore, ViewStore
+from proxy.views.stored_state import ViewState
+from proxy.wire import compression
+
+
+def options(config: Config) -> ViewOptions:
+    """How views are served, by the settings."""
+    views = config.views
+    return ViewOptions(
+        slots_max=views.slots_max,
+        partitions_max=views.partitions_max,
+        create_wait_s=views.create_wait_s,
+        codec=compression.NAMES.index(views.codec),
+        cache_bytes=views.cache_bytes,
+        cache_age_s=views.cache_age_s,
+        read_bytes=views.read_bytes,
+        scanned_bytes=views.scanned_bytes,
+    )
+
+
+@dataclass(slots=True)
+class ViewRuntime:
+    """What goes on about views while the proxy runs."""
+
+    services: ViewServices
+    store: ViewStore
+    watch: ViewWatch
+
+    async def run(self) -> None:
+        """Follow the stored facts and the bases until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.watch.run)
+            if isinstance(self.store, ViewState):
+                nursery.start_soon(self.store.run)
+
+    @property
+    def missing(self) -> str:
+        """What does not work for want of rights; empty when all does."""
+        return self.store.off if isinstance(self.store, ViewState) else ""
+
+    def state(self) -> dict[str, object]:
+        """For /readyz."""
+        kept = self.store.off or f"in topic {TOPIC}"
+        return {"ready": len(self.services.catalog), "plans": len(self.services.catalog.plans), "kept": kept}
+
+
+def set_up(config: Config, services: Services, settings: OwnSettings, notes: Notes) -> ViewRuntime | None:
+    """Give the handlers what they need to serve views; None where views are switched off."""
+    if not config.views.serve:
+        return None
+
+    def client() -> OwnClient:
+        return OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
+
+    catalog = ViewCatalog()
+    interval_s = config.views.growth_interval_s
+    store: ViewStore = MemoryViewStore(catalog)
+    if config.views.state == "topic":
+        store = ViewState(catalog, client, interval_s, notes)
+    keeper = ViewCreation(catalog, options(config), store, services.timers, notes)
+    keeper.own = own = OwnPort(client())
+    services.views = ViewServices(catalog=catalog, options=options(config), keeper=keeper)
+    return ViewRuntime(services.views, store, ViewWatch(keeper, own, interval_s, notes))
+
+
+def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
+    """The routes of this moment: as long as no view is known, Produce is not looked into."""
+    if views is None:
+        return lambda: built
+    quiet = Routes(built.fallback)
+    for route in built.values():
+        quiet.add(replace(route, handler=None, serve_here=None) if route.key == PRODUCE else route)
+    catalog = views.catalog
+    return lambda: quiet if catalog.is_empty else built
+
+
+def with_views(config: Config, services: Services | None, served: Mapping[int, Served]) -> dict[int, Served]:
+    """What is served with views in front of `served`."""
+    if not config.views.serve:
+        return dict(served)
+    catalog = services.views.catalog if services is not None and services.views is not None else ViewCatalog()
+    return view_apis.in_front(view_apis.served(catalog), served)

@@ -1,0 +1,117 @@
+"""Channels to brokers by node id, opened when somebody wants one, and again when they were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import NamedTuple
+
+import trio
+
+from proxy.brokers.channel import Channel, open_channel
+from proxy.brokers.own_connection import OwnSettings
+from proxy.loop.interfaces import Notes
+from proxy.loop.lasting_trouble import LastingTrouble
+from proxy.loop.reactor import Reactor
+from proxy.wire.errors import ProxyError
+from proxy.wire.values import Address
+
+RETRY_MIN_S, RETRY_MAX_S = 0.05, 0.5
+"""After an attempt that failed: a broker that crashed still leads what it led, and is missed for as long."""
+
+
+class Place(NamedTuple):
+    """One channel: what must not wait for each other goes over channels of its own."""
+
+    node_id: int
+    purpose: str
+
+
+class _Failures(NamedTuple):
+    """Attempts that failed, one after the other."""
+
+    number: int
+    again_at: float
+    """When the next attempt may be made."""
+
+
+class Links:
+    """Open channels. `changed` is called when one has come or gone."""
+
+    def __init__(
+        self, nursery: trio.Nursery, reactor: Reactor, settings: OwnSettings, notes: Notes, changed: Callable[[], None]
+    ) -> None:
+        self.addresses: dict[int, Address] = {}
+        """Where the brokers are; somebody else keeps this right."""
+        self.on_unreachable: Callable[[int], None] = lambda _node_id: None
+        """Called with a node that could not be reached: another one may do its work by now."""
+        self._nursery = nursery
+        self._reactor = reactor
+        self._settings = settings
+        self._notes = notes
+        self._changed = changed
+        self._open: dict[Place, Channel] = {}
+        self._opening: set[Place] = set()
+        self._failures: dict[Place, _Failures] = {}
+        self._troubles: dict[int, LastingTrouble] = {}
+        """By node id: a broker that is gone is one trouble for all links to it."""
+
+    def get(self, node_id: int, purpose: str) -> Channel | None:
+        """An open channel; None while it is being opened."""
+        place = Place(node_id, purpose)
+        channel = self._open.get(place)
+        if channel is not None and (channel.expires == inf or channel.waiting or trio.current_time() < channel.expires):
+            return channel
+        if channel is not None:
+            channel.close("the session ends")
+        if place not in self._opening:
+            self._opening.add(place)
+            self._nursery.start_soon(self._dial, place, name="link")
+        return None
+
+    def close(self) -> None:
+        """End all channels; whoever waits for an answer is told that none comes."""
+        for channel in list(self._open.values()):
+            channel.close("closed here")
+
+    async def _dial(self, place: Place) -> None:
+        failures = self._failures.get(place)
+        if failures is not None:
+            await trio.sleep_until(failures.again_at)
+        try:
+            address = self.addresses.get(place.node_id)
+            if address is None:
+                self._failed(place)
+                return
+            channel = await open_channel(self._reactor, address, self._settings)
+        except ProxyError as error:
+            self._trouble(place.node_id).happened(str(error))
+            self._failed(place)
+        else:
+            self._trouble(place.node_id).ended()
+            self._failures.pop(place, None)
+            self._open[place] = channel
+            channel.on_close = partial(self._closed, place, channel)
+        finally:
+            self._opening.discard(place)
+            self._changed()
+
+    def _trouble(self, node_id: int) -> LastingTrouble:
+        if node_id not in self._troubles:
+            events = ("state-link-failed", "state-link-made")
+            self._troubles[node_id] = LastingTrouble(self._notes, *events, node_id=node_id)
+        return self._troubles[node_id]
+
+    def _failed(self, place: Place) -> None:
+        now, before = trio.current_time(), self._failures.get(place)
+        earlier = before.number if before is not None and now < before.again_at + RETRY_MAX_S else 0
+        pause_s = min(RETRY_MIN_S * 2 ** min(earlier, 10), RETRY_MAX_S)
+        self._failures[place] = _Failures(earlier + 1, now + pause_s)
+        self.on_unreachable(place.node_id)
+
+    def _closed(self, place: Place, channel: Channel, reason: str) -> None:
+        if self._open.get(place) is channel:
+            del self._open[place]
+            self._notes("state-link-lost", node_id=place.node_id, reason=reason)
+            self._changed()

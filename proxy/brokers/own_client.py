@@ -1,0 +1,151 @@
+"""Questions of the proxy's own to whichever broker answers: who the brokers are and what they can do.
+
+Theory of operation. `OwnClient` keeps one connection. When it is lost, all bootstrap servers and the brokers known from
+the last Metadata answer are tried, one beside the other (`racing`), and the first that is ready is kept; one that fails
+is not tried again for the same question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import trio
+
+from proxy.brokers.own_connection import (
+    AuthenticationFailed,
+    BrokerVersions,
+    OwnConnection,
+    OwnSettings,
+    connection,
+    open_connection,
+)
+from proxy.loop.first_success import race
+from proxy.wire import registry
+from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.values import Address
+
+METADATA = 3
+_TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
+
+
+class AuthenticationNeeded(UpstreamLost):
+    """The broker ended the connection at the first question: it wants an identity, and the proxy has none."""
+
+
+class OwnClient:
+    """Questions to whichever broker answers. Not for several tasks at once."""
+
+    def __init__(
+        self, bootstrap: Sequence[Address], settings: OwnSettings, nodes: Mapping[int, Address] | None = None
+    ) -> None:
+        """`nodes`: brokers that are dialled there, whatever they advertise."""
+        self.settings = settings
+        self._nodes = nodes or {}
+        self._bootstrap = tuple(bootstrap)
+        self._brokers: tuple[Address, ...] = ()
+        self._open: OwnConnection | None = None
+
+    async def metadata(self, topics: Sequence[str] = ()) -> tuple[Any, BrokerVersions]:
+        """The decoded MetadataResponse about all brokers and these topics, and the versions of who answered it.
+
+        UpstreamLost with the reason of every server when none answers; AuthenticationNeeded (an UpstreamLost) when
+        brokers are there but want an identity; AuthenticationFailed when they refuse the one given.
+        """
+        request = registry.message("MetadataRequest")
+        wanted = [request.MetadataRequestTopic(name=name) for name in topics]
+        question = request(topics=wanted, allow_auto_topic_creation=False)
+        answer, versions = await self.ask(METADATA, question)
+        self._brokers = tuple(Address(broker.host, broker.port) for broker in answer.brokers or ())
+        return answer, versions
+
+    async def ask(self, key: int, question: Any) -> tuple[Any, BrokerVersions]:
+        """The answer of the first server that gives one, and its versions; errors as for `metadata`."""
+        reasons: list[ProxyError] = []
+        left = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
+        while (opened := await self._connected(left, reasons)) is not None:
+            try:
+                answer = await opened.ask(key, question)
+            except _TROUBLE as error:
+                reasons.append(self._explained(error))
+                await self.aclose()
+                continue
+            opened.answered = True
+            return answer, opened.versions
+        raise _summed_up(reasons)
+
+    async def any_versions(self) -> tuple[Address, BrokerVersions]:
+        """The versions of the first server that tells them, for which no identity is needed.
+
+        UpstreamLost with the reason of every server when none does.
+        """
+        addresses = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
+        found = await race([partial(self.versions_of, address) for address in addresses], _TROUBLE, _nothing_to_close)
+        if found.winner is None:
+            raise _summed_up(list(found.failures.values()))
+        index, versions = found.winner
+        return addresses[index], versions
+
+    async def versions_of(self, address: Address) -> BrokerVersions:
+        """What one broker can do; asked on a connection of its own, without authentication."""
+        async with connection(address, self.bare_settings()) as opened:
+            return opened.versions
+
+    def address_of(self, node_id: int, advertised: Address) -> Address:
+        """Where to dial a broker."""
+        return self._nodes.get(node_id, advertised)
+
+    def bare_settings(self) -> OwnSettings:
+        """As `settings`, without the identity."""
+        return replace(self.settings, identity=None)
+
+    async def aclose(self) -> None:
+        """Close the connection that is kept, if any."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.aclose()
+
+    async def _connected(self, left: list[Address], reasons: list[ProxyError]) -> OwnConnection | None:
+        """The connection kept, or one to the first of these servers that is ready; None when there is none.
+
+        Servers that failed (their reasons are added), and the one that is taken, are struck off.
+        """
+        if self._open is not None and trio.current_time() < self._open.expires:
+            return self._open
+        await self.aclose()
+        attempts = [partial(open_connection, address, self.settings) for address in left]
+        found = await race(attempts, _TROUBLE, OwnConnection.aclose)
+        reasons += found.failures.values()
+        over = set(found.failures)
+        if found.winner is not None:
+            index, self._open = found.winner
+            over.add(index)
+        left[:] = [address for index, address in enumerate(left) if index not in over]
+        return self._open
+
+    def _explained(self, error: ProxyError) -> ProxyError:
+        """A broker that wants authentication closes the connection at the first other request, without a word."""
+        opened = self._open
+        if (
+            not isinstance(error, UpstreamLost)
+            or opened is None
+            or opened.answered
+            or self.settings.identity is not None
+        ):
+            return error
+        return AuthenticationNeeded(str(error))
+
+
+async def _nothing_to_close(_versions: BrokerVersions) -> None:
+    """What was asked is known, and its connection is closed."""
+
+
+def _summed_up(reasons: Sequence[ProxyError]) -> ProxyError:
+    """One error for all servers: the most telling kind, every text once."""
+    text = "; ".join(dict.fromkeys(str(reason) for reason in reasons))
+    for kind in (AuthenticationFailed, AuthenticationNeeded):
+        if any(isinstance(reason, kind) for reason in reasons):
+            return kind(text)
+    return UpstreamLost(text or "there is no server to ask")

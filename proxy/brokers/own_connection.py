@@ -1,0 +1,298 @@
+"""One connection of the proxy's own to one broker, under its own identity. Never client data.
+
+`open_connection` dials, learns the broker's versions, and authenticates if the proxy has an identity; after that one
+request at a time is asked. Sources: KIP-35, KIP-511 (ApiVersions), KIP-43, KIP-152 (SASL), KIP-368 (session lifetime).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import trio
+
+from proxy.forwarding import framing
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.values import Address, Limits
+
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+
+CLIENT_ID = "kafka-share-proxy"
+ANSWER_TIMEOUT_S = 15.0
+"""A broker that does not answer a question of ours for so long is given up."""
+SESSION_SHARE = 0.8
+"""A session with a lifetime is replaced when this share of it is over (KIP-368; clients re-authenticate at 85-95 %)."""
+READ_BYTES = 64 << 10
+END_OF_HEAD_TAG, END_OF_HEAD = 27502, b"\r\n\r\n"
+"""A tagged field of our first request, which brokers leave aside (KIP-482). A server that speaks HTTP takes it for the
+end of a request's head and answers at once that it is a bad one: otherwise both would wait until a time-out."""
+
+
+class AuthenticationFailed(ProxyError):
+    """The broker does not accept the proxy's own identity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The proxy's own principal at the brokers."""
+
+    mechanism: str
+    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    username: str
+    password: Callable[[], str] = field(repr=False)
+    """Read at every authentication, so that a changed password file is seen."""
+
+
+Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSettings:
+    """How the proxy's own connections are made."""
+
+    limits: Limits = field(default_factory=Limits)
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+    """The name to verify; None = the host that is dialled."""
+    identity: Identity | None = None
+    connect: Connect = trio.open_tcp_stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerVersions:
+    """What a broker's ApiVersions answered."""
+
+    ranges: Mapping[int, tuple[int, int]]
+    """API key -> (lowest, highest) version."""
+    finalized: Mapping[str, int]
+    """Feature -> finalized level."""
+    answer: Any
+    """The decoded ApiVersionsResponse."""
+
+
+class OwnConnection:
+    """An open connection to one broker. Not for several tasks at once."""
+
+    def __init__(self, address: Address, stream: trio.abc.Stream, limits: Limits) -> None:
+        self.address = address
+        self.versions = BrokerVersions(ranges={}, finalized={}, answer=None)
+        self.expires = float("inf")
+        """When (trio.current_time) the SASL session should be replaced."""
+        self.answered = False
+        """Whether it answered anything that needs an identity where one is asked for."""
+        self._stream = stream
+        self._limits = limits
+        self._correlation_ids = count(1)
+        self._received = bytearray()
+
+    async def ask(self, key: int, message: Any, version: int | None = None) -> Any:
+        """The decoded answer, in the highest version both sides know unless one is given.
+
+        UpstreamLost when the connection ends or stays silent, RemoteProtocolError when the answer is none; either
+        ends this connection.
+        """
+        chosen = self._common_version(key) if version is None else version
+        correlation_id = next(self._correlation_ids)
+        try:
+            with trio.fail_after(ANSWER_TIMEOUT_S):
+                await self._stream.send_all(frames.request(key, chosen, correlation_id, CLIENT_ID, message))
+                frame = await self._frame()
+        except trio.TooSlowError:
+            raise UpstreamLost(f"{self.address} did not answer within {ANSWER_TIMEOUT_S:g} s") from None
+        except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
+            raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
+        answered_id, answer = frames.decode_response(key, chosen, frame)
+        if answered_id != correlation_id:
+            raise RemoteProtocolError(f"{self.address} answered request {answered_id}, {correlation_id} was asked")
+        return answer
+
+    async def aclose(self) -> None:
+        """Close, without waiting for the peer."""
+        await trio.aclose_forcefully(self._stream)
+
+    def _common_version(self, key: int) -> int:
+        ours, theirs = registry.versions(key), self.versions.ranges.get(key)
+        if theirs is None or max(ours[0], theirs[0]) > min(ours[1], theirs[1]):
+            raise RemoteProtocolError(f"{self.address} has no version of {registry.API_KEYS[key]} that is known here")
+        return min(ours[1], theirs[1])
+
+    async def _frame(self) -> bytes:
+        head = await self._exactly(4)
+        size = int.from_bytes(head, "big", signed=True)
+        if not framing.ANSWER_MIN <= size <= self._limits.collected_bytes:
+            error = framing.wrong_size(size, self._limits.collected_bytes, framing.ANSWER_MIN)
+            advice = "; see upstream.tls" if framing.hint(head).startswith("a TLS") else ""
+            raise RemoteProtocolError(f"{self.address} sent: {error}{advice}")
+        return await self._exactly(size)
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            chunk = await self._stream.receive_some(READ_BYTES)
+            if not chunk:
+                raise UpstreamLost(f"{self.address} closed the connection")
+            self._received += chunk
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+
+@asynccontextmanager
+async def connection(address: Address, settings: OwnSettings) -> AsyncIterator[OwnConnection]:
+    """A connection for a few questions, closed at the end."""
+    opened = await open_connection(address, settings)
+    try:
+        yield opened
+    finally:
+        await opened.aclose()
+
+
+async def open_connection(address: Address, settings: OwnSettings) -> OwnConnection:
+    """Dial, learn the versions, authenticate.
+
+    UpstreamLost when it cannot be reached, AuthenticationFailed when the broker refuses the identity,
+    RemoteProtocolError when it does not speak Kafka.
+    """
+    opened = OwnConnection(address, await _dial(address, settings), settings.limits)
+    try:
+        opened.versions = await _first_answer(opened, settings)
+        if settings.identity is not None:
+            await _authenticate(opened, settings.identity)
+    except OSError as error:  # no descriptor was left to load the library of SCRAM with
+        await opened.aclose()
+        raise UpstreamLost(f"{address}: {reason_of(error)}") from None
+    except BaseException:
+        await opened.aclose()
+        raise
+    return opened
+
+
+async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
+    try:
+        with trio.fail_after(settings.limits.dial_timeout_s):
+            stream = await settings.connect(address.host, address.port)
+            if settings.tls is None:
+                return stream
+            secured = trio.SSLStream(
+                stream, settings.tls, server_hostname=settings.server_name or address.host, https_compatible=True
+            )
+            try:
+                await secured.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(stream)
+                raise
+            return secured
+    except trio.TooSlowError:
+        raise UpstreamLost(f"{address}: no connection within {settings.limits.dial_timeout_s:g} s") from None
+    except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
+        raise UpstreamLost(f"{address}: {reason_of(error)}") from None
+
+
+async def _first_answer(opened: OwnConnection, settings: OwnSettings) -> BrokerVersions:
+    try:
+        return await _ask_versions(opened)
+    except UpstreamLost as error:
+        if settings.tls is not None:
+            raise
+        raise UpstreamLost(f"{error} (as a TLS listener does: see upstream.tls)") from None
+
+
+async def _ask_versions(opened: OwnConnection) -> BrokerVersions:
+    request = registry.message("ApiVersionsRequest")(client_software_name=CLIENT_ID, client_software_version="1")
+    request.unknown_tags = ((END_OF_HEAD_TAG, END_OF_HEAD),)
+    answer = await opened.ask(API_VERSIONS, request, version=3)
+    if answer.error_code != ErrorCode.NONE:
+        raise RemoteProtocolError(f"{opened.address} answered ApiVersions v3 with {error_name(answer.error_code)}")
+    return BrokerVersions(
+        ranges={entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()},
+        finalized={feature.name: feature.max_version_level for feature in answer.finalized_features or ()},
+        answer=answer,
+    )
+
+
+async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[str, ...]:
+    """What a listener that authenticates offers; empty where it does not authenticate.
+
+    To be asked on a connection that has not authenticated; nothing else may be asked on it afterwards.
+    """
+    answer = await _handshake(opened, mechanism)
+    return () if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE else tuple(answer.mechanisms or ())
+
+
+async def _handshake(opened: OwnConnection, mechanism: str) -> Any:
+    return await opened.ask(SASL_HANDSHAKE, registry.message("SaslHandshakeRequest")(mechanism=mechanism), version=1)
+
+
+async def _authenticate(opened: OwnConnection, identity: Identity) -> None:
+    handshake = await _handshake(opened, identity.mechanism)
+    if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(handshake.mechanisms or ()) or "none"
+        raise AuthenticationFailed(f"{opened.address} does not take {identity.mechanism}; it offers {offered}")
+    if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        return  # a listener without SASL: everybody is ANONYMOUS there, the proxy as well
+    if handshake.error_code != ErrorCode.NONE:
+        raise AuthenticationFailed(f"{opened.address} answered {error_name(handshake.error_code)}")
+    exchange = _plain if identity.mechanism == "PLAIN" else _scram
+    lifetime_ms = await exchange(opened, identity)
+    if lifetime_ms > 0:
+        opened.expires = trio.current_time() + SESSION_SHARE * lifetime_ms / 1000
+
+
+async def _plain(opened: OwnConnection, identity: Identity) -> int:
+    """RFC 4616: authorization id (empty), authentication id, password."""
+    token = "\0".join(("", identity.username, identity.password())).encode()
+    return (await _token(opened, token))[1]
+
+
+async def _scram(opened: OwnConnection, identity: Identity) -> int:
+    """RFC 5802, by the scramp library; also checks that the server knows the password."""
+    from scramp import ScramClient, ScramException
+
+    client = ScramClient([identity.mechanism], identity.username, identity.password())
+    try:
+        first, _ = await _token(opened, client.get_client_first().encode())
+        client.set_server_first(first.decode())
+        final, lifetime_ms = await _token(opened, client.get_client_final().encode())
+        client.set_server_final(final.decode())
+    except (ScramException, UnicodeDecodeError) as error:
+        raise AuthenticationFailed(f"{opened.address}: {error}") from None
+    return lifetime_ms
+
+
+async def _token(opened: OwnConnection, token: bytes) -> tuple[bytes, int]:
+    request = registry.message("SaslAuthenticateRequest")(auth_bytes=token)
+    answer = await opened.ask(SASL_AUTHENTICATE, request)
+    if answer.error_code != ErrorCode.NONE:
+        text = answer.error_message or error_name(answer.error_code)
+        raise AuthenticationFailed(f"{opened.address} refuses the proxy's own identity: {text}")
+    return bytes(answer.auth_bytes or b""), answer.session_lifetime_ms
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, and its number."""
+    return f"{ErrorCode(code).name} ({code})"
+
+
+def reason_of(error: BaseException) -> str:
+    """Words for an error of the operating system or of TLS, without the noise around them."""
+    while isinstance(error, trio.BrokenResourceError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}"
+    if isinstance(error, OSError) and error.__cause__ is not None and error.errno is None:
+        return "; ".join(dict.fromkeys(reason_of(inner) for inner in _inner(error.__cause__)))
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def _inner(error: BaseException) -> Sequence[BaseException]:
+    """Trio tries every address of a name and tells all their errors."""
+    return error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)

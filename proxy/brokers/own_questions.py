@@ -1,0 +1,56 @@
+"""Questions of handlers under the proxy's own identity (interfaces.OwnQuestions), each on a connection of its own.
+
+Rare by design: what a client asks is answered over its own connection wherever that leads to the right broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from proxy.brokers.own_connection import OwnSettings, connection
+from proxy.loop.promise import Promise
+from proxy.wire.errors import ProxyError, UpstreamLost
+from proxy.wire.values import Address
+
+QUESTIONS_MAX = 32
+"""Questions under way; one more fails at once."""
+
+
+class OwnQuestions:
+    """Asks in the background of one nursery."""
+
+    def __init__(
+        self, nursery: trio.Nursery, settings: OwnSettings, address_of: Callable[[int], Address | None]
+    ) -> None:
+        """`address_of`: a broker's upstream address by its node id."""
+        self._nursery = nursery
+        self._settings = settings
+        self._address_of = address_of
+        self.under_way = 0
+
+    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+        """See interfaces.OwnQuestions."""
+        answer: Promise[Any] = Promise()
+        address = self._address_of(node_id)
+        if address is None:
+            answer.fail(UpstreamLost(f"no address is known for broker {node_id}"))
+        elif self.under_way >= QUESTIONS_MAX:
+            answer.fail(UpstreamLost(f"{QUESTIONS_MAX} questions of the proxy's own are under way"))
+        else:
+            self.under_way += 1
+            self._nursery.start_soon(self._ask, address, key, request, answer, name="own question")
+        return answer
+
+    async def _ask(self, address: Address, key: int, request: Any, answer: Promise[Any]) -> None:
+        try:
+            async with connection(address, self._settings) as opened:
+                found = await opened.ask(key, request)
+        except ProxyError as error:
+            answer.fail(error)
+        else:
+            answer.set(found)
+        finally:
+            self.under_way -= 1

@@ -1,0 +1,390 @@
+"""Share state in a topic of the cluster: the Journal port over one writer per state partition.
+
+Theory of operation. `durable.state_producer` decides what is sent and what an answer means; this sends it. An append
+asked for in one turn of the loop goes out at the end of that turn, together with all others; one Produce is on its way
+to each leader at a time and carries everything that waits for any partition there. All of it is plain calls of the
+loop. Which broker leads a partition, or coordinates a transactional id, is found by somebody else (`need_view`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import Any
+
+from proxy.brokers.channel import Channel
+from proxy.brokers.channels import Links
+from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.state_producer import (
+    BATCH_BYTES_MAX,
+    IDENTITY_S,
+    KEEP_ALIVE_S,
+    Append,
+    Identify,
+    Lost,
+    Outcome,
+    Refused,
+    Stage,
+    StateProducer,
+    Stored,
+    TakenOver,
+)
+from proxy.loop.interfaces import Notes, Timer
+from proxy.loop.promise import Promise
+from proxy.loop.reactor import Reactor
+from proxy.sharegroups import state_records
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, LocalProtocolError
+from proxy.wire.records import Record
+
+PRODUCE, INIT_PRODUCER_ID = 0, 22
+PRODUCE_VERSION_MAX = 11
+"""From 12 on a produce may begin a transaction, from 13 on topics go by id; nothing of that is wanted here."""
+INIT_PRODUCER_ID_VERSION_MAX = 4
+REPLICAS_MS = 5_000
+"""How long a leader waits for its replicas; then the outcome is unknown."""
+TRANSACTION_MS = 60_000
+"""Must be named; there are no transactions."""
+ALL_REPLICAS = -1
+TRANSACTIONAL_ID = "__proxy-share-"
+
+MOVED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Somebody else may be the one to ask."""
+
+
+class TopicJournal:
+    """See interfaces.Journal. Refuses everything until `serve`, and again after `stop`."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        notes: Notes,
+        owner: str,
+        *,
+        keep_alive_s: float = KEEP_ALIVE_S,
+        identity_s: float = IDENTITY_S,
+    ) -> None:
+        self.links: Links | None = None
+        """Set before anything is to be taken over."""
+        self.leaders: dict[int, int] = {}
+        """State partition -> node id."""
+        self.coordinators: dict[int, int] = {}
+        """State partition -> node id of the coordinator of its transactional id."""
+        self.need_view: Callable[[], None] = lambda: None
+        """Called when a partition has no leader, or another one than was believed."""
+        self.on_taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
+        self.on_checking: Callable[[int], None] = lambda _partition: None
+        self.on_lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+        self.appends = 0
+        """Append requests sent."""
+        self._message_bytes = BATCH_BYTES_MAX
+        self._serving: set[int] = set()
+        """Partitions that take appends."""
+        self._reactor = reactor
+        self._notes = notes
+        self._owner = owner
+        self._keep_alive_s = keep_alive_s
+        self._identity_s = identity_s
+        self._producers: dict[int, StateProducer] = {}
+        self._eager: set[int] = set()
+        """Partitions that may have something to send."""
+        self._is_planned = False
+        self._alarm: Timer | None = None
+        self._alarm_at = inf
+        self._busy: set[int] = set()
+        """Leaders with a Produce on its way."""
+
+    # The port
+
+    def append(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
+        """See interfaces.Journal; all records belong to groups of one state partition."""
+        promise: Promise[None] = Promise()
+        partitions = {state_records.state_partition(key.group_id) for key, _ in records}
+        if len(partitions) > 1:
+            raise LocalProtocolError(f"one append to state partitions {sorted(partitions)}")
+        if not partitions:
+            promise.set(None)
+            return promise
+        (partition,) = partitions
+        producer = self._producers.get(partition)
+        if partition not in self._serving or producer is None:
+            promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded"))
+            return promise
+        time_ms = self._reactor.wall_ms()
+        encoded = [Record(state_records.encode_key(key), value, timestamp=time_ms) for key, value in records]
+        if producer.add(encoded, promise, self._reactor.now()):
+            self._eager.add(partition)
+            self.look_soon()
+        else:
+            promise.fail(JournalRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too much waits for the state topic"))
+        return promise
+
+    # Ownership
+
+    def keep_alive(self, keep_alive_s: float, identity_s: float) -> None:
+        """How often everything is written to from now on, and the writers' identities are renewed."""
+        self._keep_alive_s, self._identity_s = keep_alive_s, identity_s
+        for producer in self._producers.values():
+            producer.renew_every(keep_alive_s, identity_s, self._reactor.now())
+        self._eager.update(self._producers)
+        self.look_soon()
+
+    def limit_batches(self, message_bytes: int) -> None:
+        """The topic takes record batches of so many bytes (`max.message.bytes`)."""
+        self._message_bytes = message_bytes
+        for producer in self._producers.values():
+            producer.limit_batches(message_bytes)
+
+    def take_over(self, partitions: Iterable[int]) -> None:
+        """Begin to own these; `on_taken_over` tells of each."""
+        for partition in partitions:
+            self._serving.discard(partition)
+            producer = self._producers[partition] = StateProducer(
+                self._takeover, state_records.keep_alive(), self._keep_alive_s, self._identity_s
+            )
+            producer.limit_batches(self._message_bytes)
+            self._eager.add(partition)
+        self.look_soon()
+
+    def proceed(self, partition: int) -> None:
+        """Nobody else can be writing to it (`on_checking`): go on with taking it over."""
+        self._producers[partition].proceed()
+        self._eager.add(partition)
+        self.look_soon()
+
+    def forget_keys(self, partition: int, keys: Sequence[bytes]) -> None:
+        """Delete records that nothing depends on; nobody waits for it."""
+        time_ms = self._reactor.wall_ms()
+        records = [Record(key, None, timestamp=time_ms) for key in keys]
+        if self._producers[partition].add(records, None, self._reactor.now()):
+            self._eager.add(partition)
+            self.look_soon()
+
+    def serve(self, partitions: Iterable[int]) -> None:
+        """These are loaded: take appends."""
+        self._serving.update(partitions)
+
+    def is_idle(self, partitions: Iterable[int]) -> bool:
+        """Whether nothing is to be stored, or being stored, in any of these."""
+        return not any(self._producers[p].tokens() for p in partitions if p in self._producers)
+
+    @property
+    def owned(self) -> int:
+        """Partitions that take appends."""
+        return len(self._serving)
+
+    def stop(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
+        """Own these no more; whoever waits is refused, whatever became of what was sent."""
+        wanted = set(partitions)
+        self._serving -= wanted
+        self._eager -= wanted
+        producers = [self._producers.pop(partition) for partition in sorted(wanted & self._producers.keys())]
+        for producer in producers:
+            for token in producer.tokens():
+                _refuse(token, code, reason)
+
+    def _takeover(self, producer_id: int, producer_epoch: int) -> Record:
+        return state_records.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
+
+    def unreachable(self, node_id: int) -> None:
+        """A broker cannot be reached: what it led or coordinated is looked for anew."""
+        self.leaders = {partition: node for partition, node in self.leaders.items() if node != node_id}
+        self.coordinators = {partition: node for partition, node in self.coordinators.items() if node != node_id}
+        self.look_soon()
+
+    # The loop
+
+    def look_soon(self) -> None:
+        """Something may be sent: look at the end of this turn."""
+        if not self._is_planned:
+            self._is_planned = True
+            self._reactor.call_soon(self, self._look)
+
+    def failed(self, error: Exception) -> None:
+        """A fault of ours: nothing that is stored from here on could be trusted (see faults.Owner)."""
+        self._notes("callback-failed", error=error)
+        self.on_lost(-1, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _look(self) -> None:
+        self._is_planned = False
+        now = self._reactor.now()
+        appends: dict[int, dict[int, Append]] = {}
+        looked_at = sorted(self._eager)
+        for partition in looked_at:
+            producer = self._producers.get(partition)
+            if producer is None:
+                continue  # stopped by what was told of another
+            self._tell(partition, producer.overdue(now))
+            if not self._ask_for(partition, producer, appends, now):
+                self._eager.discard(partition)
+        for node_id, batches in appends.items():
+            self._produce(node_id, batches)
+        self._set_alarm(looked_at, now)
+
+    def _ask_for(
+        self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
+    ) -> bool:
+        """Send or collect what the partition wants; False when it wants nothing now."""
+        wanted = producer.wants(now)
+        if wanted is None:
+            return False
+        where = self.coordinators if wanted is Identify else self.leaders
+        node_id = where.get(partition, -1)
+        if node_id < 0 or self.links is None:
+            self.need_view()
+            return True
+        if wanted is Append and node_id in self._busy:
+            return True
+        channel = self.links.get(node_id, wanted.__name__)
+        if channel is None:
+            return True
+        request = producer.next_request(now)
+        if isinstance(request, Identify):
+            self._identify(channel, partition, producer, request)
+        elif isinstance(request, Append):
+            appends.setdefault(node_id, {})[partition] = request
+        return False
+
+    def _set_alarm(self, looked_at: Iterable[int], now: float) -> None:
+        """Retries, keep-alives and whatever waits too long.
+
+        The alarm stands for every partition that was looked at since it rang last. What it was set for has often
+        happened by then: it may ring too early, once for all of them, and is set anew for each when it does.
+        """
+        idle = (self._producers.get(partition) for partition in looked_at if partition not in self._eager)
+        deadline = min((producer.next_deadline() for producer in idle if producer is not None), default=inf)
+        deadline = max(deadline, now + LOOK_MIN_S)
+        if self._eager:  # they wait for a channel, a leader, or an answer: all of that is told; this is to be sure
+            deadline = min(deadline, now + LOOK_MAX_S)
+        if deadline >= self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = deadline
+        self._alarm = self._reactor.call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm, self._alarm_at = None, inf
+        self._eager.update(self._producers)
+        self.look_soon()
+
+    # Requests
+
+    def _identify(self, channel: Channel, partition: int, producer: StateProducer, wanted: Identify) -> None:
+        request = registry.message("InitProducerIdRequest")(
+            transactional_id=f"{TRANSACTIONAL_ID}{partition}",
+            transaction_timeout_ms=TRANSACTION_MS,
+            producer_id=wanted.producer_id,
+            producer_epoch=wanted.producer_epoch,
+        )
+        version = channel.highest(INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
+        channel.ask(INIT_PRODUCER_ID, version, request, partial(self._identified, partition, producer))
+
+    def _identified(self, partition: int, producer: StateProducer, answer: Any | None) -> None:
+        if self._producers.get(partition) is not producer:
+            return
+        now = self._reactor.now()
+        if answer is None:
+            self.coordinators.pop(partition, None)
+            self._tell(partition, producer.unanswered(now))
+        else:
+            code = ErrorCode(answer.error_code)
+            if code in MOVED:
+                self.coordinators.pop(partition, None)
+            elif code != ErrorCode.NONE:
+                self._notes("state-identity-refused", partition=partition, reason=code.name)
+            self._tell(partition, producer.identified(code, answer.producer_id, answer.producer_epoch, now))
+            if producer.stage is Stage.CHECKING:
+                self.on_checking(partition)
+        self._eager.add(partition)
+        self.look_soon()
+
+    def _produce(self, node_id: int, appends: Mapping[int, Append]) -> None:
+        assert self.links is not None  # noqa: S101  # whoever collected them had a channel
+        channel = self.links.get(node_id, Append.__name__)
+        sent = {partition: self._producers[partition] for partition in appends}
+        if channel is None:
+            self._produced(node_id, sent, None, was_sent=False)
+            return
+        request = registry.message("ProduceRequest")
+        data = [request.PartitionProduceData(index=p, records=append.batch) for p, append in appends.items()]
+        message = request(
+            acks=ALL_REPLICAS,
+            timeout_ms=REPLICAS_MS,
+            topic_data=[request.TopicProduceData(name=state_records.TOPIC, partition_data=data)],
+        )
+        self._busy.add(node_id)
+        self.appends += 1
+        version = channel.highest(PRODUCE, PRODUCE_VERSION_MAX)
+        channel.ask(PRODUCE, version, message, partial(self._produced, node_id, sent))
+
+    def _produced(
+        self, node_id: int, sent: Mapping[int, StateProducer], answer: Any | None, *, was_sent: bool = True
+    ) -> None:
+        self._busy.discard(node_id)
+        now = self._reactor.now()
+        told = _by_partition(answer)
+        for partition, producer in sent.items():
+            if self._producers.get(partition) is not producer:
+                continue
+            entry = told.get(partition)
+            if entry is not None:
+                code = ErrorCode(entry.error_code)
+                if code in MOVED:
+                    self.leaders.pop(partition, None)
+                if code != ErrorCode.NONE:
+                    self._notes("state-append-failed", partition=partition, reason=code.name)
+                outcomes = producer.appended(code, entry.base_offset, now)
+            else:
+                self.leaders.pop(partition, None)
+                outcomes = producer.unanswered(now) if was_sent else producer.unsent(now)
+            self._tell(partition, outcomes)
+        self._go_on(sent, now)
+
+    def _go_on(self, answered: Iterable[int], now: float) -> None:
+        """Look again if there is more to send, to these partitions or to others that waited for their leader."""
+        for partition in answered:
+            producer = self._producers.get(partition)
+            if producer is not None and producer.wants(now) is not None:
+                self._eager.add(partition)
+        if self._eager:
+            self.look_soon()
+        self._set_alarm(answered, now)
+
+    def _tell(self, partition: int, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Stored):
+                if isinstance(outcome.token, Promise):
+                    outcome.token.set(None)
+            elif isinstance(outcome, Refused):
+                _refuse(outcome.token, outcome.code, "the state topic refuses it")
+            elif isinstance(outcome, TakenOver):
+                self.on_taken_over(partition, outcome)
+            elif isinstance(outcome, Lost):
+                self.on_lost(partition, outcome.code)
+
+
+LOOK_MIN_S, LOOK_MAX_S = 0.01, 0.25
+"""Time between two looks that nothing but time brings about."""
+
+
+def _refuse(token: object, code: ErrorCode, reason: str) -> None:
+    if isinstance(token, Promise):
+        token.fail(JournalRefused(code, reason))
+
+
+def _by_partition(answer: Any | None) -> dict[int, Any]:
+    topics = () if answer is None else answer.responses or ()
+    return {entry.index: entry for topic in topics for entry in topic.partition_responses or ()}

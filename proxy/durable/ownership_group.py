@@ -1,0 +1,396 @@
+"""Taking part in the group of proxies that decides who owns share state (cluster-primitives.md C).
+
+Theory of operation. JoinGroup and SyncGroup go over one connection, heartbeats over another, because a JoinGroup waits
+for the slowest member. The proxy joins as a static member named by its address: one that is started again at once is
+let in at once. If a second proxy has the same name, the older one is told so (82), stops, and goes on as a member
+without a name, that is, as one who waits.
+
+A member leaves when it stops, so that another one owns what it owned at once. The only member does not: the group
+would be empty, and whoever joins an empty group is kept waiting (`group.initial.rebalance.delay.ms`, 3 s), while a
+static member that comes back within its session joins the generation that is there (KIP-345).
+
+In a fleet (`owning.spread`) a partition that this proxy is to give up stays among what it names as its own until
+`stopped` says otherwise; then it joins anew, which makes a new generation, and that gives the partition away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import trio
+
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_connection import OwnConnection, connection, error_name
+from proxy.durable import ownership_rules
+from proxy.durable.ownership_rules import FLEET_PROTOCOL, GROUP, PROTOCOL, PROTOCOL_TYPE, Lease, Member, Owner
+from proxy.loop import faults
+from proxy.loop.interfaces import Notes
+from proxy.loop.lasting_trouble import LastingTrouble
+from proxy.sharegroups.state_records import PARTITIONS
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.values import Address
+
+FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 13, 14
+GROUP_KEY = 0
+"""Key type of a group id (FindCoordinator)."""
+HEARTBEATS_PER_SESSION = 6
+HEARTBEATS_PER_SESSION_IN_FLEET = 24
+"""A member that leaves is noticed with the next heartbeat, and again with that of each who must join anew."""
+MARGIN_SHARE = 0.25
+"""Of the session timeout."""
+RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.5
+"""Between two attempts to find the group's coordinator: once the lease has ended nobody is served until it answers."""
+NEW_GROUP_S = 10.0
+"""A new cluster makes its topic of offsets first: a coordinator that is not there yet is no trouble for so long."""
+LEAVE_S = 2.0
+"""How long a farewell may take."""
+
+COUNTS_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux: goes on while the machine sleeps. Elsewhere CLOCK_MONOTONIC is the best there is."""
+
+
+COUNTS_SLEEP_TOO = hasattr(time, "CLOCK_BOOTTIME")
+"""Whether there is a clock that does."""
+
+
+def awake_and_asleep() -> float:
+    """Seconds, sleep included."""
+    return time.clock_gettime(COUNTS_SLEEP)
+
+
+class NotReadyYet(UpstreamLost):
+    """The coordinator of the group is about to be there: brokers say so for a while whenever a cluster is new."""
+
+
+class NotAMember(ProxyError):
+    """The group does not know us any more."""
+
+
+class Membership:
+    """One proxy's part in the group; an `Owner` of `share_home`."""
+
+    def __init__(
+        self,
+        client: OwnClient,
+        notes: Notes,
+        address: str,
+        session_s: float,
+        clock: Callable[[], float] = awake_and_asleep,
+        *,
+        peer: str = "",
+    ) -> None:
+        """`peer`: where other proxies of a fleet reach this one; empty: one proxy owns everything."""
+        self.lease_s = session_s
+        self.trouble = "the group of proxies has not been asked yet"
+        """Why this proxy is not the owner; empty while it is."""
+        self.on_renewed: Callable[[], None] = lambda: None
+        """Called when the lease was renewed."""
+        self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
+        """Called when it turns out that somebody else is the owner, or that nobody can tell."""
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called when there is a new table; `assigned` may be another."""
+        self.assigned: frozenset[int] = frozenset()
+        """What this proxy is to own."""
+        self.elsewhere: dict[int, str] = {}
+        """What others own: where they are reached by other proxies."""
+        self.peers: frozenset[str] = frozenset()
+        """Where the other members are reached, whether or not they own anything."""
+        self.generation = -1
+        """Of the table; -1 without one."""
+        self._client = client
+        self._notes = notes
+        self._address = address
+        self._peer = peer
+        self._beat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
+        self._session_s = session_s
+        self._clock = clock
+        self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
+        # A static member that comes back with another address for its peers would not be heard of at once.
+        self._instance: str | None = f"proxy-{address}-{peer}" if peer else f"proxy-{address}"
+        self._member_id = ""
+        self._holding: set[int] = set()
+        """What was assigned and not stopped: nobody else may get it."""
+        self._join_anew = trio.Event()
+        self._alone: bool | None = None
+        """Whether the table names no other member; None before there is one."""
+        self._delay = RETRY_MIN_S
+        """After the next failure; each answer that renews the lease makes it short again."""
+        self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
+
+    def is_valid(self) -> bool:
+        """See share_home.Owner."""
+        return bool(self.assigned) and self._lease.is_valid(self._clock())
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group has answered lately."""
+        return self.generation >= 0 and self._lease.is_valid(self._clock())
+
+    def stopped(self, partitions: Iterable[int]) -> None:
+        """See share_home.Owner."""
+        before = self._holding - self.assigned
+        self._holding.difference_update(partitions)
+        if before and not self._holding - self.assigned:
+            self._join_anew.set()
+
+    async def run(self) -> None:
+        """Take part until cancelled; then leave."""
+        try:
+            while True:
+                try:
+                    await self._take_part()
+                except NotAMember as error:
+                    self._drop(str(error))
+                except ProxyError as error:
+                    self._cannot(error)
+                await trio.sleep(self._delay)
+                self._delay = min(2 * self._delay, RETRY_MAX_S)
+        finally:
+            await self._leave()
+            await self._client.aclose()
+
+    # One coordinator
+
+    async def _take_part(self) -> None:
+        """With one coordinator, until it is not to be reached or another one is to be asked."""
+        address = await self._coordinator()
+        settings = self._client.settings
+        async with connection(address, settings) as joining, connection(address, settings) as beating:
+            if self.generation < 0:
+                await self._join(joining)
+            while True:
+                await self._beat_until_rebalance(beating)
+                await self._rejoin(joining, beating)
+
+    async def _coordinator(self) -> Address:
+        request = registry.message("FindCoordinatorRequest")(key_type=GROUP_KEY, coordinator_keys=[GROUP])
+        answer, _ = await self._client.ask(FIND_COORDINATOR, request)
+        (found,) = answer.coordinators
+        if found.error_code != ErrorCode.NONE:
+            kind = NotReadyYet if found.error_code in _ELSEWHERE else UpstreamLost
+            raise kind(f"the coordinator of group {GROUP}: {error_name(found.error_code)}")
+        return self._client.address_of(found.node_id, Address(found.host, found.port))
+
+    async def _beat_until_rebalance(self, beating: OwnConnection) -> None:
+        while not self._join_anew.is_set():
+            if await self._beat(beating) == ErrorCode.REBALANCE_IN_PROGRESS:
+                return
+            with trio.move_on_after(self._beat_s):
+                await self._join_anew.wait()
+
+    async def _beat(self, beating: OwnConnection, *, joining: bool = False) -> ErrorCode:
+        """One heartbeat. Raises NotAMember, UpstreamLost."""
+        request = registry.message("HeartbeatRequest")(
+            group_id=GROUP,
+            generation_id=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance,
+        )
+        generation, sent = self.generation, self._clock()
+        with trio.move_on_after(self._session_s):
+            answer = await beating.ask(HEARTBEAT, request)
+            code = ErrorCode(answer.error_code)
+            if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
+                return ErrorCode.NONE  # of a generation that has passed: it says nothing about this one
+            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                self._lease.heard(code, sent)
+                self._was_renewed()
+                return code
+            if code in _ELSEWHERE:
+                raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+            self._lease.heard(code, sent)
+            raise self._expelled(code)
+        raise UpstreamLost(f"no heartbeat was answered within {self._session_s:g} s")
+
+    def _was_renewed(self) -> None:
+        self._unreached.ended()
+        self._delay = RETRY_MIN_S
+        self.on_renewed()
+
+    async def _rejoin(self, joining: OwnConnection, beating: OwnConnection) -> None:
+        """Join the next generation, and go on with the heartbeats of this one meanwhile."""
+
+        async def beat_on() -> None:
+            while True:
+                await trio.sleep(self._beat_s)
+                await self._beat(beating, joining=True)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(beat_on)
+                await self._join(joining)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise faults.first_of(group) from None
+
+    # Joining
+
+    async def _join(self, joining: OwnConnection) -> None:
+        """Until a generation has begun with us. Raises NotAMember, UpstreamLost, RemoteProtocolError."""
+        while True:
+            answer = await self._ask_to_join(joining)
+            if answer is None:
+                continue
+            sent = self._clock()
+            table = await self._sync(joining, answer)
+            if table is not None:
+                break
+        self.generation = answer.generation_id
+        self._lease.joined(sent)
+        self._heard_table(table)
+        self._was_renewed()
+
+    async def _ask_to_join(self, joining: OwnConnection) -> Any | None:
+        self._join_anew = trio.Event()
+        owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
+        metadata = ownership_rules.encode_member(Member(self._address, owned, self._instance or "", self._peer))
+        request = registry.message("JoinGroupRequest")
+        timeout_ms = round(self._session_s * 1000)
+        answer = await joining.ask(
+            JOIN_GROUP,
+            request(
+                group_id=GROUP,
+                session_timeout_ms=timeout_ms,
+                rebalance_timeout_ms=timeout_ms,
+                member_id=self._member_id,
+                group_instance_id=self._instance,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[request.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata)],
+            ),
+        )
+        code = ErrorCode(answer.error_code)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = answer.member_id
+            return None
+        if code in _ELSEWHERE:
+            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+        if code != ErrorCode.NONE:
+            raise self._expelled(code)
+        self._member_id = answer.member_id
+        return answer
+
+    async def _sync(self, joining: OwnConnection, joined: Any) -> dict[str, Owner] | None:
+        """The table of the generation; None when the next one has begun already."""
+        request = registry.message("SyncGroupRequest")
+        assignments = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            members = {each.member_id: ownership_rules.decode_member(bytes(each.metadata)) for each in joined.members}
+            give = ownership_rules.spread if self._peer else ownership_rules.assign
+            table = ownership_rules.encode_table(give(members, range(PARTITIONS)))
+            entry = request.SyncGroupRequestAssignment
+            assignments = [entry(member_id=member_id, assignment=table) for member_id in sorted(members)]
+        answer = await joining.ask(
+            SYNC_GROUP,
+            request(
+                group_id=GROUP,
+                generation_id=joined.generation_id,
+                member_id=self._member_id,
+                group_instance_id=self._instance,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=self._protocol,
+                assignments=assignments,
+            ),
+        )
+        code = ErrorCode(answer.error_code)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return None
+        if code in _ELSEWHERE:
+            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+        if code != ErrorCode.NONE:
+            raise self._expelled(code)
+        return ownership_rules.decode_table(bytes(answer.assignment))
+
+    @property
+    def _protocol(self) -> str:
+        return FLEET_PROTOCOL if self._peer else PROTOCOL
+
+    def _heard_table(self, table: dict[str, Owner]) -> None:
+        mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
+        others = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
+        self.peers = frozenset(owner.peer for owner in others.values() if owner.peer)
+        self.elsewhere = {p: owner.peer for owner in others.values() if owner.peer for p in owner.partitions}
+        self.trouble = ""
+        self._assign(p for owner in mine.values() for p in owner.partitions)
+        if self._peer:
+            self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
+        else:
+            self._heard_of_one(others)
+        self._alone = not others
+
+    def _heard_of_one(self, others: dict[str, Owner]) -> None:
+        """Where one owns everything, and it may be another."""
+        if others and self._alone is not False:
+            address = min(owner.address for owner in others.values())
+            self._notes("another-proxy", address=address, reason="cluster.mode is single")
+        if not self.assigned:
+            owner = next((owner.address for owner in others.values() if owner.partitions), "nobody")
+            self.trouble = f"another proxy ({owner}) serves share groups on this cluster (cluster.mode: single)"
+            self._notes("share-groups-standby", reason=self.trouble)
+            self.on_refused(self.trouble, None)
+
+    def _assign(self, partitions: Iterable[int]) -> None:
+        self.assigned = frozenset(partitions)
+        self._holding |= self.assigned
+        self.on_changed()
+
+    # Trouble
+
+    def _expelled(self, code: ErrorCode) -> ProxyError:
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            self._instance = None
+            return NotAMember("a second proxy was started with the same address")
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+            return NotAMember(f"the group of proxies went on without this one ({code.name})")
+        if code == ErrorCode.INVALID_SESSION_TIMEOUT:
+            return RemoteProtocolError(
+                f"the brokers do not allow cluster.session_timeout_s {self._session_s:g} (group.min.session.timeout.ms)"
+            )
+        if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            return RemoteProtocolError(f"the proxies in group {GROUP} run with another cluster.mode than this one")
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return RemoteProtocolError(f"the proxy's own identity needs READ on group {GROUP}")
+        return RemoteProtocolError(f"group {GROUP}: {code.name}")
+
+    def _drop(self, reason: str) -> None:
+        """Not a member any more: somebody else may be the owner."""
+        self._lease.end()
+        self._member_id, self.generation = "", -1
+        if self.assigned:
+            self._notes("share-groups-off", reason=reason)
+        self.trouble = reason
+        self._assign(())
+        self._holding.clear()
+
+    def _cannot(self, error: ProxyError) -> None:
+        """The group is not to be reached; whether we are the owner, the lease says."""
+        text = f"the group of proxies cannot be asked: {error}"
+        if not self.is_valid():
+            self._unreached.happened(text, patient=isinstance(error, NotReadyYet))
+            self.trouble = text
+            self.on_refused(text, error)
+
+    async def _leave(self) -> None:
+        if self.generation < 0 or self._comes_back:
+            return
+        request = registry.message("LeaveGroupRequest")
+        member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
+        with trio.move_on_after(LEAVE_S, shield=True):
+            try:
+                address = await self._coordinator()
+                async with connection(address, self._client.settings) as opened:
+                    await opened.ask(LEAVE_GROUP, request(group_id=GROUP, members=[member]))
+            except ProxyError as error:
+                self._notes("proxy-group-trouble", reason=f"leaving: {error}")
+
+    @property
+    def _comes_back(self) -> bool:
+        """Whether nobody waits for us to leave, and we are known by our name when we are started again."""
+        return bool(self._alone) and self._instance is not None and not self._lease.is_rebalancing
+
+
+_ELSEWHERE = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)

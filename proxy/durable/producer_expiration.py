@@ -1,0 +1,61 @@
+"""How often share state must be written to, so that brokers do not forget who writes it (cluster-primitives.md B2)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import trio
+
+from proxy.brokers.interfaces import OwnQuestions
+from proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
+from proxy.loop.interfaces import Notes
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, ProxyError
+
+DESCRIBE_CONFIGS = 32
+BROKER = 4
+"""Resource type (ConfigResource.Type)."""
+PRODUCER, TRANSACTIONAL = "producer.id.expiration.ms", "transactional.id.expiration.ms"
+SHARE = 0.25
+"""Of the time after which a broker forgets: a few attempts may fail."""
+ANSWER_S = 5.0
+
+
+class Periods(NamedTuple):
+    """Seconds."""
+
+    keep_alive_s: float = KEEP_ALIVE_S
+    """Between two appends."""
+    identity_s: float = IDENTITY_S
+    """Between two InitProducerId."""
+
+
+async def periods(own: OwnQuestions, node_id: int, notes: Notes) -> Periods:
+    """As this broker's settings ask for; those for Kafka's defaults where it does not tell them (DESCRIBE_CONFIGS)."""
+    request = registry.message("DescribeConfigsRequest")
+    resource = request.DescribeConfigsResource(
+        resource_type=BROKER, resource_name=str(node_id), configuration_keys=[PRODUCER, TRANSACTIONAL]
+    )
+    answer = own.ask(node_id, DESCRIBE_CONFIGS, request(resources=[resource]))
+    came = trio.Event()
+    answer.on_settled(came.set)
+    try:
+        with trio.fail_after(ANSWER_S):
+            await came.wait()
+        return told(answer.result())
+    except (ProxyError, trio.TooSlowError) as error:
+        notes("state-expiration-not-known", reason=str(error) or "no answer in time")
+        return Periods()
+    finally:
+        answer.forget(came.set)
+
+
+def told(answer: Any) -> Periods:
+    """What a DescribeConfigs answer asks for; refused and missing settings count as Kafka's defaults."""
+    values: dict[str, float] = {}
+    for result in answer.results or ():
+        for entry in (result.configs or ()) if result.error_code == ErrorCode.NONE else ():
+            text = entry.value or ""
+            if text.isascii() and text.isdigit() and int(text):
+                values[entry.name] = SHARE * int(text) / 1000
+    return Periods(values.get(PRODUCER, KEEP_ALIVE_S), min(values.get(TRANSACTIONAL, IDENTITY_S), IDENTITY_S))

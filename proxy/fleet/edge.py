@@ -1,0 +1,267 @@
+"""The edge's end of a link: clients' requests go to the owner, and the owner's questions to the clients' brokers.
+
+See `share_fleet`. A request is answered, refused as "not the owner" (nothing was done), or lost with the link. What the
+owner asks goes out on the client's own upstream connection, as every question of the proxy's own does; records of a
+Fetch stay here, and take the place of the references in the owner's answer. Addresses in an answer become those of
+this proxy, since it is this one that the client knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from proxy.brokers.interfaces import Connection
+from proxy.brokers.topic_leaders import endpoints
+from proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
+from proxy.forwarding.apis import k32_broker_addresses
+from proxy.forwarding.apis.k32_broker_addresses import DESCRIBE_CONFIGS
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Promise
+from proxy.reading.far_records import HeldRecords
+from proxy.sharegroups.fetch.head_fetch import FETCH, SMALL_PART
+from proxy.sharegroups.services import Services
+from proxy.wire import frames, registry
+from proxy.wire.errors import ProxyError, UpstreamLost
+
+SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+ANSWERED, NOT_OWNER, FAILED = range(3)
+"""Outcomes of a request."""
+REQUESTS_MAX = 10_000
+"""Requests that may wait for one owner; one more is refused at once."""
+
+Send = Callable[[Any], None]
+
+
+class _Asked(NamedTuple):
+    """A request that waits for the owner."""
+
+    call: Call
+    promise: Promise[bytes | None]
+    not_before: float
+    """An answer without records, for lack of room, waits until then."""
+
+
+class PeerEdge:
+    """See share_fleet.Peer; made when a link is established, of no use after `lost`."""
+
+    def __init__(self, services: Services, send: Send, generation: Callable[[], int]) -> None:
+        self.groups: set[str] = set()
+        """Share groups that the owner was last heard to hold."""
+        self.on_groups: Callable[[], None] = lambda: None
+        """Called when `groups` has changed."""
+        self.held = HeldRecords(services.limits.share_cache_bytes)
+        self._services = services
+        self._send = send
+        self._generation = generation
+        self._numbers = count(1)
+        self._requests: dict[int, _Asked] = {}
+        self._holdings: dict[int, Promise[Holdings]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._lost = ""
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._requests)
+
+    def serve(self, call: Call) -> Promise[bytes | None]:
+        """See share_fleet.Peer."""
+        promise: Promise[bytes | None] = Promise()
+        if self._lost or len(self._requests) >= REQUESTS_MAX:
+            promise.fail(PeerLost(self._lost or "too many requests wait for the proxy that owns the group"))
+            return promise
+        self._know(call.connection)
+        number = next(self._numbers)
+        request, not_before = self._with_room(call)
+        self._requests[number] = _Asked(call, promise, not_before)
+        self._send(
+            registry.message("PeerRequest")(
+                id=number,
+                generation=self._generation(),
+                connection_id=call.connection.id,
+                node_id=call.connection.node_id,
+                client_host=call.connection.client_host,
+                client_id=call.client_id,
+                api_key=call.key,
+                api_version=call.version,
+                correlation_id=call.correlation_id,
+                body=registry.request(call.key, call.version).encode(request),
+            )
+        )
+        return promise
+
+    def give_up(self, answer: Promise[bytes | None]) -> None:
+        """See share_fleet.Peer."""
+        if answer.done:
+            return
+        for number in [number for number, asked in self._requests.items() if asked.promise is answer]:
+            del self._requests[number]
+            self._send(registry.message("PeerCancel")(id=number))
+
+    def holdings(self) -> Promise[Holdings]:
+        """See share_fleet.Peer."""
+        promise: Promise[Holdings] = Promise()
+        if self._lost:
+            promise.fail(PeerLost(self._lost))
+            return promise
+        number = next(self._numbers)
+        self._holdings[number] = promise
+        self._send(registry.message("PeerHoldingsRequest")(id=number))
+        return promise
+
+    def receive(self, message: Any) -> None:
+        """A message of the owner. Raises RemoteProtocolError."""
+        receiver = _RECEIVERS.get(type(message).__name__)
+        if receiver is not None:
+            receiver(self, message)
+
+    def lost(self, reason: str) -> None:
+        """The link has ended: everybody who waits is told."""
+        self._lost = reason or "the link to the proxy that owns the group ended"
+        requests, self._requests = self._requests, {}
+        holdings, self._holdings = self._holdings, {}
+        for connection in self._connections.values():
+            connection.memory[_EDGES].pop(self, None)
+        self._connections.clear()
+        for asked in requests.values():
+            asked.promise.fail(PeerLost(self._lost))
+        for promise in holdings.values():
+            promise.fail(PeerLost(self._lost))
+
+    # Connections
+
+    def _know(self, connection: Connection) -> None:
+        if connection.id in self._connections:
+            return
+        self._connections[connection.id] = connection
+        edges = connection.memory.get(_EDGES)
+        if edges is None:
+            edges = connection.memory[_EDGES] = {}
+            connection.on_close(partial(_closed, edges, connection.id))
+        edges[self] = None
+
+    def connection_closed(self, connection_id: int) -> None:
+        """A client has gone: its sessions end at the owner."""
+        if self._connections.pop(connection_id, None) is None:
+            return
+        for number in [n for n, asked in self._requests.items() if asked.call.connection.id == connection_id]:
+            del self._requests[number]
+        self._send(registry.message("PeerClosed")(connection_id=connection_id))
+
+    # Requests
+
+    def _with_room(self, call: Call) -> tuple[Any, float]:
+        """The request to send; without room for records here (decision 27) one that takes none, answered in the end."""
+        request, answers, now = call.message, self._services.answers, self._services.timers.now()
+        if call.key != SHARE_FETCH or request.max_records <= 0:
+            return request, now
+        size = min(request.max_bytes, self._services.limits.local_answer_bytes)
+        if answers.has_room(size):
+            return request, now
+        answers.reserve(size)  # refused, and counted as such
+        fields = {name: getattr(request, name) for name in type(request).__slots__ if name != "unknown_tags"}
+        return type(request)(**fields | {"max_records": 0}), now + max(request.max_wait_ms, 0) / 1000
+
+    def _responded(self, message: Any) -> None:
+        asked = self._requests.pop(message.id, None)
+        if asked is None:
+            return
+        if message.outcome == NOT_OWNER:
+            asked.promise.set(None)
+        elif message.outcome != ANSWERED or message.frame is None:
+            asked.promise.fail(UpstreamLost("while the owner of the group served"))
+        else:
+            answer = self._complete(asked.call, message.frame)
+            if answer is None:
+                self.connection_closed(asked.call.connection.id)
+                asked.promise.fail(PeerLost("records were dropped before they could be sent"))
+            elif asked.not_before > self._services.timers.now():
+                self._services.timers.call_at(asked.not_before, partial(asked.promise.set, answer))
+            else:
+                asked.promise.set(answer)
+
+    def _complete(self, call: Call, frame: Any) -> bytes | None:
+        """The answer with records and addresses of this proxy; None when records are not here any more."""
+        if call.key not in (SHARE_FETCH, SHARE_ACKNOWLEDGE, DESCRIBE_CONFIGS):
+            return bytes(frame)
+        _, answer = frames.decode_response(call.key, call.version, memoryview(frame)[4:])
+        if call.key == DESCRIBE_CONFIGS:  # of brokers named beside a group
+            k32_broker_addresses.hide(answer, self._services.book)
+            return frames.response(call.key, call.version, call.correlation_id, answer)
+        if call.key == SHARE_FETCH:
+            for topic in answer.responses or ():
+                for partition in topic.partitions:
+                    if partition.records is not None and len(partition.records):
+                        partition.records = self.held.records_of(partition.records)
+                        if partition.records is None:
+                            return None
+        if answer.node_endpoints:
+            message = registry.message(f"{registry.API_KEYS[call.key]}Response")
+            nodes = [endpoint.node_id for endpoint in answer.node_endpoints]
+            answer.node_endpoints = endpoints(self._services, message, nodes)
+        return frames.response(call.key, call.version, call.correlation_id, answer)
+
+    # Questions
+
+    def _asked(self, message: Any) -> None:
+        connection = self._connections.get(message.connection_id)
+        if connection is None:
+            self._send(registry.message("PeerAnswer")(id=message.id, reason="the client has gone"))
+            return
+        answer = connection.ask(message.api_key, message.api_version, bytes(message.body))
+        answer.on_settled(partial(self._told, message, answer))
+
+    def _told(self, question: Any, answer: Promise[memoryview]) -> None:
+        if self._lost:
+            return
+        reply = registry.message("PeerAnswer")(id=question.id, reason=None)
+        try:
+            reply.body = (
+                self._kept(question.api_version, answer.result()) if question.api_key == FETCH else answer.result()
+            )
+        except ProxyError as error:
+            reply.reason = str(error) or type(error).__name__
+        self._send(reply)
+
+    def _kept(self, version: int, data: memoryview) -> bytes:
+        codec = registry.response(FETCH, version)
+        answer = codec.decode(data)
+        self.held.hold(answer, len(data) // SMALL_PART)
+        return codec.encode(answer)
+
+    # The rest
+
+    def _forgotten(self, message: Any) -> None:
+        self.held.forget(message.chunks)
+
+    def _held(self, message: Any) -> None:
+        promise = self._holdings.pop(message.id, None)
+        if promise is not None:
+            groups = [HeldGroup(group.group_id, group.state) for group in message.groups]
+            promise.set(Holdings(groups, list(message.with_settings)))
+
+    def _groups_changed(self, message: Any) -> None:
+        self.groups.difference_update(message.removed)
+        self.groups.update(message.added)
+        self.on_groups()
+
+
+_EDGES = "peer-edges"
+"""Where a connection remembers the links over which it is known."""
+
+
+def _closed(edges: dict[PeerEdge, None], connection_id: int) -> None:
+    for edge in list(edges):
+        edge.connection_closed(connection_id)
+
+
+_RECEIVERS: dict[str, Callable[[PeerEdge, Any], None]] = {
+    "PeerResponse": PeerEdge._responded,
+    "PeerQuestion": PeerEdge._asked,
+    "PeerForget": PeerEdge._forgotten,
+    "PeerHoldings": PeerEdge._held,
+    "PeerGroups": PeerEdge._groups_changed,
+}

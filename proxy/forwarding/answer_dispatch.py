@@ -1,0 +1,89 @@
+"""Answers that do not simply pass: what a connection does with one once it has come whole.
+
+An object of each class stands in the queue of pending answers (`forwarding.client_requests.Expected`). `arrived` gets
+the frame with its size and says what the client is given: the frame, other bytes, or nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.forwarding.routes import Route
+from proxy.loop.promise import Promise
+from proxy.wire import frames, headers
+
+if TYPE_CHECKING:
+    from proxy.forwarding.connection import Connection
+
+SASL_HANDSHAKE_KEY = 17
+API_VERSIONS_KEY = 18
+SASL_AUTHENTICATE_KEY = 36
+
+
+class OwnAnswer:
+    """To a request of the proxy's own: goes to whoever asked, never to the client."""
+
+    __slots__ = ("key", "promise", "version")
+    rewrite = True
+
+    def __init__(self, key: int, version: int) -> None:
+        self.key = key
+        self.version = version
+        self.promise: Promise[memoryview] = Promise()
+
+    def arrived(self, connection: Connection, frame: memoryview) -> None:
+        """Settle the promise at the end of this turn: the waiter may do anything, also to this connection."""
+        if self.key != API_VERSIONS_KEY:  # which brokers answer to anybody
+            connection.is_known = True
+        offset = headers.response_body_offset(self.key, self.version, frame[4:])
+        body = frame[4 + offset :]
+        if body.obj is connection.plane.reactor.buffer.obj:
+            body = memoryview(bytes(body))  # read over in the next turn; a gathered frame is nobody else's
+        connection.call_soon(partial(connection.answered, self.promise, body))
+
+
+class SaslHandshakeAnswer:
+    """Tells whether the mechanism was taken; after v0, raw tokens follow."""
+
+    __slots__ = ("version",)
+    rewrite = True
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def arrived(self, connection: Connection, frame: memoryview) -> memoryview:
+        """Note the outcome; the client gets the frame as it is."""
+        _, answer = frames.decode_response(SASL_HANDSHAKE_KEY, self.version, frame[4:])
+        connection.sasl_handshake_answered(self.version, answer.error_code)
+        return frame
+
+
+class SaslAuthenticateAnswer:
+    """Tells how one round ended, and how long the session lives."""
+
+    __slots__ = ("_sent_at", "version")
+    rewrite = True
+
+    def __init__(self, version: int, sent_at: float) -> None:
+        self.version = version
+        self._sent_at = sent_at
+
+    def arrived(self, connection: Connection, frame: memoryview) -> memoryview:
+        """Note the outcome; the client gets the frame as it is."""
+        _, answer = frames.decode_response(SASL_AUTHENTICATE_KEY, self.version, frame[4:])
+        connection.sasl_authenticate_answered(answer.error_code, answer.session_lifetime_ms, self._sent_at)
+        return frame
+
+
+Special = OwnAnswer | SaslHandshakeAnswer | SaslAuthenticateAnswer
+
+
+def deliver(connection: Connection, expected: object, frame: memoryview) -> bytes | memoryview | None:
+    """What the client gets for an answer that was gathered: rewritten, as it is, or nothing."""
+    if isinstance(expected, Route):
+        assert expected.rewrite is not None  # noqa: S101  # else it would have passed
+        connection.plane.reactor.turns.doing = connection, expected
+        return expected.rewrite(frame[4:], connection.context) or frame
+    assert isinstance(expected, Special)  # noqa: S101  # nothing else is ever queued
+    return expected.arrived(connection, frame)

@@ -1,0 +1,61 @@
+"""FindCoordinator (key 10): always asked of the broker, the coordinator's address rewritten.
+
+Behaviour
+- The request's key type cannot tell a share group from another (both are type 0), so nothing is answered here.
+- No coordinator (node -1, empty host) passes unchanged.
+- A coordinator whose listener cannot be bound becomes COORDINATOR_NOT_AVAILABLE: the client asks again later.
+- One node in the answer below the version that batches keys, a list from there on (KIP-699); told by the fields.
+- A long request, which may have very many keys, is asked of the broker in parts: rewriting one answer to all of them
+  would keep the loop for a second and more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.address_rewriting import has_place
+from proxy.forwarding.ask_and_reply import ask, replied, told
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.services import Services
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import UNKNOWN_NODE
+
+KEY = 10
+
+LONG_BYTES = 16 << 10
+"""A request above this is asked in parts."""
+KEYS_AT_ONCE = 500
+
+_MESSAGE = "The coordinator cannot be reached through this proxy at the moment."
+
+
+def repair(answer: Any, book: AddressBook) -> None:
+    """Give every coordinator our address, or say that there is none just now."""
+    for entry in answer.coordinators or (answer,):
+        if not has_place(entry, book):
+            entry.error_code, entry.error_message = int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _MESSAGE
+            entry.node_id, entry.host, entry.port = UNKNOWN_NODE, "", -1
+
+
+def is_long(frame: memoryview) -> bool:
+    """Whether a request is to be asked in parts; of a frame without its size."""
+    return len(frame) > LONG_BYTES
+
+
+async def handle(call: Call, services: Services) -> bytes | None:
+    """A long request: the broker's answers to its parts, as one."""
+    request = call.message
+    keys = request.coordinator_keys
+    if not keys:
+        return None  # one long key, or no list yet in this version
+    answer = registry.message("FindCoordinatorResponse")(coordinators=[])
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        request.coordinator_keys = keys[start : start + KEYS_AT_ONCE]
+        part = told(KEY, call.version, await ask(call.connection, KEY, call.version, request))
+        repair(part, services.book)
+        answer.throttle_time_ms = max(answer.throttle_time_ms, part.throttle_time_ms)
+        answer.coordinators.extend(part.coordinators or ())
+        await call.work.pause()
+    return await replied(call, answer)

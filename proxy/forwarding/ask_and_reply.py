@@ -1,0 +1,41 @@
+"""Messages in, messages out: what handlers do around `Connection.ask` and for their own answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.brokers.interfaces import Connection
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Promise
+from proxy.wire import frames, registry
+
+ANSWER_ELEMENTS_MAX = 5_000_000
+"""Elements in all arrays of an answer of a broker, which is bounded by its bytes (`limits.collected_bytes`) already."""
+
+
+def ask(connection: Connection, key: int, version: int, request: Any) -> Promise[memoryview]:
+    """Send a request of the proxy's own on the client's upstream connection; `told` reads the answer."""
+    return connection.ask(key, version, registry.request(key, version).encode(request))
+
+
+def told(key: int, version: int, answer: memoryview) -> Any:
+    """The decoded answer to `ask`. Raises RemoteProtocolError when it is none."""
+    return registry.response(key, version).decode(answer)
+
+
+async def ask_upstream(call: Call, request: Any) -> Any:
+    """Ask the same API in the same version as the client did, and wait for the decoded answer; both in slices."""
+    key, version, parts = call.key, call.version, list[Any]()
+    await call.work.drive(registry.request(key, version).encode_in_slices(request, parts))
+    answer = await call.connection.ask(key, version, b"".join(parts))
+    return await call.work.drive(registry.response(key, version).decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
+
+
+async def replied(call: Call, message: Any) -> bytes:
+    """As `reply`, in slices: for answers that may have many elements."""
+    return await call.work.drive(frames.response_in_slices(call.key, call.version, call.correlation_id, message))
+
+
+def reply(call: Call, message: Any) -> bytes:
+    """The whole response frame for a call."""
+    return frames.response(call.key, call.version, call.correlation_id, message)

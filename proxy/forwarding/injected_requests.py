@@ -1,0 +1,95 @@
+"""The proxy's own requests on a client's upstream connection, as the client's principal (interfaces.Connection.ask)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.forwarding.answer_dispatch import OwnAnswer
+from proxy.loop.promise import Promise
+from proxy.wire.errors import UpstreamLost
+from proxy.wire.headers import RequestHeader, encode_request_header
+
+if TYPE_CHECKING:
+    from proxy.forwarding.connection import Connection
+
+KEEP_ALIVE_S = 180.0
+"""Least time between two requests of the proxy's own that only keep the upstream connection alive (decision 11)."""
+
+CORRELATION_IDS = 1 << 31
+"""Ours are non-negative and start again at 0; order decides, so they may repeat the client's."""
+
+
+class Questions:
+    """Those of one connection; made when the first local request comes."""
+
+    __slots__ = ("_asked_at", "_connection", "_held", "_last_id", "unanswered")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._held: list[tuple[int, OwnAnswer, bytes]] = []
+        self._last_id = 0
+        self._asked_at = connection.plane.reactor.now()
+        self.unanswered = 0
+        """How many entries of the queue of pending answers are ours."""
+
+    @property
+    def are_held(self) -> bool:
+        """Whether some wait for the end of a request that is passing."""
+        return bool(self._held)
+
+    def ask(self, key: int, version: int, body: bytes, client_id: str | None) -> Promise[memoryview]:
+        """See interfaces.Connection."""
+        expected = OwnAnswer(key, version)
+        self._last_id = (self._last_id + 1) % CORRELATION_IDS
+        head = encode_request_header(RequestHeader(key, version, self._last_id, client_id))
+        size = len(head) + len(body)
+        self._held.append((self._last_id, expected, size.to_bytes(4, "big") + head + body))
+        self._asked_at = self._connection.plane.reactor.now()
+        return expected.promise
+
+    def send(self) -> None:
+        """Send what is held, at a frame boundary."""
+        up = self._connection.up
+        if up.left or up.handshaking:
+            return
+        held, self._held = self._held, []
+        for correlation_id, expected, frame in held:
+            self._connection.pending.append((correlation_id, expected))
+            self.unanswered += 1
+            self._connection.to_broker(frame)
+
+    def lost(self) -> list[Promise[memoryview]]:
+        """The connection ends: the promises nobody will keep."""
+        held, self._held = self._held, []
+        unanswered = [expected for _, expected in self._connection.pending if isinstance(expected, OwnAnswer)]
+        gathering = self._connection.down.gathering
+        if gathering is not None and isinstance(gathering.subject, OwnAnswer):
+            unanswered.append(gathering.subject)
+        return [expected.promise for expected in (*unanswered, *(entry[1] for entry in held))]
+
+    def keep_alive(self, now: float) -> None:
+        """Ask something if nothing was asked for a while and it would be judged, not end the connection."""
+        connection = self._connection
+        if now - self._asked_at < KEEP_ALIVE_S or not connection.may_ask(now):
+            return
+        question = connection.plane.keep_alive(connection)
+        if question is not None:
+            connection.ask(*question)
+
+
+async def introduced(connection: Connection) -> None:
+    """Wait until the broker has answered a request that it answers to clients it knows only (after SASL).
+
+    Asked once for each connection. A broker that does not know the client ends the connection instead.
+
+    Raises:
+        UpstreamLost: it has.
+    """
+    question = connection.plane.introduction
+    if question is not None and not connection.is_known:
+        await connection.ask(*question)
+
+
+def lost() -> UpstreamLost:
+    """What a promise fails with when its connection ends."""
+    return UpstreamLost("the connection ended before the answer came")

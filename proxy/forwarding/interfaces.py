@@ -1,0 +1,32 @@
+"""One request that is served here, as its handler gets it.
+
+A handler is `async def handle(call: Call, services: Services) -> bytes | None`: the whole response frame, or None to
+let the request pass to the broker unchanged. It awaits only promises (`loop.promise`), so a plain call from the reactor
+drives it. While it runs its connection is muted, as a broker mutes a channel, so at most one handler runs for each
+connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.brokers.interfaces import Connection
+from proxy.loop.slices import AT_ONCE, Work
+
+
+@dataclass(slots=True)
+class Call:
+    """One request that is served here."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    message: Any
+    """The decoded request (a message class of `proxy.wire.registry`)."""
+    connection: Connection
+    work: Work = AT_ONCE
+    """Lets others run while this request, if it is a large one, is worked on."""
+    frame: memoryview | None = None
+    """The request as it came, without its size, where it came from a client."""

@@ -1,0 +1,185 @@
+"""A request that is served here: Kafka's muted channel, for one connection (decision 12).
+
+    IDLE ─ a request was gathered ─▶ WAITING ─ all earlier answers are written ─▶ RUNNING ─ it answered ─▶ ANSWERING
+      ▲                                                                              │ None: forwarded           │
+      └──────────────────────────────────────────────────────────────────────────────┴─── the kernel has it ─────┘
+
+In every state but IDLE nothing is read from the client; what was received behind the request is kept by the connection.
+"""
+
+from __future__ import annotations
+
+import time
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from proxy.forwarding import injected_requests, request_dispatch
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.loop.slices import Work
+from proxy.wire import frames, headers
+from proxy.wire.errors import LocalProtocolError, RequestRefused, TooManyElements
+from proxy.wire.values import DECODED_BYTES
+
+if TYPE_CHECKING:
+    from proxy.forwarding.connection import Connection
+
+
+AT_ONCE_BYTES = 8 << 10
+"""A request up to this size is read in one go."""
+
+
+class Stage(Enum):
+    """How far the request is."""
+
+    IDLE = auto()
+    WAITING = auto()
+    RUNNING = auto()
+    ANSWERING = auto()
+
+
+class Serving:
+    """The local request of one connection; there is at most one."""
+
+    __slots__ = ("_answer_bytes", "_asked", "_begun", "_connection", "_frame", "_task", "client_id", "stage")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stage = Stage.IDLE
+        self._asked: request_dispatch.Asked | None = None
+        self._frame = memoryview(b"")
+        self._task: Task[frames.Answer | None] | None = None
+        self._answer_bytes = 0
+        self._begun = 0.0
+        self.client_id: str | None = None
+        """What the client called itself last; the proxy's own requests carry it, for brokers have quotas by it."""
+
+    def mute(self, asked: request_dispatch.Asked, frame: memoryview) -> None:
+        """A request came whole; it starts when everything before it is answered."""
+        if self.stage is not Stage.IDLE:
+            raise LocalProtocolError("a second local request while one is being served")
+        self.stage = Stage.WAITING
+        self._connection.is_muted = True
+        self._begun = time.perf_counter()
+        self._asked = asked
+        self._frame = frame
+
+    @property
+    def held(self) -> int:
+        """Bytes that the request takes, as a frame and decoded."""
+        return len(self._frame) * DECODED_BYTES
+
+    def start(self) -> None:
+        """Everything before it is answered: run the handler. A request that cannot be read ends the connection."""
+        asked = self._asked
+        assert asked is not None  # noqa: S101  # muted
+        self.stage = Stage.RUNNING
+        self._connection.plane.reactor.turns.doing = self._connection, asked.route
+        self._task = Task(self._serve(asked), self._done)
+        self._task.start()
+
+    async def _serve(self, asked: request_dispatch.Asked) -> frames.Answer | None:
+        """Nothing is decoded before the broker has answered something on the client's connection."""
+        handler = asked.route.handler
+        assert handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
+        if not self._connection.is_known:
+            await injected_requests.introduced(self._connection)
+        call = await self._decode(asked)
+        if asked.route.picks is not None and not await asked.route.picks(call):
+            return None
+        return await handler(call, self._connection.plane.services)
+
+    def goes_on(self) -> None:
+        """Something that the handler may wait for is here: what takes long from now on is most likely its."""
+        if self.stage is Stage.RUNNING and self._asked is not None:
+            self._connection.plane.reactor.turns.doing = self._connection, self._asked.route
+
+    def written(self) -> None:
+        """The kernel has the whole answer."""
+        self._connection.plane.budget.sent(self._answer_bytes)
+        self._answer_bytes = 0
+        self._unmute()
+
+    def cancel(self) -> None:
+        """The connection ends; what is still unsent is accounted for by `take_unsent`."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._frame = memoryview(b"")
+
+    def take_unsent(self) -> int:
+        """Bytes of the answer that the budget still counts; from now on the caller gives them back."""
+        taken, self._answer_bytes = self._answer_bytes, 0
+        return taken
+
+    async def _decode(self, asked: request_dispatch.Asked) -> Call:
+        """Raises RemoteProtocolError, RequestRefused where the request has too many elements."""
+        frame, slices = self._frame[4:], self._connection.plane.slices
+        if len(frame) > AT_ONCE_BYTES:
+            await slices.turn()
+        work = Work(slices)
+        if asked.route.opaque:
+            message = frame
+        else:
+            header, message = await self._read(asked, frame, work)
+            self.client_id = header.client_id
+        return Call(
+            key=asked.route.key,
+            version=asked.route.version,
+            correlation_id=asked.head.correlation_id,
+            client_id=None if asked.route.opaque else self.client_id,
+            message=message,
+            connection=self._connection,
+            work=work,
+            frame=frame,
+        )
+
+    async def _read(
+        self, asked: request_dispatch.Asked, frame: memoryview, work: Work
+    ) -> tuple[headers.RequestHeader, Any]:
+        if len(frame) <= AT_ONCE_BYTES:
+            return frames.decode_request(frame)
+        most = self._connection.plane.limits.served_request_elements
+        try:
+            return await work.drive(frames.decode_request_in_slices(frame, most))
+        except TooManyElements:
+            what = f"request {asked.route.key} v{asked.route.version}"
+            text = f"{what} has more elements than limits.served_request_elements ({most})"
+            raise RequestRefused(text) from None
+
+    def _done(self, task: Task[frames.Answer | None]) -> None:
+        """The handler ended, in whatever call settled its last promise: nothing may be raised from here."""
+        connection, self._task = self._connection, None
+        if connection.closed:
+            return
+        if task.error is not None:
+            assert isinstance(task.error, Exception)  # noqa: S101  # Task catches no other
+            connection.handler_failed(task.error)
+        elif task.value is None:
+            connection.guarded(self._forward)
+        else:
+            connection.guarded(lambda: self._answer(task.value or b""))
+
+    def _forward(self) -> None:
+        assert self._asked is not None  # noqa: S101  # it was running
+        request_dispatch.pass_whole(self._connection, self._asked, self._frame)
+        self._unmute()
+        self._connection.update()
+
+    def _answer(self, answer: frames.Answer) -> None:
+        if self._asked is not None:
+            self._connection.plane.served(self._asked.route.key, time.perf_counter() - self._begun)
+        self.stage = Stage.ANSWERING
+        self._frame = memoryview(b"")
+        self._connection.holding.update()
+        self._answer_bytes = len(answer)
+        self._connection.plane.budget.add_unsent(len(answer))
+        self._connection.answer(answer)
+
+    def _unmute(self) -> None:
+        self.stage = Stage.IDLE
+        self._connection.is_muted = False
+        self._asked = None
+        self._frame = memoryview(b"")
+        self._connection.holding.update()
+        self._connection.up.resume_soon()

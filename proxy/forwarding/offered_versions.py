@@ -1,0 +1,225 @@
+"""Which APIs and versions a client is offered: what upstream has and we know, and what is served here.
+
+Everything is derived from the message definitions (`wire.registry`) and the broker's answer, except the decisions
+below, each with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+Range = tuple[int, int]
+"""Lowest and highest version, both included."""
+
+PRODUCE, FETCH, METADATA, API_VERSIONS, DESCRIBE_QUORUM, SHARE_FETCH = 0, 1, 3, 18, 55, 78
+
+CAPS: Mapping[int, int] = {
+    FETCH: 15,  # 16-18 put NodeEndpoints behind the records, at the end of a stream that is passed on at once
+    API_VERSIONS: 4,  # v5 names the cluster and node the client expects (KIP-1242); clients repeat the question as v4
+    DESCRIBE_QUORUM: 1,  # v2 lists the controllers' listeners, which have no place here
+}
+"""API key -> highest version offered, whatever upstream has."""
+
+BROKER_INTERNAL = frozenset({83, 84, 85, 86, 87})
+"""Share state between brokers: on the brokers' listener by definition, but for brokers only."""
+
+PRODUCE_ADVERTISED_MIN = 0
+"""Older librdkafka compress nothing unless Produce v0 is listed; brokers list it too and serve v3 (KAFKA-18659)."""
+
+SHARE_APIS: Mapping[int, Range] = {
+    76: (1, 1),  # ShareGroupHeartbeat
+    77: (1, 1),  # ShareGroupDescribe
+    SHARE_FETCH: (1, 2),
+    79: (1, 2),  # ShareAcknowledge
+    90: (0, 1),  # DescribeShareGroupOffsets
+    91: (0, 0),  # AlterShareGroupOffsets
+    92: (0, 0),  # DeleteShareGroupOffsets
+}
+"""The APIs of share groups as served here; upstream's own would speak of other groups."""
+
+LIST_CONFIG_RESOURCES, LIST_CONFIG_RESOURCES_SERVED = 74, 1
+"""v1 lists groups that have settings (KIP-1142), which are kept here; older brokers know only client metrics (v0)."""
+
+METADATA_WITH_TOPIC_IDS = 12
+"""Share requests name topics by id, so serving them here needs an upstream that can be asked by id (KIP-516: ids are
+told from v10 on, taken from v12 on)."""
+
+SHARE_FEATURE, SHARE_FEATURE_LEVEL = "share.version", 1
+
+FEATURES_SINCE = 3
+"""ApiVersions tells features from here on."""
+FEATURE_MIN_ZERO_SINCE = 4
+"""Below ApiVersions v4 a supported feature whose minimum is 0 is left out (KAFKA-17011)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What this proxy does to the table; fixed at start."""
+
+    serve_share: bool
+    """Share groups are served here (else upstream's own, if it has them)."""
+    pass_unknown: bool = False
+    """Offer APIs that are newer than our definitions as well, and forward them unread."""
+
+
+@dataclass(slots=True)
+class EffectiveVersions:
+    """What the brokers serve, and the table made of it. One per process; a client's own table is made from the answer
+    of the broker it talks to, so brokers may differ (rolling upgrade)."""
+
+    offer: Offer
+    _by_node: dict[int, Mapping[int, Range]] = field(default_factory=dict)
+    upstream: Mapping[int, Range] = field(default_factory=dict)
+    """API key -> range that every broker heard of so far serves: safe to send to any. Empty before the first answer."""
+    ranges: Mapping[int, Range] = field(default_factory=dict)
+    """API key -> range offered to clients by all of them."""
+
+    def learn(self, node_id: int, ranges: Mapping[int, Range]) -> None:
+        """A broker has told its ranges; UNKNOWN_NODE where nobody knows which it was."""
+        if self._by_node.get(node_id) != ranges:
+            self._by_node[node_id] = dict(ranges)
+            self._combine()
+
+    def forget(self, node_id: int) -> None:
+        """A broker is gone; harmless when it never told."""
+        if self._by_node.pop(node_id, None) is not None:
+            self._combine()
+
+    def _combine(self) -> None:
+        self.upstream = common(self._by_node.values())
+        self.ranges = effective(self.upstream, self.offer)
+
+
+def common(tables: Iterable[Mapping[int, Range]]) -> dict[int, Range]:
+    """API key -> range in all of the tables; a key that one lacks, or without common version, is left out."""
+    tables = list(tables)
+    keys = set.intersection(*(set(table) for table in tables)) if tables else set()
+    found = {key: (max(t[key][0] for t in tables), min(t[key][1] for t in tables)) for key in sorted(keys)}
+    return {key: versions for key, versions in found.items() if versions[0] <= versions[1]}
+
+
+def native_share(answers: Iterable[Any]) -> bool:
+    """Whether upstream itself serves share groups with renewal: every broker's decoded ApiVersionsResponse (v3+) has
+    ShareFetch v2 and a finalized share.version of at least 1 (decides `share_groups.serve: auto`)."""
+    answers = list(answers)
+    return bool(answers) and all(_native_share(answer) for answer in answers)
+
+
+def _native_share(answer: Any) -> bool:
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+    highest = ranges_of(answer).get(SHARE_FETCH, (0, -1))[1]
+    return highest >= SHARE_APIS[SHARE_FETCH][1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL
+
+
+@cache
+def client_facing() -> frozenset[int]:
+    """API keys that a client may use at all: on the brokers' listener by definition, and not for brokers only."""
+    return frozenset(key for key in registry.API_KEYS if "broker" in registry.listeners(key)) - BROKER_INTERNAL
+
+
+def is_newer(key: int) -> bool:
+    """Whether an API key is later than our definitions: not one that Kafka gave up, nor nonsense."""
+    return key > max(registry.API_KEYS)
+
+
+def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
+    """API key -> range to offer, sorted by key."""
+    ranges = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
+    if offer.serve_share and can_serve_share(upstream):
+        ranges.update(SHARE_APIS)
+    return dict(sorted(ranges.items()))
+
+
+def can_serve_share(upstream: Mapping[int, Range]) -> bool:
+    """Whether upstream tells topic ids, without which share requests cannot be answered here."""
+    return upstream.get(METADATA, (0, -1))[1] >= METADATA_WITH_TOPIC_IDS
+
+
+def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]:
+    """Sentences for `check`: what will not work with this upstream. Empty when all is well."""
+    found = []
+    for key in (PRODUCE, FETCH, METADATA, API_VERSIONS):
+        if _offered(key, upstream.get(key, (0, -1)), offer) is None:
+            name, known = registry.API_KEYS[key], registry.versions(key)
+            theirs = _words(upstream[key]) if key in upstream else "none"
+            found.append(f"{name}: upstream serves {theirs}, this proxy knows {_words(known)}; no version in common")
+    if offer.serve_share and not can_serve_share(upstream):
+        highest = upstream.get(METADATA, (0, -1))[1]
+        found.append(
+            f"share groups cannot be served here: they need Metadata v{METADATA_WITH_TOPIC_IDS} upstream (topic ids), "
+            + (f"which has only v{highest}" if highest >= 0 else "which has no Metadata at all")
+        )
+    return tuple(found)
+
+
+def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
+    """The range of one key of upstream's list; None = hidden."""
+    if key not in registry.API_KEYS:
+        return theirs if offer.pass_unknown and is_newer(key) else None
+    hidden = offer.serve_share and key in SHARE_APIS
+    if hidden or key not in client_facing():
+        return None
+    lowest, highest = registry.versions(key)
+    if offer.serve_share and key == LIST_CONFIG_RESOURCES:
+        theirs = theirs[0], max(theirs[1], LIST_CONFIG_RESOURCES_SERVED)
+    common = max(lowest, theirs[0]), min(highest, theirs[1], CAPS.get(key, highest))
+    if common[0] > common[1]:
+        return None
+    return (PRODUCE_ADVERTISED_MIN, common[1]) if key == PRODUCE else common
+
+
+def _words(versions: Range) -> str:
+    return f"v{versions[0]}-v{versions[1]}"
+
+
+def ranges_of(answer: Any) -> dict[int, Range]:
+    """API key -> range of a decoded ApiVersionsResponse."""
+    return {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()}
+
+
+def offer_to_client(answer: Any, version: int, offer: Offer) -> None:
+    """Change a decoded ApiVersionsResponse of the broker into what a client is told; everything else is kept.
+
+    `version` is the one the body was encoded with: an answer with error 35 always has body v0 (KIP-511), and lists the
+    versions of ApiVersions only.
+    """
+    upstream = ranges_of(answer)
+    entry = registry.message("ApiVersionsResponse").ApiVersion
+    if answer.error_code == ErrorCode.NONE:
+        wanted = effective(upstream, offer)
+    else:
+        wanted = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
+    kept = {item.api_key: item for item in answer.api_keys or ()}
+    answer.api_keys = [_entry(entry, kept.get(key), key, versions) for key, versions in wanted.items()]
+    if offer.serve_share and answer.error_code == ErrorCode.NONE and can_serve_share(upstream):
+        _offer_share_feature(answer, version)
+
+
+def _entry(entry: Any, kept: Any, key: int, versions: Range) -> Any:
+    if kept is None:
+        return entry(api_key=key, min_version=versions[0], max_version=versions[1])
+    kept.min_version, kept.max_version = versions
+    return kept
+
+
+def _offer_share_feature(answer: Any, version: int) -> None:
+    """share.version at the level served here, supported and finalized; upstream's own level speaks of other groups."""
+    message = registry.message("ApiVersionsResponse")
+    if version >= FEATURE_MIN_ZERO_SINCE:
+        mine = message.SupportedFeatureKey(name=SHARE_FEATURE, min_version=0, max_version=SHARE_FEATURE_LEVEL)
+        answer.supported_features = _replaced(answer.supported_features, mine)
+    if version >= FEATURES_SINCE:
+        level = message.FinalizedFeatureKey(
+            name=SHARE_FEATURE, max_version_level=SHARE_FEATURE_LEVEL, min_version_level=SHARE_FEATURE_LEVEL
+        )
+        answer.finalized_features = _replaced(answer.finalized_features, level)
+
+
+def _replaced(features: Any, mine: Any) -> list[Any]:
+    return [*(feature for feature in features or () if feature.name != mine.name), mine]

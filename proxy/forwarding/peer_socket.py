@@ -1,0 +1,199 @@
+"""One socket of a connection, and the bytes its peer has not taken yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from proxy.loop import faults
+from proxy.loop.polling import ERROR, HANGUP, READ, WRITE
+from proxy.loop.transports import Data, Transport
+from proxy.wire.frames import Pieces
+
+PIECES_MAX = 1024
+"""Pieces in one call: what Linux, BSD and macOS take (IOV_MAX)."""
+
+
+class Side:
+    """Towards a client, or towards a broker; without a transport while it is being dialled.
+
+    Memory: what waits here came from one receive (the source is not read until it is gone) or is one answer.
+    """
+
+    __slots__ = ("_send", "_sendmsg", "_waiting", "has_unsent", "progress", "transport")
+
+    def __init__(self, transport: Transport | None = None) -> None:
+        self.transport: Transport | None = None
+        self._waiting: list[memoryview] = []
+        self.has_unsent = False
+        """Whether bytes wait for the peer."""
+        self.progress = 0
+        """Grows whenever the peer takes bytes that had to wait."""
+        self._send: Callable[[Data], int] | None = None
+        self._sendmsg: Callable[[Sequence[Data]], int] | None = None
+        if transport is not None:
+            self.open(transport)
+
+    def open(self, transport: Transport) -> None:
+        """From now on there is a socket; what waits is sent by `flush`."""
+        self.transport = transport
+        self._send = transport.send
+        self._sendmsg = transport.sendmsg
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a socket."""
+        return self.transport is not None
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait for the peer."""
+        return sum(map(len, self._waiting))
+
+    def write(self, data: Data | Pieces) -> None:
+        """Send, and keep a copy of what the kernel does not take.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        if isinstance(data, Pieces):
+            data = self._push_pieces(data)
+            if not data:
+                return
+        if not self._waiting and self._send is not None:
+            sent = self._push(memoryview(data))
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+        self.keep(data)
+
+    def keep(self, data: Data) -> None:
+        """Queue a copy, to be sent by `flush`."""
+        self._waiting.append(memoryview(bytes(data)))
+        self.has_unsent = True
+
+    def flush(self) -> None:
+        """Send what waits, as far as the peer takes it.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        while self._waiting:
+            first = self._waiting[0]
+            sent = self._push(first)
+            self.progress += sent
+            if sent < len(first):
+                self._waiting[0] = first[sent:]
+                return
+            del self._waiting[0]
+        self.has_unsent = False
+
+    def want(self, mask: int) -> None:
+        """Wait for something else on the socket."""
+        if self.transport is not None:
+            self.transport.want(mask)
+
+    def discard(self) -> None:
+        """Forget what waits."""
+        self._waiting.clear()
+        self.has_unsent = False
+
+    def close(self) -> None:
+        """Close the socket, if there is one."""
+        self.discard()
+        self._send = self._sendmsg = None
+        if self.transport is not None:
+            self.transport.close()
+
+    def _push_pieces(self, data: Pieces) -> Data:
+        """One call for all of it, where the transport has that; what is left."""
+        if self._waiting or self._sendmsg is None:
+            return bytes(data)
+        try:
+            sent = self._sendmsg(data.parts[:PIECES_MAX])
+        except BlockingIOError:
+            sent = 0
+        return b"" if sent == len(data) else memoryview(bytes(data))[sent:]
+
+    def _push(self, data: memoryview) -> int:
+        """Bytes taken. More than one call only where the transport takes less than it could (TLS)."""
+        assert self._send is not None  # noqa: S101  # callers have looked
+        total = 0
+        try:
+            while total < len(data):
+                total += self._send(data[total:])
+        except BlockingIOError:
+            pass
+        return total
+
+
+FAREWELL_S = 1.0
+"""How long a peer that was told the end may take to end as well."""
+
+
+class Linger:
+    """Sends the rest to a peer whose other half has gone, tells it that this was all, and closes when it has left.
+
+    A socket that is closed while bytes of the peer stand unread in the kernel resets the connection, and a reset takes
+    away what the peer has not read yet: answers, or requests without acks. So the peer ends first, or its time is up.
+    Ends in any case when told to `end`.
+    """
+
+    __slots__ = ("_clock", "_ended", "_has_parted", "_side", "deadline")
+
+    def __init__(
+        self, side: Side, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
+    ) -> None:
+        """`ended(self)` is called once the socket is closed; `proceed` begins."""
+        self._side = side
+        self._clock = clock
+        self._ended: Callable[[Linger], None] | None = ended
+        self._has_parted = False
+        self.deadline = deadline
+        """When the owner is to call `end` (as `clock`)."""
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether bytes wait for the peer."""
+        return self._side.has_unsent
+
+    def proceed(self) -> None:
+        """Begin to wait for the peer."""
+        transport = self._side.transport
+        assert transport is not None  # noqa: S101  # callers have looked
+        transport.want(0)
+        transport.attach(self.ready, WRITE)
+        if not self._side.has_unsent:
+            faults.guard(self, self._part)
+
+    def ready(self, mask: int) -> None:
+        """The peer takes more, sends something nobody wants any more, or has gone."""
+        transport = self._side.transport
+        if mask & (ERROR | HANGUP) or transport is None:
+            self.end()
+        elif self._has_parted:
+            if transport.drop():
+                self.end()
+        else:
+            self._side.flush()
+            if not self._side.has_unsent:
+                self._part()
+
+    def failed(self, error: Exception) -> None:
+        """See faults.Owner."""
+        del error  # the peer has gone: there is nobody to tell
+        self.end()
+
+    def end(self) -> None:
+        """Close now."""
+        self._side.close()
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            ended(self)
+
+    def _part(self) -> None:
+        transport = self._side.transport
+        assert transport is not None  # noqa: S101  # it is open until `end`
+        self._has_parted = True
+        self.deadline = min(self.deadline, self._clock() + FAREWELL_S)
+        transport.part()
+        transport.want(READ)

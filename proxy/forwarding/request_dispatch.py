@@ -1,0 +1,134 @@
+"""Requests that do not simply pass: what becomes of the frame at which the walk over a client's bytes stopped.
+
+Every function gets the connection and where the frame stands, and returns where the walk goes on, or None when it
+stops: more bytes are needed, or nothing behind this request may be looked at yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from proxy.forwarding.answer_dispatch import SaslAuthenticateAnswer, SaslHandshakeAnswer
+from proxy.forwarding.broker_answers import TOKEN
+from proxy.forwarding.client_requests import Head
+from proxy.forwarding.produce_acks import acks_layout, read_acks
+from proxy.forwarding.routes import Kind, Route
+from proxy.forwarding.walk import Expected
+from proxy.wire.errors import RemoteProtocolError, RequestRefused
+
+if TYPE_CHECKING:
+    from proxy.forwarding.connection import Connection
+
+
+class Asked(NamedTuple):
+    """A request that is gathered: what it is and how it is treated."""
+
+    route: Route
+    head: Head
+
+
+def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int | None:
+    """Decide on the frame at `at`.
+
+    Raises:
+        RemoteProtocolError: it is no request, or one that is refused.
+    """
+    head = connection.up.peek(buffer, at, end)
+    if head is None:
+        return None
+    if connection.up.raw and not _ends_tokens(connection, head):
+        return _pass(connection, buffer, at, end, head, TOKEN)
+    route = connection.plane.routes[head.name]
+    if route.kind is Kind.REFUSE:
+        raise RequestRefused(route.reason)
+    if route.kind in (Kind.SASL_HANDSHAKE, Kind.SASL_AUTHENTICATE):
+        return _sasl(connection, buffer, at, end, head, route)
+    connection.sasl.ordinary_request()
+    if route.kind in (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE) or route.amend is not None:
+        return _gather(connection, at, end, Asked(route, head))
+    return _pass(connection, buffer, at, end, head, route)
+
+
+def gathered(connection: Connection, asked: Asked, frame: memoryview) -> None:
+    """A request has come whole (`frame` with its size, writable, ours): serve it here or pass it on."""
+    route = asked.route
+    connection.plane.reactor.turns.doing = connection, route
+    if route.kind is Kind.LOCAL or (route.serve_here is not None and route.serve_here(frame[4:])):
+        _limit(connection, asked, "served_request_bytes")
+        connection.serve(asked, frame)
+    else:
+        pass_whole(connection, asked, frame)
+
+
+def pass_whole(connection: Connection, asked: Asked, frame: memoryview) -> None:
+    """Forward a request that was gathered, amended where its route says so."""
+    route = asked.route
+    if route.amend is not None:
+        route = route.amend(frame[4:]) or route
+    if not (route.kind is Kind.PRODUCE and _wants_no_answer(route, frame)):
+        connection.pending.append((asked.head.correlation_id, route))
+    connection.up.write(frame)
+
+
+def _wants_no_answer(route: Route, frame: memoryview) -> bool:
+    acks = read_acks(acks_layout(route.version), frame, 0, len(frame))
+    if acks is None:
+        raise RemoteProtocolError("Produce request without acks")
+    return acks == 0
+
+
+def _ends_tokens(connection: Connection, head: Head) -> bool:
+    """Whether a frame among raw SASL tokens is an ordinary request: its first four bytes name a listed API version.
+
+    No token begins so: PLAIN has a NUL and a user name there (read as a version it is far above any), SCRAM and
+    OAUTHBEARER have text, GSSAPI tokens begin with 0x60 or 0x05. Tokens a mechanism leaves unanswered are taken off.
+    """
+    if head.name not in connection.plane.routes:
+        return False
+    connection.up.raw = False
+    connection.up.go_by(connection.plane.passing)
+    pending = connection.pending
+    while pending and pending[-1][1] is TOKEN:
+        pending.pop()
+    return True
+
+
+def _pass(connection: Connection, buffer: memoryview, at: int, end: int, head: Head, expected: Expected) -> int:
+    connection.pending.append((head.correlation_id, expected))
+    upto = connection.up.admit(head.size, at, end)
+    connection.up.write(buffer[at:upto])
+    return upto
+
+
+def _sasl(connection: Connection, buffer: memoryview, at: int, end: int, head: Head, route: Route) -> int | None:
+    if route.kind is Kind.SASL_AUTHENTICATE:
+        sent_at = connection.plane.reactor.now()
+        return _pass(connection, buffer, at, end, head, SaslAuthenticateAnswer(route.version, sent_at))
+    if route.version == 0 and end - at < head.size + 4:
+        return None  # small, and what follows must wait for its answer: taken whole
+    connection.sasl_handshake_sent(route.version)
+    upto = _pass(connection, buffer, at, end, head, SaslHandshakeAnswer(route.version))
+    if route.version == 0:
+        connection.up.handshaking = True
+    return upto
+
+
+def _gather(connection: Connection, at: int, end: int, asked: Asked) -> int | None:
+    _limit(connection, asked, _LARGEST.get(asked.route.kind, "inspected_request_bytes"))
+    if asked.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
+        connection.up.introduce()
+        return None
+    return connection.up.gather(asked.head.size, asked, at, end)
+
+
+_LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
+"""Kind -> the limit of a request that is gathered."""
+
+
+def _limit(connection: Connection, asked: Asked, name: str) -> None:
+    """Raise RequestRefused where the request is larger than the limit of that name."""
+    size, limit = asked.head.size, getattr(connection.plane.limits, name)
+    if size > limit:
+        raise RequestRefused(
+            f"request {asked.route.key} v{asked.route.version} of {size} bytes is larger than limits.{name} ({limit})"
+        )

@@ -1,0 +1,141 @@
+"""What becomes of a request: one dict look-up per request, by the four bytes that name API and version.
+
+`forwarding.route_table` builds the `Routes`; the data plane obeys them. Nothing here knows an API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from proxy.wire.frames import Answer
+
+
+class Kind(Enum):
+    """How the data plane treats a request of a route."""
+
+    FORWARD = auto()
+    """Pass on as the bytes come; so the answer, unless `rewrite` is set."""
+    PRODUCE = auto()
+    """As FORWARD, but with acks=0 there is no answer."""
+    ANSWER = auto()
+    """As FORWARD, and the answer is collected whole and given to `rewrite`."""
+    LOCAL = auto()
+    """Answered by `handler`."""
+    INSPECT = auto()
+    """The request is collected; `serve_here` says whether `handler` answers it or the broker."""
+    SASL_HANDSHAKE = auto()
+    """As FORWARD; v0 is followed by raw tokens without Kafka headers."""
+    SASL_AUTHENTICATE = auto()
+    """As FORWARD; its success ends the time in which nothing of ours may be sent upstream."""
+    REFUSE = auto()
+    """The connection ends, with `reason` in the log."""
+
+
+@dataclass(slots=True)
+class Context:
+    """What a rewriter may know of the connection whose answer it has."""
+
+    node_id: int
+    """The broker whose listener the client dialled; UNKNOWN_NODE on the bootstrap listener."""
+    services: Any = None
+    """`sharegroups.services.Services`; untyped, for this room lies below it."""
+
+
+Rewrite = Callable[[memoryview, Context], bytes | None]
+"""Response frame without size, with correlation id -> the whole new frame with size; None = pass it unchanged.
+
+Raises `errors.AnswerUnusable` when the answer cannot be passed on without an address of the upstream cluster in it:
+the connection ends, with the text in the log.
+"""
+
+Handler = Callable[[Any, Any], Coroutine[Any, Any, Answer | None]]
+"""`async def handle(call: Call, services: Services)`: the whole response frame, or None = forward the request."""
+
+Picks = Callable[[Any], Coroutine[Any, Any, bool]]
+"""`async def picks(call: Call)`: whether the handler answers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutWords:
+    """Requests in which none of these words stands are not served here."""
+
+    words: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithKnownIds:
+    """Fetch requests whose topic ids are all among these, and which have no tags, are not served here."""
+
+    ids: Mapping[bytes, None]
+    """May grow and shrink."""
+    topics_at: int
+    """Bytes from the (empty) tags of the header to the topics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The treatment of one (API key, version)."""
+
+    kind: Kind
+    key: int
+    version: int
+    rewrite: Rewrite | None = None
+    """For an answer of the broker; an answer is collected whole only where this is set."""
+    handler: Handler | None = None
+    """LOCAL and INSPECT."""
+    serve_here: Callable[[memoryview], bool] | None = None
+    """INSPECT: request frame without size; cheap, never decodes; False = forward."""
+    picks: Picks | None = None
+    """INSPECT: what `handler` answers of the requests that `serve_here` lets come, told from the decoded request; the
+    rest is forwarded. None: all of them."""
+    passes: WithoutWords | WithKnownIds | None = None
+    """INSPECT without `amend`: a rule that saves asking `serve_here` about most requests."""
+    repeats: bool = False
+    """Requests come again byte for byte, `amend` changes nothing in them, and what it and `serve_here` (when it says
+    no) say of the same bytes stays true: it may be remembered."""
+    amend: Callable[[memoryview], Route | None] | None = None
+    """Where set, a request that is to be forwarded is collected whole and shown to this first: the frame without size,
+    writable, whose bytes it may change in place (never the length). A route it returns treats the answer in place of
+    this one (it has the same kind, key and version); None = this one does."""
+    opaque: bool = False
+    """LOCAL: the body is not decoded, for its layout is not known: `Call.message` is the frame without its size, and
+    `Call.client_id` is None."""
+    reason: str = ""
+    """REFUSE: the words for the log."""
+
+
+class Routes(dict[bytes, Route]):
+    """Look up by the first four bytes of a request frame: key and version, big endian (`routes[header]`).
+
+    Never a KeyError: what nobody listed gets what `fallback(key, version)` says, by default a refusal. Nothing is
+    stored for it, so a peer that sends nonsense does not make the table grow.
+    """
+
+    __slots__ = ("fallback",)
+
+    def __init__(self, fallback: Callable[[int, int], Route] | None = None) -> None:
+        super().__init__()
+        self.fallback = fallback or refusal
+
+    def add(self, route: Route) -> None:
+        """List a route; a later one for the same (key, version) replaces the earlier."""
+        self[header(route.key, route.version)] = route
+
+    def __missing__(self, four_bytes: bytes) -> Route:
+        key = int.from_bytes(four_bytes[:2], "big", signed=True)
+        version = int.from_bytes(four_bytes[2:4], "big", signed=True)
+        return self.fallback(key, version)
+
+
+def header(key: int, version: int) -> bytes:
+    """The first four bytes of a request frame."""
+    return key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
+
+
+def refusal(key: int, version: int, reason: str = "") -> Route:
+    """A route that ends the connection."""
+    words = reason or f"API key {key} version {version} is not known here"
+    return Route(kind=Kind.REFUSE, key=key, version=version, reason=words)

@@ -1,0 +1,151 @@
+"""Records that stay where they were read: what the owner of a group knows of them, and what the edge keeps.
+
+Theory of operation. The edge of a client asks the broker for records when the owner wants it to. What comes it keeps
+(`HeldRecords`), and the Fetch answer goes on with the batch headers and a name for the bytes in place of the records.
+To the owner that is a chunk of its cache like any other, except that its bytes are `FarRecords`: a slice of them is a
+reference, which the edge of the same client turns into bytes again. A chunk serves only members that came through the
+edge that has it. The edge lets go of what the owner does not refer to any more; should it have had to before, the
+answer cannot be given, and the member's session ends.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+from proxy.brokers.interfaces import Connection
+from proxy.wire import registry
+from proxy.wire.batches import BatchTable, split_complete
+
+VERSION = 0
+BATCHES, RECORDS = "PeerBatches", "PeerRecords"
+
+
+class FarSlice:
+    """Some whole batches that another proxy has."""
+
+    __slots__ = ("_chunk", "_end", "_start")
+
+    def __init__(self, chunk: int, start: int, end: int) -> None:
+        self._chunk, self._start, self._end = chunk, start, end
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def reference(self) -> bytes:
+        """What stands for them in an answer."""
+        message = registry.message(RECORDS)(chunk=self._chunk, start=self._start, end=self._end)
+        return registry.codec(RECORDS, VERSION).encode(message)
+
+
+class FarRecords:
+    """The bytes of one chunk, at another proxy."""
+
+    __slots__ = ("_chunk", "_forget", "_size")
+
+    def __init__(self, chunk: int, size: int, forget: Callable[[int], None]) -> None:
+        self._chunk, self._size, self._forget = chunk, size, forget
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> FarSlice:
+        return FarSlice(self._chunk, part.start, part.stop)
+
+    def forget(self) -> None:
+        """Nobody will refer to them any more."""
+        self._forget(self._chunk)
+
+
+Records = memoryview | FarRecords
+RecordsSlice = memoryview | bytes | FarSlice
+
+
+def on_the_wire(part: RecordsSlice) -> memoryview | bytes:
+    """What an answer has for these records."""
+    return part.reference() if isinstance(part, FarSlice) else part
+
+
+class Elsewhere:
+    """What a connection remembers whose client is at another proxy: who keeps the records it reads."""
+
+    MEMORY = "records-elsewhere"
+
+    def __init__(self, holder: int, forget: Callable[[int], None]) -> None:
+        self.holder = holder
+        """Names the link; never 0."""
+        self._forget = forget
+
+    def batches(self, data: Any, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
+        """What stands in the Fetch answer for records; see `taken_in`."""
+        told = registry.codec(BATCHES, VERSION).decode(data)
+        batches = BatchTable(bytes(told.rows)).widened(fetch_offset)
+        return batches, FarRecords(told.chunk, batches[-1].end if batches else 0, self._forget)
+
+
+def holder_of(connection: Connection) -> int:
+    """Which proxy keeps what this connection reads; 0: this one."""
+    elsewhere: Elsewhere | None = connection.memory.get(Elsewhere.MEMORY)
+    return 0 if elsewhere is None else elsewhere.holder
+
+
+def taken_in(connection: Connection, data: Any, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
+    """The whole batches of what a Fetch answer has for records, and their bytes. Raises RemoteProtocolError.
+
+    `fetch_offset`: where they were asked for (`batches.split_complete`).
+    Fewer bytes than `copied_below` are copied, so that they do not keep the whole answer in memory.
+    """
+    elsewhere: Elsewhere | None = connection.memory.get(Elsewhere.MEMORY)
+    if elsewhere is not None and len(data):
+        return elsewhere.batches(data, fetch_offset)
+    batches, size = split_complete(memoryview(data), fetch_offset)
+    return batches, _by_itself(memoryview(data)[:size], copied_below)
+
+
+def _by_itself(data: memoryview, copied_below: int) -> memoryview:
+    return memoryview(bytes(data)) if len(data) < copied_below else data
+
+
+class HeldRecords:
+    """The edge's side: bytes of Fetch answers that owners refer to, bounded; the oldest goes first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.bytes = 0
+        self._limit_bytes = limit_bytes
+        self._chunks: OrderedDict[int, memoryview] = OrderedDict()
+        self._names = count(1)
+
+    def hold(self, answer: Any, copied_below: int) -> None:
+        """Keep the records of a decoded Fetch answer; what stands for them takes their place there.
+
+        `copied_below` as in `taken_in`.
+        """
+        for topic in answer.responses or ():
+            for partition in topic.partitions or ():
+                if partition.records is not None and len(partition.records):
+                    partition.records = self._hold(memoryview(partition.records), copied_below)
+
+    def _hold(self, data: memoryview, copied_below: int) -> bytes:
+        batches, size = split_complete(data)
+        if not batches:
+            return b""
+        name = next(self._names)
+        self._chunks[name] = kept = _by_itself(data[:size], copied_below)
+        self.bytes += len(kept)
+        while self.bytes > self._limit_bytes and len(self._chunks) > 1:
+            self.bytes -= len(self._chunks.popitem(last=False)[1])
+        message = registry.message(BATCHES)(chunk=name, rows=batches.rows)
+        return registry.codec(BATCHES, VERSION).encode(message)
+
+    def records_of(self, reference: Any) -> memoryview | None:
+        """The bytes that a reference means; None when they are not here any more. Raises RemoteProtocolError."""
+        told = registry.codec(RECORDS, VERSION).decode(reference)
+        chunk = self._chunks.get(told.chunk)
+        return None if chunk is None else chunk[told.start : told.end]
+
+    def forget(self, names: Iterable[int]) -> None:
+        """Nobody will refer to these any more."""
+        for name in names:
+            self.bytes -= len(self._chunks.pop(name, b""))

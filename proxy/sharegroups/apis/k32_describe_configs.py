@@ -1,0 +1,139 @@
+"""DescribeConfigs (key 32): the settings of share groups held here, everything else as the broker says.
+
+Versions: all; only requests that name a GROUP resource come to the handler.
+
+Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
+- A GROUP resource shows every `share.*` setting, set or not, for any id: settings exist independently of the group.
+  Source 8 where the group sets it, else that of the broker setting that gives its default: 4 where the proxy's
+  configuration sets it, 5 for Kafka's default. The stored value is shown, even where it is clamped to bounds.
+- Settings of other group types follow where the broker has any. Its own `share.*` are not shown: they have no effect.
+- Keys that do not exist are left out. An empty list of keys means all, as null does. An empty name: 42.
+- Rights: see `group_configs`. Addresses in settings of brokers: see `broker_addresses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.forwarding.apis import k32_broker_addresses
+from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.apis.group_configs import (
+    GROUP,
+    NO_ANSWER,
+    Failure,
+    ask_about,
+    is_ours,
+    is_unknown_resource,
+    name_of,
+    refusal_to_describe,
+)
+from proxy.sharegroups.model.settings import GROUP_CONFIGS, BrokerShareLimits, GroupConfigKey
+from proxy.sharegroups.services import Services
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+KEY = 32
+
+STATIC_BROKER_CONFIG, DEFAULT_CONFIG, GROUP_CONFIG = 4, 5, 8
+"""Sources (DescribeConfigsResponse.ConfigSource)."""
+
+THEIRS = "consumer.session.timeout.ms"
+"""A setting of another group type: asked for where a request has only keys of ours, since no key means every key."""
+
+_KAFKA_DEFAULTS = BrokerShareLimits()
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer resource by resource, in the order asked."""
+    resources = call.message.resources
+    others = [resource for resource in resources if resource.resource_type != GROUP]
+    named = [resource for resource in resources if resource.resource_type == GROUP and resource.resource_name]
+    answer = registry.message("DescribeConfigsResponse")(results=[])
+    if others:
+        answer = await ask_about(call, others)
+        k32_broker_addresses.hide(answer, services.book)
+    theirs = await _theirs(call, named) if named else {}
+    ours = [resource for resource in resources if resource.resource_type == GROUP]
+    mine = []
+    for resource in ours:
+        mine.append(_ours(call.message, resource, services, theirs.get(resource.resource_name, NO_ANSWER)))
+        await call.work.pause()
+    answer.results = await call.work.in_order(map(name_of, resources), [*answer.results, *mine], name_of)
+    return await replied(call, answer)
+
+
+async def _theirs(call: Call, resources: list[Any]) -> dict[str, list[Any] | Failure]:
+    """What the broker has for these groups: settings of other types, or why it must not be asked."""
+    by_name = {resource.resource_name: _without_ours(resource) for resource in resources}
+    answer = await ask_about(call, list(by_name.values()))
+    if all(is_unknown_resource(result.error_code) for result in answer.results):
+        refusal = await refusal_to_describe(call)
+        return {name: [] if refusal is None else refusal for name in by_name}
+    found: dict[str, list[Any] | Failure] = {}
+    for result in answer.results:
+        if result.error_code == ErrorCode.NONE:
+            found[result.resource_name] = [entry for entry in result.configs if not is_ours(entry.name)]
+        else:
+            found[result.resource_name] = ErrorCode(result.error_code), result.error_message
+        await call.work.step()
+    return found
+
+
+def _without_ours(resource: Any) -> Any:
+    keys = resource.configuration_keys
+    wanted = [key for key in keys if not is_ours(key)] or [THEIRS] if keys else None
+    return type(resource)(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configuration_keys=wanted
+    )
+
+
+def _ours(request: Any, resource: Any, services: Services, theirs: list[Any] | Failure) -> Any:
+    message = registry.message("DescribeConfigsResponse")
+    result = message.DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        resource_type=GROUP,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+    if not resource.resource_name:
+        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "Group name must not be empty"
+    elif isinstance(theirs, tuple):
+        result.error_code, result.error_message = theirs
+    else:
+        keys = resource.configuration_keys
+        stored, limits = services.coordinator.stored_settings(resource.resource_name), services.coordinator.limits
+        result.configs = [
+            *(_entry(request, key, stored, limits) for key in GROUP_CONFIGS if not keys or key.name in keys),
+            *(entry for entry in theirs if not keys or entry.name in keys),
+        ]
+    return result
+
+
+def _entry(request: Any, key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShareLimits) -> Any:
+    message = registry.message("DescribeConfigsResponse")
+    synonyms = _synonyms(key, stored, limits)
+    return message.DescribeConfigsResourceResult(
+        name=key.name,
+        value=synonyms[0].value,
+        read_only=False,
+        config_source=synonyms[0].source,
+        is_sensitive=False,
+        synonyms=synonyms if request.include_synonyms else [],
+        config_type=key.type,
+        documentation=key.documentation if request.include_documentation else None,
+    )
+
+
+def _synonyms(key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShareLimits) -> list[Any]:
+    """Where the value may come from, the one that holds first."""
+    synonym = registry.message("DescribeConfigsResponse").DescribeConfigsSynonym
+    broker_name, value, default = key.synonym or key.name, key.default_value(limits), key.default_value(_KAFKA_DEFAULTS)
+    found = [synonym(name=broker_name, value=default, source=DEFAULT_CONFIG)]
+    if value != default:
+        found.insert(0, synonym(name=broker_name, value=value, source=STATIC_BROKER_CONFIG))
+    if key.name in stored:
+        found.insert(0, synonym(name=key.name, value=stored[key.name].strip(), source=GROUP_CONFIG))
+    return found

@@ -1,0 +1,114 @@
+"""DeleteGroups (key 42): share groups held here are deleted here, all others by the broker.
+
+Versions: all; only requests that name a group held here come to the handler.
+
+Behaviour
+- 30 without DELETE on the group (asked by OffsetDelete without topics, which deletes nothing; a broker that cannot
+  judge it refuses with its own code), 68 with members, else
+  the group, its share sessions and the state of its share partitions are gone, and the deletion is durable before the
+  answer. Settings of the group stay: they exist independently of it.
+- 15 where the journal cannot tell in time what became of it. It goes on all the same, and whoever asks again waits for
+  the same deletion. While it is being stored nobody can join.
+- The rest of the request goes to the broker; its results follow. An id named twice is answered once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from proxy.brokers.rights import ask_delete_group, tell_delete_group
+from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.forwarding.ask_and_reply import ask_upstream, replied
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Promise, on_its_own, settled
+from proxy.loop.waiting import settled_by
+from proxy.sharegroups.apis.offset_requests import not_starting
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.sharegroups.model.group import ShareGroup
+from proxy.sharegroups.services import Services
+from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+KEY = 42
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Delete what is held here, ask the broker to delete the rest."""
+    names = list(dict.fromkeys(call.message.groups_names))
+    held, rest = list[str](), list[str]()
+    for name in names:
+        (rest if services.coordinator.group(name) is None else held).append(name)
+        await call.work.step()
+    questions = {name: ask_delete_group(call.connection, name) for name in held}
+    outcomes = {}
+    for name, question in questions.items():
+        outcomes[name] = _delete(services, name, await question)
+        await call.work.step()
+    deadline = services.timers.now() + ANSWER_MAX_S
+    codes = {
+        name: outcome.result()
+        if await settled_by(services.timers, deadline, outcome)
+        else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for name, outcome in outcomes.items()
+    }
+    response = registry.message("DeleteGroupsResponse")
+    answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
+    mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
+    answer.results = [*mine, *answer.results]
+    return await replied(call, answer)
+
+
+def _request(names: list[str]) -> Any:
+    return registry.message("DeleteGroupsRequest")(groups_names=names)
+
+
+def _delete(services: Services, group_id: str, right: memoryview) -> Promise[ErrorCode]:
+    refusal = tell_delete_group(right)
+    if refusal != ErrorCode.NONE:
+        return settled(refusal)
+    group = services.coordinator.group(group_id)
+    if group is None:
+        return settled(ErrorCode.GROUP_ID_NOT_FOUND)
+    deletions = services.changes.deletions
+    if group_id in deletions:
+        return deletions[group_id]
+    return services.changes.delete_group(group_id, on_its_own(deletion(services, group)))
+
+
+async def deletion(services: Services, group: ShareGroup) -> ErrorCode:
+    """Delete a group and the state of its share partitions, however long that takes."""
+    group_id, is_starting = group.group_id, True
+    while is_starting:
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group.dead else group.deletion_error()
+        if code is not ErrorCode.NONE:
+            return code
+        services.coordinator.sessions.end_group(group_id)  # for them nobody begins a share partition any more
+        starting = [key for key in services.reads.starting if key.group_id == group_id]
+        is_starting = bool(starting)
+        await not_starting(services, starting)
+    keys = services.coordinator.keys_of(group_id)
+    group.deleting = True
+    try:
+        code = await _forget(services, group_id, keys)
+    finally:
+        group.deleting = False
+    if code is ErrorCode.NONE:
+        services.notes("share-group-deleted", group=group_id, partitions=len(keys))
+    return code
+
+
+async def _forget(services: Services, group_id: str, keys: Sequence[ShareKey]) -> ErrorCode:
+    """Durable first, then from memory: what is refused is still there, and may be deleted again."""
+    for code in (await services.writes.remove(keys)).values():
+        if code is not ErrorCode.NONE:
+            return code
+    try:
+        await services.writes.put([(StateKey("group", group_id), None)])
+        late = services.coordinator.remove_group(group_id)
+        if late:
+            await services.writes.put([(StateKey("partition", *key), None) for key in late])
+    except JournalRefused as refusal:
+        return client_code(refusal.code)
+    return ErrorCode.NONE

@@ -1,0 +1,211 @@
+"""IncrementalAlterConfigs (key 44) and AlterConfigs (key 33): the settings of share groups held here.
+
+Versions: all; only requests that name a GROUP resource come to the handlers.
+
+Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
+- `share.*` settings of a GROUP resource are stored here, for any id: settings exist independently of the group. They
+  hold from the next lock, fetch or heartbeat on. Other settings of the resource, and other resources, go to the broker.
+- A resource is changed as a whole or not at all: what it would leave is judged first, then the broker is asked, and
+  what it refuses is refused. validate_only stops before the change.
+- IncrementalAlterConfigs: SET and DELETE (back to the default; also of names nobody knows). AlterConfigs replaces all.
+- 40: unknown name (all but `share.*` where the brokers know no GROUP resources), value that is no such thing or out of
+  bounds, session not longer than the heartbeat interval, APPEND or SUBTRACT (no setting is a list).
+- 42: null value, a name or resource twice, empty group id, unknown operation.
+- 7, as of a controller that gave up waiting, where the journal cannot tell in time what became of the change: it may
+  hold, or come to hold later. Until that is known the next change of the group waits.
+- Rights: see `group_configs`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from proxy.durable.interfaces import JournalRefused
+from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.interfaces import Call
+from proxy.loop.waiting import settled_by
+from proxy.sharegroups.apis.group_configs import (
+    GROUP,
+    NO_ANSWER,
+    Failure,
+    ask_about,
+    is_ours,
+    is_unknown_resource,
+    name_of,
+    refusal_to_alter,
+    stored_value,
+)
+from proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
+from proxy.sharegroups.services import Services
+from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+KEY, ALTER_CONFIGS = 44, 33
+
+SET, DELETE = 0, 1
+NOT_LISTS = {2: "APPEND to", 3: "SUBTRACT from"}
+"""Operations (AlterConfigOp.OpType) for settings that are lists."""
+
+Result = tuple[dict[str, str], Failure | None]
+"""What a group would have stored, and why it must not be."""
+
+NOT_KNOWN: Failure = (ErrorCode.REQUEST_TIMED_OUT, "It is not known yet whether a change of this group is stored.")
+
+NO_OTHERS = " (the brokers of this cluster have no settings of groups; the proxy keeps those of share groups)"
+
+Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """IncrementalAlterConfigs."""
+    return await _alter(call, services, incremental)
+
+
+async def handle_alter_configs(call: Call, services: Services) -> bytes:
+    """AlterConfigs."""
+    return await _alter(call, services, replacing)
+
+
+def incremental(resource: Any, stored: Mapping[str, str], limits: BrokerShareLimits) -> Result:
+    """What SET and DELETE make of what is stored."""
+    after = dict(stored)
+    for change in (change for change in resource.configs if is_ours(change.name)):
+        if change.config_operation == DELETE:
+            after.pop(change.name, None)
+            continue
+        failure = _operation_mistake(change)
+        if failure is not None:
+            return after, failure
+        after[change.name] = change.value
+    return after, _refused(resource, after, limits)
+
+
+def replacing(resource: Any, _: Mapping[str, str], limits: BrokerShareLimits) -> Result:
+    """What AlterConfigs leaves: exactly what it names."""
+    ours = [change for change in resource.configs if is_ours(change.name)]
+    failure = next((_null_mistake(change.name) for change in ours if change.value is None), None)
+    after = {change.name: change.value for change in ours}
+    return after, failure or _refused(resource, after, limits)
+
+
+async def _alter(call: Call, services: Services, judge: Judge) -> bytes:
+    resources = call.message.resources
+    response = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    others = [resource for resource in resources if resource.resource_type != GROUP]
+    answer = await ask_about(call, others) if others else response(responses=[])
+    counts = Counter(resource.resource_name for resource in resources if resource.resource_type == GROUP)
+    for resource in (resource for resource in resources if resource.resource_type == GROUP):
+        failure = (
+            (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if counts[resource.resource_name] > 1
+            else await _alter_group(call, services, resource, judge)
+        )
+        answer.responses.append(_result(call, resource.resource_name, failure))
+        await call.work.step()
+    answer.responses = await call.work.in_order(map(name_of, resources), answer.responses, name_of)
+    return await replied(call, answer)
+
+
+async def _alter_group(call: Call, services: Services, resource: Any, judge: Judge) -> Failure | None:
+    """Judge, ask the broker, judge again (others may have changed it, or be at it), store."""
+    coordinator, group_id = services.coordinator, resource.resource_name
+    if not group_id:
+        return ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
+    failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)[1]
+    failure = failure or await _ask_broker(call, resource)
+    if failure is not None:
+        return failure
+    deadline = services.timers.now() + ANSWER_MAX_S
+    while (other := services.changes.settings.get(group_id)) is not None:
+        if not await settled_by(services.timers, deadline, other):
+            return NOT_KNOWN
+    before = coordinator.stored_settings(group_id)
+    after, failure = judge(resource, before, coordinator.limits)
+    if failure is not None or call.message.validate_only or after == before:
+        return failure
+    in_force = partial(_in_force, services, group_id, after)
+    stored = services.changes.store_settings(group_id, after, stored_value(after), in_force)
+    if not await settled_by(services.timers, deadline, stored):
+        return NOT_KNOWN
+    try:
+        stored.result()
+    except JournalRefused as refusal:
+        return client_code(refusal.code), str(refusal)
+    return None
+
+
+def _in_force(services: Services, group_id: str, after: dict[str, str]) -> None:
+    """Whoever waits for records may find that more or fewer are available."""
+    services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
+    for key, _ in services.coordinator.loaded_of(group_id):
+        services.reads.wake(key)
+
+
+async def _ask_broker(call: Call, resource: Any) -> Failure | None:
+    """Have the broker change what is not ours, or with nothing left, say whether the principal may change anything."""
+    rest = [change for change in resource.configs if not is_ours(change.name)]
+    only_ours = not rest and call.key == KEY
+    failure = await _tried(call, resource.resource_name, rest, call.message.validate_only or only_ours)
+    if failure is None or not is_unknown_resource(failure[0]):
+        return failure
+    if rest:
+        known = await _tried(call, resource.resource_name, [], validate_only=True)
+        if known is None or not is_unknown_resource(known[0]):
+            return failure  # it is about what was asked, not about the kind of resource
+    return await refusal_to_alter(call) or _unknown_setting(call, rest)
+
+
+async def _tried(call: Call, group_id: str, configs: list[Any], validate_only: bool) -> Failure | None:
+    """What the broker says of these changes of a GROUP."""
+    resource = type(call.message.resources[0])(resource_type=GROUP, resource_name=group_id, configs=configs)
+    answer = await ask_about(call, [resource], validate_only=validate_only)
+    result = next(iter(answer.responses), None)
+    if result is None:
+        return NO_ANSWER
+    if result.error_code == ErrorCode.NONE:
+        return None
+    return ErrorCode(result.error_code), result.error_message
+
+
+def _unknown_setting(call: Call, configs: list[Any]) -> Failure | None:
+    """What a broker that knows GROUP resources says of names it does not know: one that is deleted is no mistake."""
+    for change in configs:
+        if call.key == KEY and change.config_operation == DELETE:
+            continue
+        mistake = _operation_mistake(change) if call.key == KEY else None
+        if mistake is None and change.value is None:
+            mistake = _null_mistake(change.name)
+        return mistake or (ErrorCode.INVALID_CONFIG, f"Unknown group config name: {change.name}{NO_OTHERS}")
+    return None
+
+
+def _operation_mistake(change: Any) -> Failure | None:
+    operation, name = change.config_operation, change.name
+    if operation in NOT_LISTS:
+        return ErrorCode.INVALID_CONFIG, f"Can't {NOT_LISTS[operation]} key {name} because its type is not LIST."
+    if operation != SET:
+        return ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} for {name}"
+    return _null_mistake(name) if change.value is None else None
+
+
+def _null_mistake(name: str) -> Failure:
+    return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
+
+
+def _refused(resource: Any, after: Mapping[str, str], limits: BrokerShareLimits) -> Failure | None:
+    names = [change.name for change in resource.configs]
+    if len(names) != len(set(names)):
+        return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+    mistake = check_stored(after, limits)
+    return None if mistake is None else (ErrorCode.INVALID_CONFIG, mistake)
+
+
+def _result(call: Call, name: str, failure: Failure | None) -> Any:
+    response = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    entry = response.AlterConfigsResourceResponse
+    code, text = failure or (ErrorCode.NONE, None)
+    return entry(error_code=code, error_message=text, resource_type=GROUP, resource_name=name)

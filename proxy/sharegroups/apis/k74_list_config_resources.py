@@ -1,0 +1,98 @@
+"""ListConfigResources (key 74): groups that have settings here belong into the list.
+
+Versions: all; those whose requests name resource types (v1, KIP-1142) come to the handler when groups are among them,
+or when the brokers know only v0, which lists client metrics and nothing else.
+
+Behaviour
+- The broker answers, and judges the right (DESCRIBE_CONFIGS on the cluster): what it refuses is passed on.
+- Groups with `share.*` settings kept here follow, unless the broker has settings of other types for the same group and
+  names it already. Tools then describe each (key 32).
+- Where the brokers know only v0, brokers and topics are listed from Metadata on the client's connection: every topic
+  that it may see. A type that does not exist is refused (35), as by a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from proxy.brokers.topic_leaders import METADATA, METADATA_VERSION
+from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
+from proxy.forwarding.hidden_topics import is_hidden
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.apis.fleet_lists import held_elsewhere
+from proxy.sharegroups.apis.group_configs import GROUP
+from proxy.sharegroups.services import Services
+from proxy.wire import headers, registry
+from proxy.wire.errors import ErrorCode, RemoteProtocolError
+
+KEY = 74
+RESOURCE_TYPES_VERSION = 1
+"""Before, the request is about client metrics only."""
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+"""Resource types that may be listed (ConfigResource.Type), in the order of a broker's answer."""
+
+
+def serve_here(frame: memoryview) -> bool:
+    """Whether resource types may be asked for; without any all of them are."""
+    try:
+        return headers.decode_request_header(frame)[0].version >= RESOURCE_TYPES_VERSION
+    except RemoteProtocolError:
+        return False  # the broker judges it
+
+
+async def handle(call: Call, services: Services) -> bytes | None:
+    """Merge the broker's list with the groups that have settings here."""
+    wanted = call.message.resource_types
+    if services.versions.upstream.get(KEY, (0, 0))[1] < RESOURCE_TYPES_VERSION:
+        answer = await _list(call, wanted or TYPES)
+    elif wanted and GROUP not in wanted:
+        return None
+    else:
+        answer = await ask_upstream(call, call.message)
+    if answer.error_code == ErrorCode.NONE and (not wanted or GROUP in wanted):
+        elsewhere = await held_elsewhere(services)
+        if elsewhere is None:
+            message = registry.message("ListConfigResourcesResponse")
+            return reply(call, message(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, config_resources=[]))
+        named = {entry.resource_name for entry in answer.config_resources if entry.resource_type == GROUP}
+        ours = {name for holdings in elsewhere for name in holdings.with_settings}
+        ours.update(services.coordinator.groups_with_settings())
+        missing = sorted(ours - named)
+        answer.config_resources = _resources(GROUP, missing) + answer.config_resources
+    return reply(call, answer)
+
+
+def _resources(kind: int, names: Iterable[str]) -> list[Any]:
+    resource = registry.message("ListConfigResourcesResponse").ConfigResource
+    return [resource(resource_name=name, resource_type=kind) for name in names]
+
+
+async def _list(call: Call, wanted: Iterable[int]) -> Any:
+    """What a broker that knows v1 would list, groups apart."""
+    message = registry.message("ListConfigResourcesResponse")
+    kinds = set(wanted)
+    if not kinds <= set(TYPES):
+        return message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    metrics = ask(call.connection, KEY, 0, registry.message("ListConfigResourcesRequest")())
+    cluster = None
+    if kinds & {BROKER, BROKER_LOGGER, TOPIC}:
+        request = registry.message("MetadataRequest")
+        topics: list[Any] | None = None if TOPIC in kinds else []
+        question = request(topics=topics, allow_auto_topic_creation=False)
+        cluster = ask(call.connection, METADATA, METADATA_VERSION, question)
+    answer = told(KEY, 0, await metrics)
+    if answer.error_code != ErrorCode.NONE:
+        return answer
+    found = _resources(CLIENT_METRICS, [each.resource_name for each in answer.config_resources])
+    answer.config_resources = found if CLIENT_METRICS in kinds else []
+    if cluster is not None:
+        metadata = told(METADATA, METADATA_VERSION, await cluster)
+        nodes = [str(broker.node_id) for broker in metadata.brokers]
+        for kind in (BROKER_LOGGER, BROKER):
+            answer.config_resources += _resources(kind, nodes if kind in kinds else [])
+        names = [topic.name for topic in metadata.topics if not topic.error_code and not is_hidden(topic.name)]
+        answer.config_resources += _resources(TOPIC, names)
+    return answer

@@ -1,0 +1,164 @@
+"""ShareGroupHeartbeat v1 (KIP-932), served here.
+
+- Checks in the order of share-groups.md 2.1: READ on the group (30), member id (42), DESCRIBE on the topics named (29),
+  the request's shape (42), the group, the member.
+- Subscribed topics are looked up on the member's own connection when what is known of them is old, so that a topic that
+  is created or grows reaches the members with a later heartbeat.
+- A group that is not here answers 25, not 69, to a member that believes it belongs to one: state may have been lost
+  with a restart, and 69 ends most clients for good.
+- A new group's id is first looked for upstream: one id, one type (69).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
+from proxy.brokers.topic_leaders import ask_topics, describe_refusal, names_to_ask, tell_topics
+from proxy.durable.interfaces import JournalRefused
+from proxy.forwarding.interfaces import Call
+from proxy.loop.waiting import settled_within
+from proxy.sharegroups.group_changes import BEING_DELETED
+from proxy.sharegroups.model.group import (
+    JOIN_EPOCH,
+    Heartbeat,
+    HeartbeatReply,
+    ShareGroup,
+    TopicInfo,
+    member_id_mistake,
+    request_mistake,
+    unknown_group,
+)
+from proxy.sharegroups.new_groups import GroupRefused, hold_group
+from proxy.sharegroups.services import Services
+from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import ZERO_UUID
+
+KEY = 76
+VERSIONS = (1, 1)
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one ShareGroupHeartbeat."""
+    request = call.message
+    reply = await _judge(call, services, request)
+    return _answer(call, request.member_id, reply)
+
+
+async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply:
+    group_id = request.group_id
+    beat = Heartbeat(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        topics=None if request.subscribed_topic_names is None else tuple(request.subscribed_topic_names),
+        client_id=call.client_id or "",
+        client_host=f"/{call.connection.client_host}",
+    )
+    mistake = member_id_mistake(beat.member_id)
+    names = () if mistake is not None else _topics_of(services, group_id, beat)
+    code = await _read_refusal(call, services, group_id, names)
+    if code != ErrorCode.NONE:
+        return HeartbeatReply(error=code)
+    if mistake is not None:
+        return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
+    for name in beat.topics or ():
+        code = describe_refusal(call.connection, services, name)
+        if code != ErrorCode.NONE:
+            return HeartbeatReply(error=code)
+    mistake = request_mistake(group_id, beat)
+    if mistake is not None:
+        return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
+    group = services.coordinator.group(group_id)
+    if group is None:
+        if beat.member_epoch != JOIN_EPOCH:
+            return unknown_group(group_id, beat, lost_state_possible=True)
+        created = await hold_group(call.connection, services, group_id)
+        if isinstance(created, GroupRefused):
+            return HeartbeatReply(error=created.code, message=created.message)
+        group = created
+    if group.deleting:
+        return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=BEING_DELETED)
+    return await _told_when_stored(services, group, _beat(services, group, beat))
+
+
+def _topics_of(services: Services, group_id: str, beat: Heartbeat) -> tuple[str, ...]:
+    """The topics the member subscribes to, now or still."""
+    if beat.topics is not None:
+        return beat.topics
+    group = services.coordinator.group(group_id)
+    member = None if group is None else group.members.get(beat.member_id)
+    return () if member is None else tuple(sorted(member.topics))
+
+
+async def _read_refusal(call: Call, services: Services, group_id: str, names: Iterable[str]) -> ErrorCode:
+    """What refuses READ on the group, or NONE; on the way, in the same round trip, the topics are asked about."""
+    connection, now = call.connection, services.timers.now()
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if code is None else None
+    asked = names_to_ask(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
+    topics_answer = ask_topics(connection, asked) if asked else None
+    if group_answer is not None:
+        code = tell_read_group(connection, group_id, await group_answer, now)
+    if topics_answer is not None:
+        tell_topics(connection, services, await topics_answer)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+
+
+def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
+    topics = _shapes(services, group.subscribed_topics() | set(beat.topics or ()))
+    coordinator = services.coordinator
+    settings, now = coordinator.settings(group.group_id), services.timers.now()
+    reply = group.heartbeat(beat, topics, settings, coordinator.limits, now, coordinator.holds)
+    services.clock.not_later_than(group.next_deadline())
+    return reply
+
+
+async def _told_when_stored(services: Services, group: ShareGroup, reply: HeartbeatReply) -> HeartbeatReply:
+    """The group epoch never goes back, not even after a crash: a new one is stored before a member hears of it."""
+    if group.epoch == group.stored_epoch:
+        return reply
+    try:
+        stored = services.changes.store_epoch(group)
+        if not await settled_within(services.timers, ANSWER_MAX_S, stored):
+            return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        stored.result()
+    except JournalRefused as refusal:
+        return HeartbeatReply(error=client_code(refusal.code), message=str(refusal))
+    return reply
+
+
+def _shapes(services: Services, names: Iterable[str]) -> dict[str, TopicInfo]:
+    """What is known of these topics."""
+    found = {}
+    for name in names:
+        topic = services.topology.topic(name)
+        if topic is not None and topic.topic_id != ZERO_UUID:
+            found[name] = TopicInfo(topic.topic_id, topic.partitions)
+    return found
+
+
+def _answer(call: Call, member_id: str | None, reply: HeartbeatReply) -> bytes:
+    message = registry.message("ShareGroupHeartbeatResponse")
+    if reply.error != ErrorCode.NONE:
+        answer = message(error_code=reply.error, error_message=reply.message)
+    else:
+        answer = message(
+            member_id=member_id,
+            member_epoch=reply.member_epoch,
+            heartbeat_interval_ms=round(reply.heartbeat_interval_s * 1000),
+            assignment=None if reply.assignment is None else _assignment(message, reply.assignment),
+        )
+    return frames.response(KEY, call.version, call.correlation_id, answer)
+
+
+def _assignment(message: Any, assignment: Mapping[bytes, Iterable[int]]) -> Any:
+    return message.Assignment(
+        topic_partitions=[
+            message.TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in sorted(assignment.items())
+        ]
+    )

@@ -1,0 +1,204 @@
+"""ShareFetch v1-v2 (KIP-932; v2: acquire modes, KIP-1206, and RENEW, KIP-1222), served here.
+
+- Session first, then the acknowledgements it carries, then the fetch (share-groups.md 3). The fetch does not wait until
+  they are stored, but for the reasons named at `Acknowledging.come_first`; the answer does. What the request
+  releases so comes after all others (KafkaApis.handleShareFetchRequest).
+- Named in the answer: partitions with records or an error, new ones, those whose last answer was an error, and every
+  partition that carried acknowledgements.
+- IsRenewAck, MaxRecords 0 and MaxBytes 0 suppress the fetch; epoch -1 ends the session.
+- A full session cache is told after the request's wait.
+- A session that ends while its request waits (the group is deleted, the member begins another one): 122.
+- Records go out as the broker sent them. A quota's throttle time of the broker is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.forwarding.interfaces import Call
+from proxy.loop.waiting import settled_by, wait_until
+from proxy.reading.far_records import on_the_wire
+from proxy.sharegroups.apis.share_requests import (
+    NO_HINT,
+    end_session,
+    end_with_connection,
+    hint_endpoints,
+    leader_hint,
+    named,
+    read_refusal,
+)
+from proxy.sharegroups.fetch.acknowledgements import Acknowledging, decide
+from proxy.sharegroups.fetch.fetching import ShareFetching
+from proxy.sharegroups.fetch.session_survey import Result
+from proxy.sharegroups.model.group import member_id_mistake
+from proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
+from proxy.sharegroups.services import Services
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicIdPartition
+
+KEY = 78
+VERSIONS = (1, 2)
+
+AT_ONCE_MAX = 500
+"""Partitions in an answer that is written in one go."""
+
+_NOTHING = Result()
+
+
+async def handle(call: Call, services: Services) -> frames.Answer:
+    """Answer one ShareFetch."""
+    request = call.message
+    if request.group_id is None:
+        return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
+    key = SessionKey(request.group_id, request.member_id or "", call.connection.node_id)
+    places, batches = await named(request.topics, call.work)
+    mistake = member_id_mistake(request.member_id)
+    concerned = () if mistake else (*places, *_session_places(services, key))
+    code = await read_refusal(call, services, request.group_id, concerned, batches)
+    if code != ErrorCode.NONE:
+        return _refusal(call, code)
+    mistake = mistake or _renew_mistake(call)
+    if mistake is not None:
+        return _refusal(call, ErrorCode.INVALID_REQUEST, mistake)
+    forgotten = [TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data or () for p in t.partitions]
+    session = services.coordinator.sessions.fetch(
+        key, request.share_session_epoch, call.connection.id, places, forgotten, bool(batches)
+    )
+    if isinstance(session, ErrorCode):
+        if session == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            await wait_until(services.timers, services.timers.now() + max(request.max_wait_ms, 0) / 1000)
+        return _refusal(call, session)
+    end_with_connection(call.connection, services)
+    acknowledging = decide(call, services, key, batches, call.version >= 2 and request.is_renew_ack)
+    fetching = await _fetch(call, services, session, acknowledging)
+    outcome = await _outcome(acknowledging, fetching, services)
+    if not services.coordinator.sessions.lives(session):
+        return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
+    if request.share_session_epoch == FINAL_EPOCH:
+        end_session(services, key)
+    return await _answer(call, services, session, fetching, outcome)
+
+
+def _session_places(services: Services, key: SessionKey) -> tuple[TopicIdPartition, ...]:
+    session = services.coordinator.sessions.get(key)
+    return () if session is None else session.partitions
+
+
+def _renew_mistake(call: Call) -> str | None:
+    """A request that renews must not fetch (KIP-1222)."""
+    request = call.message
+    if call.version < 2 or not request.is_renew_ack:
+        return None
+    limits = ("max_wait_ms", "min_bytes", "max_bytes", "max_records")
+    given = [name.title().replace("_", "") for name in limits if getattr(request, name) != 0]
+    return f"{', '.join(given)} must be 0 when IsRenewAck is set." if given else None
+
+
+async def _fetch(
+    call: Call, services: Services, session: Session, acknowledging: Acknowledging
+) -> ShareFetching | None:
+    """Have the acknowledgements written, and fetch what is asked for; None for the request that ends its session."""
+    request = call.message
+    fetching = None if request.share_session_epoch == FINAL_EPOCH else ShareFetching(call, services, session)
+    renews = call.version >= 2 and request.is_renew_ack
+    if fetching is None or renews or request.max_records <= 0 or request.max_bytes <= 0 or not len(session):
+        acknowledging.write()
+        if fetching is not None and len(session):
+            await fetching.survey()
+    else:
+        if not (acknowledging.leave_others_first and await _others(services, fetching, acknowledging)):
+            if acknowledging.come_first:
+                await acknowledging.outcome()
+            await fetching.run()
+        fetching.count()
+    return fetching
+
+
+async def _others(services: Services, fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
+    """Fetch others than what the request releases; False where there are none. Then it waits for the release.
+
+    A wait that is over before the release is stored ends without records, as on a broker.
+    """
+    try:
+        taken = await fetching.take_at_once()
+    finally:
+        acknowledging.write()
+    if not taken:
+        await settled_by(services.timers, fetching.deadline, acknowledging.write())
+    return taken
+
+
+async def _outcome(
+    acknowledging: Acknowledging, fetching: ShareFetching | None, services: Services
+) -> dict[TopicIdPartition, ErrorCode]:
+    """Of the acknowledgements; records that wait for it are counted as those of an answer that is not sent."""
+    size = 0
+    if fetching is not None and not acknowledging.are_told:
+        size = sum(len(result.records) for result in fetching.results.values())
+    reserved = size if size and services.answers.reserve(size) else 0
+    try:
+        return await acknowledging.outcome()
+    finally:
+        services.answers.release(reserved)
+
+
+def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
+    message = registry.message("ShareFetchResponse")
+    return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
+
+
+async def _answer(
+    call: Call,
+    services: Services,
+    session: Session,
+    fetching: ShareFetching | None,
+    outcome: Mapping[TopicIdPartition, ErrorCode],
+) -> frames.Answer:
+    message = registry.message("ShareFetchResponse")
+    results = {} if fetching is None else _told(session, fetching.results)
+    topics: dict[bytes, list[Any]] = {}
+    hints = []
+    for place in dict.fromkeys((*results, *outcome)):
+        result = results.get(place, _NOTHING)
+        code = outcome.get(place, ErrorCode.NONE)
+        hint = leader_hint(services, place, result.error or code)
+        hints.append(hint)
+        topics.setdefault(place.topic_id, []).append(_entry(message, place.partition, result, code, hint))
+        await call.work.step()
+    answer = message(
+        throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,
+        acquisition_lock_timeout_ms=round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000),
+        responses=[
+            message.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ],
+        node_endpoints=hint_endpoints(services, message, hints) if any(hint != NO_HINT for hint in hints) else [],
+    )
+    if len(hints) > AT_ONCE_MAX:
+        return await call.work.drive(frames.answer_in_slices(KEY, call.version, call.correlation_id, answer))
+    return frames.answer(KEY, call.version, call.correlation_id, answer)
+
+
+def _told(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[TopicIdPartition, Result]:
+    """The results that the answer names (share-groups.md 3.4)."""
+    return {
+        place: result
+        for place, result in results.items()
+        if session.include(place, records=bool(result.acquired), error=result.error != ErrorCode.NONE)
+    }
+
+
+def _entry(message: Any, partition: int, result: Result, acknowledged: ErrorCode, hint: tuple[int, int]) -> Any:
+    return message.PartitionData(
+        partition_index=partition,
+        error_code=result.error,
+        acknowledge_error_code=acknowledged,
+        current_leader=message.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]),
+        records=on_the_wire(result.records),
+        acquired_records=[
+            message.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in result.acquired
+        ],
+    )

@@ -1,0 +1,220 @@
+"""DescribeShareGroupOffsets v0-v1 (KIP-932; v1: lag, KIP-1226), served here.
+
+- Per group: DESCRIBE denied 30. Topics null: all share partitions of the group that the client may see, with those of
+  subscribed topics that nobody has fetched from yet; an unknown group has none. Topics empty: nothing.
+- Named topics: the group need not exist. DESCRIBE denied: 29 per partition; an unknown topic: no id, start offset -1;
+  a share partition without state: start offset -1, leader epoch 0, lag -1. None of the last two is an error.
+- The same, with the leader's epoch, while no delivery has ended (acknowledged, released, or its lock's time) and no
+  administrator has set the start offset, whatever `share.auto.offset.reset` says: only then a broker stores any.
+- Lag = end of the log (read_uncommitted) - start offset - records settled behind it. Where the leader does not tell the
+  end, the partition carries that error (v1).
+- A broker tells the start offset of its last write, which may be older; here it is the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.brokers.cluster_view import Topic
+from proxy.brokers.rights import Right, ask_describe_groups, rights_of, tell_describe_groups
+from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.apis.offset_requests import know_topics, log_ends, shares_of, topic_of
+from proxy.sharegroups.fetch.start_offsets import Found
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.sharegroups.services import Services
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, RequestRefused
+from proxy.wire.values import ZERO_UUID, TopicIdPartition
+
+KEY = 90
+VERSIONS = (0, 1)
+LAG_SINCE = 1
+
+NOT_KNOWN = -1
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What is to be told of one topic of one group."""
+
+    group_id: str
+    name: str
+    topic: Topic | ErrorCode
+    partitions: Sequence[int]
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one DescribeShareGroupOffsets."""
+    asked = list(call.message.groups or ())
+    refusals = await _look(call, services, asked)
+    allowed = [group for group in asked if refusals[group.group_id] == ErrorCode.NONE]
+    wanted = await _wanted_of_all(call, services, allowed)
+    ends = await _ends(call, services, [each for topics in wanted.values() for each in topics])
+    message = registry.message("DescribeShareGroupOffsetsResponse")
+    groups = []
+    for group in asked:
+        code = refusals[group.group_id]
+        if code != ErrorCode.NONE:
+            groups.append(
+                message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=[], error_code=code)
+            )
+            continue
+        topics = []
+        for each in wanted[id(group)]:
+            topics.append(await _topic(call, services, message, each, ends))
+            await call.work.step()
+        groups.append(message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics))
+    return await replied(call, message(groups=groups))
+
+
+async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping[str, ErrorCode]:
+    """What refuses DESCRIBE on each group, or NONE; on the way what is not known of their topics is asked."""
+    connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
+    rights = rights_of(connection)
+    group_ids = list(dict.fromkeys(group.group_id for group in asked))
+    codes = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
+    unknown = [i for i, code in codes.items() if code is None]
+    answers = ask_describe_groups(connection, unknown)
+    names, ids = set[str](), set[bytes]()
+    for group in asked:
+        if group.topics is not None:
+            names.update(topic.topic_name for topic in group.topics)
+            await call.work.step()
+            continue
+        held = services.coordinator.group(group.group_id)
+        names.update(() if held is None else held.subscribed_topics())
+        for topic_id in {key.topic_id for key in shares_of(services, group.group_id)}:
+            topic = services.topology.topic_by_id(topic_id)
+            if topic is None:
+                ids.add(topic_id)
+            else:
+                names.add(topic.name)
+        await call.work.step()
+    await know_topics(call, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
+    for answer in answers:
+        codes |= tell_describe_groups(connection, await answer, now)
+        await call.work.pause()
+    return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
+
+
+async def _wanted_of_all(call: Call, services: Services, groups: Sequence[Any]) -> dict[int, list[_Wanted]]:
+    """By the identity of the group's entry in the request: one group may be named several times.
+
+    Raises:
+        RequestRefused: the answer would have more elements than a request may.
+    """
+    found, left = dict[int, list[_Wanted]](), services.limits.served_request_elements
+    for group in groups:
+        found[id(group)] = wanted = await _wanted(call, services, group)
+        left -= sum(len(each.partitions) for each in wanted)
+        if left < 0:
+            text = "DescribeShareGroupOffsets about more share partitions than limits.served_request_elements"
+            raise RequestRefused(f"{text} ({services.limits.served_request_elements})")
+        await call.work.pause()
+    return found
+
+
+async def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:
+    """The topics to answer for, as a broker orders them: those that exist, unknown ones, those not allowed."""
+    if group.topics is None:
+        return _all(call, services, group.group_id)
+    found = []
+    for asked in group.topics:
+        topic = topic_of(call.connection, services, asked.topic_name, Right.DESCRIBE_TOPIC)
+        found.append(_Wanted(group.group_id, asked.topic_name, topic, asked.partitions or ()))
+        await call.work.step()
+    return sorted(found, key=_rank)
+
+
+def _rank(wanted: _Wanted) -> int:
+    if isinstance(wanted.topic, Topic):
+        return 0
+    return 1 if wanted.topic == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 2
+
+
+def _all(call: Call, services: Services, group_id: str) -> list[_Wanted]:
+    """Every share partition there is, of topics that exist and may be seen."""
+    places: dict[str, set[int]] = {}
+    for key in shares_of(services, group_id):
+        topic = services.topology.topic_by_id(key.topic_id)
+        if topic is not None:
+            places.setdefault(topic.name, set()).add(key.partition)
+    group = services.coordinator.group(group_id)
+    for name in () if group is None else group.subscribed_topics():
+        topic = services.topology.topic(name)
+        if topic is not None:
+            places.setdefault(name, set()).update(range(topic.partitions))
+    found = []
+    for name, partitions in sorted(places.items()):
+        topic_or_code = topic_of(call.connection, services, name, Right.DESCRIBE_TOPIC)
+        if isinstance(topic_or_code, Topic):
+            found.append(_Wanted(group_id, name, topic_or_code, sorted(partitions)))
+    return found
+
+
+async def _ends(call: Call, services: Services, wanted: Sequence[_Wanted]) -> Found:
+    """Where the logs of the share partitions with state end; nothing for a version without lag."""
+    if call.version < LAG_SINCE:
+        return {}
+    places = dict[TopicIdPartition, tuple[Topic, int]]()
+    for each in wanted:
+        if not isinstance(each.topic, Topic):
+            continue
+        for partition in each.partitions:
+            key = ShareKey(each.group_id, each.topic.topic_id, partition)
+            share = services.coordinator.share(key) if 0 <= partition < each.topic.partitions else None
+            if share is not None and share.partition.tells_offsets:
+                places[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
+            await call.work.step()
+    return await log_ends(call.connection, services, list(places.values())) if places else {}
+
+
+async def _topic(call: Call, services: Services, message: Any, wanted: _Wanted, ends: Found) -> Any:
+    code = ErrorCode.NONE
+    topic_id, entries = ZERO_UUID, []
+    if isinstance(wanted.topic, Topic):
+        topic_id = wanted.topic.topic_id
+        for partition in wanted.partitions:
+            if not 0 <= partition < wanted.topic.partitions:
+                entries.append(_nothing(message, partition, code))
+                continue
+            key = ShareKey(wanted.group_id, topic_id, partition)
+            entries.append(_partition(services, message, key, ends.get(TopicIdPartition(topic_id, partition))))
+            await call.work.step()
+    else:
+        if wanted.topic != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            code = wanted.topic
+        entries = await call.work.map(lambda partition: _nothing(message, partition, code), wanted.partitions)
+    return message.DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.name, topic_id=topic_id, partitions=entries)
+
+
+def _nothing(message: Any, partition: int, code: ErrorCode) -> Any:
+    return message.DescribeShareGroupOffsetsResponsePartition(
+        partition_index=partition, start_offset=NOT_KNOWN, lag=NOT_KNOWN, error_code=code
+    )
+
+
+def _partition(services: Services, message: Any, key: ShareKey, end: tuple[ErrorCode, int] | None) -> Any:
+    share = services.coordinator.share(key)
+    if share is None:
+        return _nothing(message, key.partition, ErrorCode.NONE)
+    snapshot = share.partition.snapshot()
+    leader = services.topology.leader(key.topic_id, key.partition)
+    code, lag = ErrorCode.NONE, NOT_KNOWN
+    told = share.partition.tells_offsets
+    if told and end is not None:
+        code, offset = end
+        if code == ErrorCode.NONE:
+            # A log that lost its end, or a snapshot that runs ahead of this look at it, has nothing left to deliver.
+            lag = max(offset - snapshot.start_offset - snapshot.delivery_complete_count, 0)
+    return message.DescribeShareGroupOffsetsResponsePartition(
+        partition_index=key.partition,
+        start_offset=snapshot.start_offset if told else NOT_KNOWN,
+        leader_epoch=0 if leader is None else max(leader.epoch, 0),
+        lag=lag,
+        error_code=code,
+        error_message=None if code == ErrorCode.NONE else "The end of the log is not known.",
+    )

@@ -1,0 +1,98 @@
+"""DeleteShareGroupOffsets v0 (KIP-932), served here.
+
+- DELETE on the group denied 30 (asked by OffsetDelete without topics, which deletes nothing), empty id 24, not held
+  here 69, members 68; nothing is deleted then.
+- Per topic: READ denied 29; unknown, or without state in this group: 3. All share partitions of the others lose their
+  state, durably before the answer; the next fetch begins them anew by share.auto.offset.reset. 15 where the journal
+  cannot tell in time what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from proxy.brokers.cluster_view import Topic
+from proxy.brokers.rights import Right, ask_delete_group, tell_delete_group
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.apis.k91_alter_share_group_offsets import NOT_EMPTY
+from proxy.sharegroups.apis.offset_requests import know_topics, not_starting, shares_of, topic_of
+from proxy.sharegroups.group_changes import BEING_DELETED
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.sharegroups.services import Services
+from proxy.sharegroups.state_writes import told_in_time
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import ZERO_UUID
+
+KEY = 92
+VERSIONS = (0, 0)
+
+NOTHING_TO_DELETE = "There is no offset information to delete."
+
+
+async def handle(call: Call, services: Services) -> bytes:
+    """Answer one DeleteShareGroupOffsets."""
+    request, connection = call.message, call.connection
+    names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
+    right = ask_delete_group(connection, request.group_id)
+    await know_topics(call, services, names, Right.READ_TOPIC)
+    code = tell_delete_group(await right)
+    if code != ErrorCode.NONE:
+        return _refusal(call, code)
+    if not request.group_id:
+        return _refusal(call, ErrorCode.INVALID_GROUP_ID)
+    topics = {name: topic_of(connection, services, name, Right.READ_TOPIC) for name in names}
+    ids = {topic.topic_id for topic in topics.values() if isinstance(topic, Topic)}
+    if not await not_starting(services, _keys(services, request.group_id, ids)):
+        return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    group = services.coordinator.group(request.group_id)
+    if group is None:
+        return _refusal(call, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    if group.members:
+        return _refusal(call, ErrorCode.NON_EMPTY_GROUP, NOT_EMPTY)
+    if group.deleting:
+        return _refusal(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, BEING_DELETED)
+    return await _delete(call, services, request.group_id, topics)
+
+
+def _keys(services: Services, group_id: str, ids: Iterable[bytes]) -> list[ShareKey]:
+    """The share partitions of these topics that are being begun or have state."""
+    starting = [key for key in services.reads.starting if key.group_id == group_id and key.topic_id in ids]
+    return starting + [key for topic_id in ids for key in shares_of(services, group_id, topic_id)]
+
+
+async def _delete(call: Call, services: Services, group_id: str, topics: dict[str, Topic | ErrorCode]) -> bytes:
+    message = registry.message("DeleteShareGroupOffsetsResponse")
+    keys = {
+        name: shares_of(services, group_id, topic.topic_id)
+        for name, topic in topics.items()
+        if isinstance(topic, Topic)
+    }
+    gone = [key for each in keys.values() for key in each]
+    outcome = await told_in_time(services.timers, services.writes.remove(gone), gone)
+    if gone:
+        services.notes("share-group-offsets-deleted", group=group_id, partitions=len(gone))
+    responses = []
+    for name, topic in topics.items():
+        if not isinstance(topic, Topic):
+            responses.append(_entry(message, name, ZERO_UUID, topic))
+        elif not keys[name]:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            responses.append(_entry(message, name, ZERO_UUID, code, NOTHING_TO_DELETE))
+        else:
+            code = next((outcome[key] for key in keys[name] if outcome[key] != ErrorCode.NONE), ErrorCode.NONE)
+            responses.append(_entry(message, name, topic.topic_id, code))
+    return reply(call, message(responses=responses))
+
+
+def _entry(message: Any, name: str, topic_id: bytes, code: ErrorCode, text: str | None = None) -> Any:
+    return message.DeleteShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=topic_id, error_code=code, error_message=text
+    )
+
+
+def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
+    message = registry.message("DeleteShareGroupOffsetsResponse")
+    return reply(call, message(error_code=code, error_message=text, responses=[]))

@@ -1,0 +1,145 @@
+"""What the three APIs about offsets of share groups (90-92) have in common: topics by name, log ends, changes of state.
+
+Where a log ends only its leader says. A client asks about offsets on its connection to the group's coordinator, which
+leads a part of the partitions; the others are asked under the proxy's own identity (the client's right to DESCRIBE the
+topic was checked on its own connection). Where the proxy has no identity that the brokers take, those partitions carry
+an error, as on a broker that cannot reach the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from proxy.brokers.cluster_view import Topic
+from proxy.brokers.interfaces import Connection
+from proxy.brokers.rights import Right
+from proxy.brokers.topic_leaders import ask_many_topics, names_to_ask, tell_many_topics, trouble_with, verdict
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Promise
+from proxy.loop.waiting import first_until
+from proxy.sharegroups.fetch.start_offsets import (
+    LIST_OFFSETS,
+    Found,
+    ask_offsets,
+    offsets_request,
+    tell_offsets,
+    told_offsets,
+)
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.sharegroups.model.settings import LATEST_TIMESTAMP
+from proxy.sharegroups.services import Services
+from proxy.sharegroups.state_writes import Outcome
+from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, TopicIdPartition
+
+STARTING_WAIT_S = 5.0
+"""How long a change waits for a member that is looking up where the same share partition begins."""
+
+
+async def know_topics(
+    call: Call, services: Services, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
+) -> None:
+    """Ask what is not known, or is old, about these topics and the client's right on them."""
+    connection = call.connection
+    asked = names_to_ask(connection, services, dict.fromkeys(names), right)
+    await tell_many_topics(connection, services, ask_many_topics(connection, asked, list(ids)), call.work)
+
+
+def topic_of(connection: Connection, services: Services, name: str, right: Right) -> Topic | ErrorCode:
+    """The topic, or why it may not be spoken of: 29, 3 or what the broker says. `know_topics` comes first."""
+    allowed = verdict(connection, services, right, name)
+    if allowed is False:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = services.topology.topic(name)
+    if topic is None or not allowed or topic.topic_id == ZERO_UUID:
+        return trouble_with(connection, services, name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return topic
+
+
+async def log_ends(connection: Connection, services: Services, places: Sequence[tuple[Topic, int]]) -> Found:
+    """Where the logs end, by the leaders themselves; all are asked at once."""
+    by_node: dict[int, list[tuple[Topic, int]]] = {}
+    for topic, partition in places:
+        by_node.setdefault(topic.leaders[partition].node_id, []).append((topic, partition))
+    asked = [(part, _Question(connection, services, node_id, part)) for node_id, part in by_node.items()]
+    found: Found = {}
+    for part, question in asked:
+        answered = await question.answer()
+        for topic, partition in part:
+            place = TopicIdPartition(topic.topic_id, partition)
+            found[place] = answered.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+    return found
+
+
+class _Question:
+    """ListOffsets to one leader, sent when it is made."""
+
+    def __init__(
+        self, connection: Connection, services: Services, node_id: int, places: Sequence[tuple[Topic, int]]
+    ) -> None:
+        self._services = services
+        self._places = places
+        self._here: Promise[memoryview] | None = None
+        self._elsewhere: Promise[Any] | None = None
+        if node_id == UNKNOWN_NODE:
+            return
+        if node_id == connection.node_id:
+            self._here = ask_offsets(connection, services, places, LATEST_TIMESTAMP)
+        elif services.own is not None:
+            request = offsets_request(places, LATEST_TIMESTAMP)
+            self._elsewhere = services.own.ask(node_id, LIST_OFFSETS, request)
+
+    async def answer(self) -> Found:
+        topics = {topic.name: topic for topic, _ in self._places}
+        if self._here is not None:
+            return tell_offsets(self._services, topics, await self._here)
+        if self._elsewhere is None:
+            return self._all(ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            return told_offsets(self._services, topics, await self._elsewhere)
+        except ProxyError as error:
+            self._services.notes("log-end-not-known", reason=str(error))
+            return self._all(ErrorCode.NETWORK_EXCEPTION)
+
+    def _all(self, code: ErrorCode) -> Found:
+        return {TopicIdPartition(topic.topic_id, partition): (code, -1) for topic, partition in self._places}
+
+
+def shares_of(services: Services, group_id: str, topic_id: bytes | None = None) -> list[ShareKey]:
+    """The share partitions of a group that have state, of all topics or of one, sorted."""
+    return sorted(key for key in services.coordinator.keys_of(group_id) if topic_id is None or key.topic_id == topic_id)
+
+
+async def not_starting(services: Services, keys: Sequence[ShareKey]) -> bool:
+    """Wait until nobody looks up where these share partitions begin; False when that takes too long."""
+    reads, deadline = services.reads, services.timers.now() + STARTING_WAIT_S
+    while busy := [key for key in keys if key in reads.starting]:
+        if services.timers.now() >= deadline:
+            return False
+        waiter = reads.wait(busy[:1])
+        try:
+            await first_until(services.timers, deadline, waiter.woken)
+        finally:
+            reads.stop_waiting(waiter)
+    return True
+
+
+def begin_at(services: Services, key: ShareKey, offset: int) -> Promise[Outcome]:
+    """Replace the state of a share partition: it begins at this offset, with nothing delivered yet.
+
+    Until that is durable nobody may begin it otherwise; the caller has waited for `not_starting`.
+    """
+    share = services.coordinator.share(key)
+    epoch = 0 if share is None else share.partition.state_epoch + 1
+    leader = services.topology.leader(key.topic_id, key.partition)
+    node_id = UNKNOWN_NODE if leader is None else leader.node_id
+    services.reads.starting.add(key)
+    written = services.writes.create(key, services.coordinator.new_partition(key, offset, epoch), node_id)
+
+    def begun() -> None:
+        services.reads.starting.discard(key)
+        services.reads.wake(key)
+
+    written.on_settled(begun)
+    return written

@@ -1,0 +1,128 @@
+"""What ShareFetch and ShareAcknowledge have in common: what they name, who may, and how an answer says "not here".
+
+The order of the checks is that of share-groups.md 3.1 and 6 (KafkaApis.handleShareFetchRequest and
+handleShareAcknowledgeRequest): group named, READ on the group, member id, then the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+from proxy.brokers.interfaces import Connection
+from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
+from proxy.brokers.topic_leaders import ask_many_topics, endpoints, tell_many_topics, topics_to_ask
+from proxy.forwarding.interfaces import Call
+from proxy.loop.slices import AT_ONCE, Work
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.sharegroups.model.sessions import Session, SessionKey
+from proxy.sharegroups.services import Services
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+
+AckBatches = list[tuple[int, int, Sequence[int]]]
+"""(first offset, last offset, types) as the request has them."""
+
+NO_HINT = (UNKNOWN_NODE, -1)
+"""CurrentLeader that says nothing. Never the schema's 0/0: clients take that for a leader."""
+
+
+async def named(
+    topics: Iterable[Any] | None, work: Work = AT_ONCE
+) -> tuple[list[TopicIdPartition], dict[TopicIdPartition, AckBatches]]:
+    """The partitions of a request's Topics in order, each once, and the acknowledgement batches of each that has any.
+
+    librdkafka may name a topic or partition twice, for fetching and for acknowledging: the batches are joined.
+    """
+    places: dict[TopicIdPartition, None] = {}
+    batches: dict[TopicIdPartition, AckBatches] = {}
+    for topic in topics or ():
+        for partition in topic.partitions or ():
+            place = TopicIdPartition(topic.topic_id, partition.partition_index)
+            places[place] = None
+            if partition.acknowledgement_batches:
+                batches.setdefault(place, []).extend(
+                    (batch.first_offset, batch.last_offset, batch.acknowledge_types or ())
+                    for batch in partition.acknowledgement_batches
+                )
+            await work.step()
+    return list(places), batches
+
+
+async def read_refusal(
+    call: Call,
+    services: Services,
+    group_id: str,
+    places: Iterable[TopicIdPartition],
+    acknowledged: Container[TopicIdPartition] = (),
+) -> ErrorCode:
+    """What refuses READ on the group, or NONE.
+
+    On the way, in the same round trip, whatever is not known about the partitions' topics is asked.
+    """
+    connection, now = call.connection, services.timers.now()
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if code is None else None
+    names, ids = topics_to_ask(connection, services, places, acknowledged)
+    topics_answers = ask_many_topics(connection, names, ids)
+    if group_answer is not None:
+        code = tell_read_group(connection, group_id, await group_answer, now)
+    await tell_many_topics(connection, services, topics_answers, call.work)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+
+
+async def refresh(connection: Connection, services: Services, places: Iterable[TopicIdPartition]) -> None:
+    """Ask again about the topics of these partitions, unless that was done just now."""
+    names, ids = topics_to_ask(connection, services, places)
+    await tell_many_topics(connection, services, ask_many_topics(connection, names, ids))
+
+
+def follow_leader(services: Services, key: ShareKey) -> None:
+    """Where the view has another leader than the share partition's locks were given at, they are released."""
+    leader = services.topology.leader(key.topic_id, key.partition)
+    if leader is None or leader.node_id == UNKNOWN_NODE:
+        return
+    change = services.coordinator.move_leader(key, leader.node_id)
+    if change is not None:
+        services.reads.cache.drop_partition(key.topic_id, key.partition)
+        services.writes.write([change])
+
+
+def end_session(services: Services, key: SessionKey) -> None:
+    """Forget a session and release what its member holds at that node; the write is not waited for."""
+    session = services.coordinator.sessions.end(key)
+    if session is not None:
+        release(services, [session])
+
+
+def release(services: Services, sessions: Iterable[Session]) -> None:
+    """Release the locks of sessions that have ended."""
+    for session in sessions:
+        services.writes.write(services.coordinator.release(session))
+
+
+def end_with_connection(connection: Connection, services: Services) -> None:
+    """See to it that the connection's sessions and reservations end with it; once per connection."""
+    if "share-close" in connection.memory:
+        return
+    connection.memory["share-close"] = True
+    connection_id = connection.id
+
+    def closed() -> None:
+        release(services, services.coordinator.sessions.end_connection(connection_id))
+        services.reads.end_connection(connection_id)
+
+    connection.on_close(closed)
+
+
+def leader_hint(services: Services, place: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:
+    """(node id, leader epoch) for CurrentLeader: only where the answer is that the leader is elsewhere."""
+    if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        return NO_HINT
+    leader = services.topology.leader(place.topic_id, place.partition)
+    return NO_HINT if leader is None or leader.node_id == UNKNOWN_NODE else (leader.node_id, leader.epoch)
+
+
+def hint_endpoints(services: Services, message: Any, hints: Iterable[tuple[int, int]]) -> list[Any]:
+    """NodeEndpoints for the hints given."""
+    return endpoints(services, message, (node_id for node_id, _ in hints if node_id != UNKNOWN_NODE))

@@ -1,0 +1,94 @@
+"""Share partitions of deleted topics are dropped, in memory and in what is stored.
+
+A broker does it when its metadata loses the topic (ShareCoordinatorService: tombstones for every key of that topic id).
+Here nobody tells, so the proxy asks, under its own identity: Metadata by topic id, in turn for everything that is held.
+Gone is only what every broker that the cluster names does not know (100), in two looks: one broker that has not caught
+up, or does not answer, takes nothing from anybody. A topic hidden from the proxy is answered 29 and stays. Ids are
+never used again, so what is gone stays gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from proxy.loop.promise import Task
+from proxy.sharegroups.services import Services
+from proxy.sharegroups.state_writes import told_in_time
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, ProxyError
+
+LOOK_EVERY_S = 60.0
+"""Between two looks."""
+TOPICS_AT_ONCE = 500
+"""Topics asked about in one look, beside those that the last one did not find."""
+
+METADATA = 3
+
+
+class DeletedTopics:
+    """Looks for them for as long as the process lives."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._suspected: frozenset[bytes] = frozenset()
+        """No broker knew them in the last look."""
+        self._asked_upto = b""
+
+    def start(self) -> None:
+        """Look now and then from here on."""
+        timers = self._services.timers
+        timers.call_at(timers.now() + LOOK_EVERY_S, lambda: Task(self.look(), self._looked).start())
+
+    def _looked(self, task: Task[None]) -> None:
+        self.start()
+        if task.error is not None:
+            raise task.error
+
+    async def look(self) -> None:
+        """Ask about some of the topics that are held, and drop what was not found twice."""
+        wanted = self._next()
+        try:
+            unknown = await self._unknown_everywhere(wanted)
+        except ProxyError as error:
+            self._services.notes("share-topics-not-checked", reason=str(error))
+            return
+        gone, self._suspected = unknown & self._suspected, unknown - self._suspected
+        if gone:
+            await self._drop(gone)
+
+    def _next(self) -> list[bytes]:
+        """The topics to ask about now: all of them in turn."""
+        held = sorted({topic_id for _, topic_id in self._services.coordinator.topics()})
+        after = [topic_id for topic_id in held if topic_id > self._asked_upto][:TOPICS_AT_ONCE]
+        if len(after) < TOPICS_AT_ONCE:
+            after += [topic_id for topic_id in held if topic_id <= self._asked_upto][: TOPICS_AT_ONCE - len(after)]
+        if after:
+            self._asked_upto = after[-1]
+        return sorted(self._suspected.intersection(held).union(after))
+
+    async def _unknown_everywhere(self, topic_ids: Sequence[bytes]) -> frozenset[bytes]:
+        """Those that no broker knows. Raises ProxyError when one of them does not answer."""
+        own, left = self._services.own, frozenset(topic_ids)
+        brokers = sorted(self._services.topology.brokers)
+        if own is None or not brokers:
+            return frozenset()
+        message = registry.message("MetadataRequest")
+        for node_id in brokers:
+            if not left:
+                break
+            topics = [message.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(left)]
+            answer = await own.ask(node_id, METADATA, message(topics=topics, allow_auto_topic_creation=False))
+            left &= {topic.topic_id for topic in answer.topics if topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID}
+        return left
+
+    async def _drop(self, gone: Iterable[bytes]) -> None:
+        services, topics = self._services, frozenset(gone)
+        groups = sorted({group_id for group_id, topic_id in services.coordinator.topics() if topic_id in topics})
+        dropped = 0
+        for group_id in groups:
+            keys = [key for key in services.coordinator.keys_of(group_id) if key.topic_id in topics]
+            outcome = await told_in_time(services.timers, services.writes.remove(keys), keys)
+            dropped += sum(code == ErrorCode.NONE for code in outcome.values())
+            self._suspected |= {key.topic_id for key, code in outcome.items() if code != ErrorCode.NONE}
+        if dropped:
+            services.notes("share-topics-deleted", topics=len(topics), groups=len(groups), partitions=dropped)

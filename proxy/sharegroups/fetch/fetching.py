@@ -1,0 +1,316 @@
+"""The fetch half of a ShareFetch: acquire from the cache, else read the heads that are free, else wait (decision 19).
+
+Theory of operation. One loop until there is something to answer or the client's wait is over:
+
+1. *Survey* the partitions in the session's rotation: which have their next offset in the cache (ready), which would
+   have to be read (missing), which have no state yet (unstarted). What is not led here, or not allowed, is an error.
+2. Unstarted ones are begun (`share_starting`), one member per share partition.
+3. Ready ones are acquired within the request's budget, and that is the answer - unless a missing one has not been read
+   for a while: then it is read first, without waiting, so that a busy partition does not starve a quiet one.
+4. Otherwise the heads of the missing ones are reserved and read by one Fetch on this client's upstream connection,
+   with a capped wait; never a second one while it is under way, which is also true across requests of a connection.
+5. Whoever has nothing to read parks, and is woken when one of its share partitions may have something.
+
+Locks are taken on batch headers; records pass as the bytes they came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from proxy.brokers.topic_leaders import RIGHTS_GRACE_S, judge
+from proxy.forwarding.interfaces import Call
+from proxy.loop.waiting import first_until
+from proxy.sharegroups.apis.share_requests import refresh
+from proxy.sharegroups.fetch.acquiring_cached import Taking, bytes_ready
+from proxy.sharegroups.fetch.head_fetch import VIEW_IS_OLD, Head, UpstreamRead
+from proxy.sharegroups.fetch.session_survey import Ready, Result, Survey, client_code, survey
+from proxy.sharegroups.fetch.start_offsets import confirm_range, start
+from proxy.sharegroups.model.coordinator import READ_BYTES_MIN, Share, ShareKey
+from proxy.sharegroups.model.sessions import Session
+from proxy.sharegroups.services import Services
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicIdPartition
+
+LOCK_WAIT_MIN_S = 0.02
+"""A Fetch is not cut shorter than this for a lock that is about to end."""
+
+SURVEYED_AT_ONCE = 500
+"""Partitions that are looked at in one go; while more are looked at, others run."""
+LOOK_AGAIN_S = 0.02
+"""After this it is looked again where something changed meanwhile."""
+
+TOLD_MAX = 10_000
+"""Partitions remembered per connection whose leader it was told; past it all are forgotten."""
+
+RETRIES_MAX = 3
+"""Times one ShareFetch tries a partition again after its broker knew better than the view, or its range was moved."""
+
+
+class ShareFetching:
+    """The fetch of one request. `run` fills `results` and `throttle_time_ms`."""
+
+    def __init__(self, call: Call, services: Services, session: Session) -> None:
+        request = call.message
+        self._connection = call.connection
+        self._work = call.work
+        self._services = services
+        self._session = session
+        self._group_id = session.key.group_id
+        self._order = session.rotated()
+        self._keys = [ShareKey(self._group_id, *place) for place in self._order]
+        self._min_bytes: int = request.min_bytes
+        self.deadline: float = services.timers.now() + max(request.max_wait_ms, 0) / 1000
+        self._begun = self._confirmed_at = services.timers.now()
+        """When the topics' rights and leaders were last asked for, where they were old."""
+        self._retries: dict[TopicIdPartition, int] = {}
+        self._has_read = False
+        self._missed = False
+        """Something changed behind a survey that let others run: it is looked again instead of waited for."""
+        self._taking = Taking(call, services, session.key)
+        self._tells = False
+        self.results: dict[TopicIdPartition, Result] = {}
+        """Partitions with records, with an error, or that were looked at and had nothing."""
+        self.throttle_time_ms = 0
+
+    async def run(self) -> None:
+        """Acquire what the request's limits allow, waiting for it at most the request's wait.
+
+        It is over when the session ends: the group was deleted, or the member has opened another one.
+        """
+        services = self._services
+        while services.coordinator.sessions.lives(self._session):
+            if services.timers.now() - self._confirmed_at >= RIGHTS_GRACE_S / 2:
+                await refresh(self._connection, services, self._order)
+                self._confirmed_at = services.timers.now()
+            found = await self.survey()
+            if found.unstarted and await self._start(found.unstarted):
+                continue
+            late = services.timers.now() >= self.deadline or self._must_tell()
+            enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
+            under_way = UpstreamRead.of(self._connection)
+            launched = self._read(found, late, enough) if under_way is None else None
+            if launched is None:
+                before = self._heads(found.ready)
+                if (enough or late) and self._taking.take(found.ready, self.results):
+                    self._read_ahead(found.ready)
+                    return
+                if self._heads(found.ready) != before:
+                    continue  # all of it was of aborted transactions: what lies behind?
+                if late or self._only_errors():
+                    return
+            await self._wait(launched or under_way, launched is not None and bool(found.ready or late))
+
+    async def take_at_once(self) -> bool:
+        """Acquire what is there now, reading the heads that are free without waiting for new records.
+
+        False where that is not enough; `run` goes on from there.
+        """
+        found = await self.survey()
+        enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
+        if UpstreamRead.of(self._connection) is None:
+            launched = self._read(found, True, enough)
+            if launched is not None:
+                await self._wait(launched, True)
+                found = await self.survey()
+        enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
+        lives = self._services.coordinator.sessions.lives(self._session)
+        return lives and enough and self._taking.take(found.ready, self.results)
+
+    def count(self) -> None:
+        """Of how many partitions there were records, and how long it took to acquire them."""
+        figures = self._services.figures.of(self._group_id)
+        given = sum(1 for result in self.results.values() if result.acquired)
+        figures.fetch_ratio.observe(given / len(self._order))
+        if given:
+            figures.acquire_s.observe(self._services.timers.now() - self._begun)
+
+    # Looking
+
+    async def survey(self) -> Survey:
+        """Where the partitions stand; what cannot be fetched here is in `results` from now on.
+
+        Membership plays no part in a fetch but for one thing: what a member is about to give up, it gets no more of.
+        """
+        keys, services = self._keys, self._services
+        group = services.coordinator.group(self._group_id)
+        if group is not None:
+            withdrawn = group.withdrawn_from(self._session.key.member_id, services.timers.now())
+            if withdrawn:
+                keys = [key for key in keys if (key.topic_id, key.partition) not in withdrawn]
+        if len(keys) <= SURVEYED_AT_ONCE:
+            return await survey(self._connection, services, keys, self.results)
+        waiter = services.reads.wait(keys)
+        try:
+            return await survey(self._connection, services, keys, self.results, self._work)
+        finally:
+            services.reads.stop_waiting(waiter)
+            self._missed = waiter.woken.done
+            for key in keys if self._missed else ():
+                services.reads.wake(key)  # others may have what this request passed by
+
+    def _bytes_ready(self, found: Survey) -> int:
+        """Bytes in the cache that may be acquired; -1 when nothing is."""
+        if not found.ready:
+            return -1
+        return 1 if self._min_bytes <= 1 else bytes_ready(found.ready)
+
+    @staticmethod
+    def _heads(ready: Iterable[Ready]) -> list[int]:
+        return [item.share.partition.next_fetch_offset() for item in ready]
+
+    def _only_errors(self) -> bool:
+        """No partition is left to wait for."""
+        return all(place in self.results and self.results[place].error != ErrorCode.NONE for place in self._order)
+
+    def _must_tell(self) -> bool:
+        """The client should look for another leader now, not after its wait; said so once per age of the view.
+
+        A client that asks on all the same, with nothing but its own metadata to go by, must not do it in a loop.
+        """
+        led_elsewhere = [p for p, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        if not led_elsewhere:
+            return False
+        told: dict[tuple[int, bytes, int], float] = self._connection.memory.setdefault("told-leaders", {})
+        now, age_s = self._services.timers.now(), self._services.options.view_age_s
+        group = hash(self._group_id)  # the id itself may have 32 KiB
+        news = [key for p in led_elsewhere if now - told.get(key := (group, *p), -inf) > age_s]
+        if len(told) > TOLD_MAX:
+            told.clear()
+        told.update(dict.fromkeys(news, now))
+        self._tells = self._tells or bool(news)
+        return self._tells
+
+    # Reading
+
+    async def _start(self, places: Sequence[TopicIdPartition]) -> bool:
+        """Begin share partitions; False when somebody else is at all of them."""
+        starting = self._services.reads.starting
+        mine = [place for place in places if ShareKey(self._group_id, *place) not in starting]
+        if not mine:
+            return False
+        errors = await start(self._connection, self._services, self._session, mine, self.deadline)
+        await self._refused(errors)
+        return True
+
+    def _read(self, found: Survey, late: bool, enough: bool) -> UpstreamRead | None:
+        """Reserve what is missing and ask for it, if that is due."""
+        services = self._services
+        now = services.timers.now()
+        missing = found.missing
+        if enough:
+            missing = [item for item in missing if now - item[1].read_at >= services.options.idle_read_s]
+        if not missing or (late and self._has_read):
+            return None
+        wait_s = 0.0 if found.ready or late else self._wait_s(now)
+        heads = self._reserve(missing, now, wait_s)
+        if not heads:
+            return None
+        self._has_read = True
+        return UpstreamRead(self._connection, services, heads, wait_s, self._min_bytes)
+
+    def _wait_s(self, now: float) -> float:
+        """Not beyond the client's wait, nor far beyond the end of the next lock: its records would come again."""
+        wait_s = min(self.deadline - now, self._services.options.fetch_wait_s)
+        lock_s = self._services.coordinator.next_lock_deadline() - now
+        return min(wait_s, max(lock_s, LOCK_WAIT_MIN_S)) if lock_s > 0 else wait_s
+
+    def _read_ahead(self, ready: Iterable[Ready]) -> None:
+        """Ask for what comes behind a chunk that is half used up, while the clients work on their answers.
+
+        Only where more is known to be there, and where all of the chunk would be used up in half of its time at this
+        pace: what is read too early is read for nothing.
+        """
+        services, now = self._services, self._services.timers.now()
+        if self._has_read or UpstreamRead.of(self._connection) is not None:
+            return
+        behind = []
+        for item in ready:
+            chunk, taken = item.chunk, self.results.get(item.place)
+            if taken is None or not taken.acquired or chunk.next_offset >= chunk.end_offset:
+                continue
+            offset = item.share.partition.next_fetch_offset()
+            left = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
+            whole = chunk.bytes_from(0)
+            used = whole - left
+            if used >= left and (now - chunk.read_at) * whole / used < services.options.cache_age_s / 2:
+                known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
+                if known is None:
+                    behind.append((item.place, item.share, chunk.next_offset))
+        heads = self._reserve(behind, now, 0.0)
+        if heads:
+            UpstreamRead(self._connection, services, heads, 0.0, 1)
+
+    def _reserve(self, missing: Sequence[tuple[TopicIdPartition, Share, int]], now: float, wait_s: float) -> list[Head]:
+        services = self._services
+        read_committed = services.coordinator.settings(self._group_id).read_committed
+        until = now + wait_s + services.options.reservation_grace_s
+        heads: list[Head] = []
+        bytes_max = max(services.options.read_ahead_bytes // max(len(missing), 1), READ_BYTES_MIN)
+        for place, share, offset in missing:
+            topic = services.topology.topic_by_id(place.topic_id)
+            if topic is None:
+                continue
+            key = ShareKey(self._group_id, *place)
+            reserved = services.reads.reserve(key, self._connection.id, offset, read_committed, until, now)
+            if reserved is not None:
+                size = share.size_read(offset, now, services.options.cache_age_s, bytes_max)
+                heads.append(Head(topic, place, topic.leaders[place.partition].epoch, reserved, size))
+        return heads
+
+    async def _wait(self, reading: UpstreamRead | None, at_once: bool) -> None:
+        """Until something may have changed. `at_once`: only for the answer of a Fetch that does not wait itself."""
+        services = self._services
+        if self._missed:
+            self._missed = False
+            await first_until(services.timers, services.timers.now() + LOOK_AGAIN_S)
+        elif reading is not None and at_once:
+            grace = services.timers.now() + services.options.reservation_grace_s
+            await first_until(services.timers, grace, reading.done)
+        else:
+            waiter = services.reads.wait(self._keys)
+            try:
+                await first_until(
+                    services.timers, self.deadline, waiter.woken, *(() if reading is None else (reading.done,))
+                )
+            finally:
+                services.reads.stop_waiting(waiter)
+        if reading is not None and reading.done.done:
+            await self._absorb(reading)
+
+    async def _absorb(self, reading: UpstreamRead) -> None:
+        """Take over what the broker said beside the records."""
+        if reading.failure is not None:
+            raise reading.failure
+        self.throttle_time_ms = max(self.throttle_time_ms, reading.throttle_time_ms)
+        for place in self._order:
+            if reading.covers(place) and place not in reading.errors:
+                self.results.setdefault(place, Result())
+        mine = {place: code for place, code in reading.errors.items() if place in self._order}
+        outside = [place for place, code in mine.items() if code == ErrorCode.OFFSET_OUT_OF_RANGE]
+        if outside:
+            refused = await confirm_range(self._connection, self._services, self._group_id, outside)
+            for place in outside:
+                self.results.setdefault(place, Result())
+                if not self._may_retry(place):
+                    refused.setdefault(place, ErrorCode.OFFSET_NOT_AVAILABLE)
+                mine.pop(place)
+            mine |= refused
+        if mine:
+            await self._refused(mine)
+
+    async def _refused(self, errors: dict[TopicIdPartition, ErrorCode]) -> None:
+        """Look again where the broker knows better than the view; the rest is what the client is told."""
+        old = [place for place, code in errors.items() if code in VIEW_IS_OLD]
+        if old:
+            await refresh(self._connection, self._services, old)
+        for place, code in errors.items():
+            judged = judge(self._connection, self._services, place)
+            if judged == ErrorCode.NONE and code in VIEW_IS_OLD and self._may_retry(place):
+                continue
+            self.results[place] = Result(error=client_code(judged or code))
+
+    def _may_retry(self, place: TopicIdPartition) -> bool:
+        self._retries[place] = self._retries.get(place, 0) + 1
+        return self._retries[place] <= RETRIES_MAX

@@ -1,0 +1,161 @@
+"""Who reads the head of which share partition, and who waits for what it brings (decision 19).
+
+Theory of operation. A ShareFetch that finds nothing in the cache reserves the head of each share partition it may
+read; while a reservation stands nobody else asks a broker for the same place. Everybody else who has nothing parks as
+a waiter. A waiter is woken when the share partition may have something for it: batches came into the cache, records
+became available again, a reservation ended, the share partition was initialised. It then looks again from the start:
+cache, free head, wait. Waking is one at a time and goes on only while there is something left to take, so that one
+released record does not wake two hundred members.
+
+Waiters run inside the call that wakes them (`loop.promise`); a wake that happens meanwhile is queued, so the stack
+stays flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from proxy.loop.promise import Promise
+from proxy.reading.batch_cache import BatchCache
+from proxy.sharegroups.model.coordinator import ShareKey
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """The right to read one share partition's head upstream."""
+
+    id: int
+    key: ShareKey
+    connection_id: int
+    offset: int
+    deadline: float
+    """It has ended by then, whatever happens."""
+    read_committed: bool
+
+    def stands_before(self, offset: int, read_committed: bool, now: float) -> bool:
+        """It will bring what a read from this offset would."""
+        return self.offset <= offset and self.read_committed == read_committed and now < self.deadline
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """One ShareFetch that has nothing yet. Single use: woken once, or given up by `ShareReads.stop_waiting`."""
+
+    woken: Promise[None]
+    keys: tuple[ShareKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a share partition stands."""
+
+    offset: int | None
+    """The next to acquire; None when nothing can be acquired now."""
+    cached: bool
+    """The cache holds it."""
+
+
+class ShareReads:
+    """Reservations and waiters of all share partitions, and the cache they feed and are fed from."""
+
+    def __init__(self, cache: BatchCache, head: Callable[[ShareKey], Head]) -> None:
+        self.cache = cache
+        self._head = head
+        self.starting: set[ShareKey] = set()
+        """Share partitions whose first offset somebody is looking up."""
+        self._reservations: dict[ShareKey, Reservation] = {}
+        self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
+        self._last_id = 0
+        self._to_wake: dict[ShareKey, None] = {}
+        self._waking = False
+
+    def reserve(
+        self, key: ShareKey, connection_id: int, offset: int, read_committed: bool, deadline: float, now: float
+    ) -> Reservation | None:
+        """Take the head, unless another reader stands at the same place or before it.
+
+        A reader at a later place (the end of the log, when records below became available) is taken over from: its
+        answer still feeds the cache.
+        """
+        standing = self._reservations.get(key)
+        if standing is not None and standing.stands_before(offset, read_committed, now):
+            return None
+        self._last_id += 1
+        taken = Reservation(self._last_id, key, connection_id, offset, deadline, read_committed)
+        self._reservations[key] = taken
+        return taken
+
+    def holds(self, reservation: Reservation) -> bool:
+        """Is it still standing?"""
+        return self._reservations.get(reservation.key) is reservation
+
+    def let_go(self, reservations: Iterable[Reservation]) -> list[ShareKey]:
+        """End these reservations, and give the heads that are free now; waking is the caller's. Some may have ended."""
+        held = [reservation for reservation in reservations if self.holds(reservation)]
+        for reservation in held:
+            del self._reservations[reservation.key]
+        return [reservation.key for reservation in held]
+
+    def end_connection(self, connection_id: int) -> None:
+        """A connection is gone: its heads are free."""
+        mine = [held for held in self._reservations.values() if held.connection_id == connection_id]
+        for key in self.let_go(mine):
+            self.wake(key)
+
+    def wait(self, keys: Iterable[ShareKey]) -> Waiter:
+        """Park until one of the share partitions may have something."""
+        waiter = Waiter(Promise(), tuple(keys))
+        for key in waiter.keys:
+            self._waiters.setdefault(key, {})[waiter] = None
+        return waiter
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        """No longer interested; harmless when it was woken."""
+        for key in waiter.keys:
+            waiting = self._waiters.get(key)
+            if waiting is not None and waiting.pop(waiter, waiter) is None and not waiting:
+                del self._waiters[key]
+
+    def wake(self, key: ShareKey) -> None:
+        """This share partition may have something: wake who waits longest, and the next while there is more."""
+        if key not in self._waiters:
+            return
+        self._to_wake[key] = None
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while self._to_wake:
+                key = next(iter(self._to_wake))
+                del self._to_wake[key]
+                self._wake_some(key)
+        finally:
+            self._waking = False
+
+    def _wake_some(self, key: ShareKey) -> None:
+        for waiter in tuple(self._waiters.get(key, ())):
+            if waiter.woken.done:
+                continue
+            self.stop_waiting(waiter)
+            waiter.woken.set(None)
+            if self._nothing_left(key):
+                return
+
+    def _nothing_left(self, key: ShareKey) -> bool:
+        """Nothing to take, and nothing to read that is not being read already."""
+        head = self._head(key)
+        if head.offset is None:
+            return True
+        standing = self._reservations.get(key)
+        return not head.cached and standing is not None and standing.offset <= head.offset
+
+    @property
+    def reserved(self) -> int:
+        """Standing reservations."""
+        return len(self._reservations)
+
+    @property
+    def waiting(self) -> int:
+        """Parked ShareFetches, counted once per share partition they wait for."""
+        return sum(map(len, self._waiters.values()))

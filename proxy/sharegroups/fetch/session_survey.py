@@ -1,0 +1,141 @@
+"""Where the partitions of a share session stand: to be read, in the cache, without state, or not for this node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from proxy.brokers.cluster_view import Topic
+from proxy.brokers.interfaces import Connection
+from proxy.brokers.topic_leaders import judge_partition, judge_topic
+from proxy.loop.slices import AT_ONCE, Work
+from proxy.reading.batch_cache import CacheKey, Chunk
+from proxy.reading.far_records import RecordsSlice, holder_of
+from proxy.sharegroups.apis.share_requests import follow_leader
+from proxy.sharegroups.model.coordinator import Share, ShareKey
+from proxy.sharegroups.services import Services
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicIdPartition
+
+_FETCH_CODES = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""What clients can handle in a fetched partition (share-groups.md 3.7); the Java client throws on any other."""
+
+_MOVED = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""Told to clients as 6: look for the leader again."""
+
+
+def client_code(code: ErrorCode) -> ErrorCode:
+    """The fetch error a client is told."""
+    if code in _MOVED:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code if code in _FETCH_CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@dataclass(slots=True)
+class Result:
+    """What one partition's entry says."""
+
+    error: ErrorCode = ErrorCode.NONE
+    records: RecordsSlice = b""
+    acquired: Sequence[tuple[int, int, int]] = ()
+    """(first offset, last offset, delivery count)"""
+
+
+Results = dict[TopicIdPartition, Result]
+
+
+@dataclass(slots=True, eq=False)
+class Ready:
+    """A partition whose next offset is in the cache."""
+
+    place: TopicIdPartition
+    share: Share
+    offset: int
+    chunk: Chunk
+
+
+@dataclass(slots=True)
+class Survey:
+    """Where the partitions stand, each list in the order asked."""
+
+    ready: list[Ready] = field(default_factory=list)
+    missing: list[tuple[TopicIdPartition, Share, int]] = field(default_factory=list)
+    """(partition, its state, the offset to read from): not in the cache."""
+    unstarted: list[TopicIdPartition] = field(default_factory=list)
+    """Without state so far."""
+
+
+async def survey(
+    connection: Connection, services: Services, keys: Iterable[ShareKey], results: Results, work: Work = AT_ONCE
+) -> Survey:
+    """Look at the partitions that have no error in `results` yet; what cannot be fetched here gets one.
+
+    Others may run meanwhile where they are many: whoever acquires or reads asks `is_as_found` again.
+    A share partition whose locks were given at another node is released on the way (decision 19).
+    """
+    found = Survey()
+    judged: dict[bytes, tuple[Topic | None, ErrorCode]] = {}
+    for key in keys:
+        place = TopicIdPartition(key.topic_id, key.partition)
+        result = results.get(place)
+        if result is not None and result.error != ErrorCode.NONE:
+            continue
+        if key.topic_id not in judged:
+            judged[key.topic_id] = judge_topic(connection, services, key.topic_id)
+        topic, code = judged[key.topic_id]
+        if topic is not None and code == ErrorCode.NONE:
+            code = judge_partition(topic, key.partition, connection.node_id)
+        if topic is None or code != ErrorCode.NONE:
+            results[place] = Result(error=client_code(code))
+            follow_leader(services, key)
+        else:
+            _look(found, connection, services, key, topic.leaders[key.partition].epoch)
+        if work is not AT_ONCE:
+            await work.step()
+    return found
+
+
+def is_as_found(services: Services, group_id: str, place: TopicIdPartition, share: Share, offset: int) -> bool:
+    """Whether a share partition still is where the survey found it."""
+    held = services.coordinator.share(ShareKey(group_id, *place))
+    return held is share and share.partition.next_fetch_offset() == offset
+
+
+def _look(found: Survey, connection: Connection, services: Services, key: ShareKey, leader_epoch: int) -> None:
+    """At one partition that is led here."""
+    place = TopicIdPartition(key.topic_id, key.partition)
+    share = services.coordinator.share(key)
+    if share is None:
+        found.unstarted.append(place)
+        return
+    if share.node_id != connection.node_id:
+        follow_leader(services, key)
+    settings = services.coordinator.settings(key.group_id)
+    if not share.partition.can_acquire(settings):
+        return
+    offset = share.partition.next_fetch_offset()
+    cached = CacheKey(key.topic_id, key.partition, settings.read_committed, holder_of(connection))
+    chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
+    if chunk is not None:
+        found.ready.append(Ready(place, share, offset, chunk))
+    else:
+        found.missing.append((place, share, offset))

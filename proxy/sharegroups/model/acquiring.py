@@ -1,0 +1,416 @@
+"""Which offsets a fetch acquires (share-groups.md 4.2-4.5, 4.8; SharePartition.acquire of Kafka 4.3).
+
+Theory of operation. The data that was read is walked from its first offset on. What is tracked and free is acquired
+again, in-flight batch by in-flight batch; what a reload left unread, and what lies beyond the window, is acquired for
+the first time, in whole log batches. MaxRecords is tested between in-flight batches only (batch_optimized) or exactly
+(record_limit). Near the delivery limit an in-flight batch is given out in ever smaller parts, so that the one record
+that kills its consumers is found without using up the deliveries of its neighbours (4.5).
+
+Where it does less than Kafka 4.3, on purpose: a log batch that is wider than the window may become
+(`Window.offsets_max`) is acquired in parts, so that whatever its records become can be stored.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import NamedTuple, Protocol
+
+from proxy.sharegroups.model import locks
+from proxy.sharegroups.model.offset_runs import ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Unit, Window
+
+FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
+"""A delivery limit of 2 isolates nothing (4.5)."""
+
+CUTS_MAX = 2000
+"""In-flight batches that one acquire makes of new records, about: each is work, and a client may ask for any BatchSize.
+As many as the records that a share partition locks by default."""
+
+_base_offset = attrgetter("base_offset")
+
+Ranges = list[tuple[int, int, int]]
+"""(first, last, delivery count), ascending."""
+
+
+class LogBatch(Protocol):
+    """What the engine needs to know of a record batch that was read (wire.batches.Batch has it)."""
+
+    @property
+    def base_offset(self) -> int:
+        """First offset."""
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset, also when its record was compacted away."""
+
+
+class PartitionSettings(Protocol):
+    """The part of share.settings.GroupSettings the engine reads; pass the settings in force at the call."""
+
+    @property
+    def lock_duration_s(self) -> float:
+        """`share.record.lock.duration.ms`."""
+
+    @property
+    def delivery_count_limit(self) -> int:
+        """`share.delivery.count.limit`."""
+
+    @property
+    def max_record_locks(self) -> int:
+        """`share.partition.max.record.locks`."""
+
+    @property
+    def renew_enabled(self) -> bool:
+        """`share.renew.acknowledge.enable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one upstream Fetch (or the cache) gave for this partition, bounded by the group's isolation level.
+
+    It must be all that the log holds from fetch_offset to the end of the last batch: offsets in front of the first
+    batch, and between batches, are taken to have no records any more.
+    """
+
+    fetch_offset: int
+    """The offset that was asked for: next_fetch_offset() at that time."""
+    batches: Sequence[LogBatch]
+    """Ascending, whole log batches; the first may begin before fetch_offset. Empty = nothing new."""
+    aborted: Sequence[tuple[int, int]] = ()
+    """batches.BatchTable.aborted_ranges(...) under read_committed; () under read_uncommitted."""
+
+
+class Acquisition(NamedTuple):
+    """The answer to an acquire. It holds at once; nothing is stored for it."""
+
+    ranges: tuple[tuple[int, int, int], ...]
+    """(first, last, delivery count): AcquiredRecords, ascending, not overlapping. Empty = nothing acquired."""
+    acquired: int
+    """Offsets acquired: what the partition uses up of the request's MaxRecords."""
+    first_batch: int
+    """Index into read.batches of the first log batch to send; 0 when nothing was acquired."""
+    last_batch: int
+    """Index of the last log batch to send, included; -1 when nothing was acquired."""
+    lock_deadline: float
+
+
+NOTHING = Acquisition((), 0, 0, -1, 0.0)
+
+
+def throttle_from(delivery_count_limit: int) -> int:
+    """From this many deliveries on, an in-flight batch is given out in parts."""
+    return max(FEWEST_DELIVERIES_BEFORE_THROTTLING, (delivery_count_limit + 1) // 2)
+
+
+class Acquirer:
+    """One acquire on one window."""
+
+    __slots__ = (
+        "batch_size",
+        "budget",
+        "data_first",
+        "data_last",
+        "index",
+        "member_id",
+        "now",
+        "read",
+        "record_limit",
+        "settings",
+        "taken",
+        "window",
+    )
+
+    def __init__(
+        self,
+        window: Window,
+        index: locks.LockIndex,
+        member_id: str,
+        read: Read,
+        batch_size: int,
+        record_limit: bool,
+        settings: PartitionSettings,
+        now: float,
+    ) -> None:
+        self.window = window
+        self.index = index
+        self.member_id = member_id
+        self.read = read
+        self.batch_size = batch_size
+        self.record_limit = record_limit
+        self.settings = settings
+        self.now = now
+        self.budget = 0
+        """Offsets that may still be acquired; soft in batch_optimized."""
+        self.data_first = 0
+        self.data_last = 0
+        """The offsets the walk may touch."""
+        self.taken: Ranges = []
+
+    def acquire(self, max_records: int) -> Acquisition:
+        """Lock up to `max_records` offsets for the member."""
+        batches = self.read.batches
+        if max_records <= 0 or not batches or batches[-1].last_offset < self.window.start_offset:
+            return NOTHING
+        if self.read.fetch_offset < batches[0].base_offset:
+            self._forget_compacted(self.read.fetch_offset, batches[0].base_offset - 1)
+        if not self._set_bounds(max_records):
+            return NOTHING
+        self._walk()
+        if self.read.aborted and self.taken:
+            self._archive_aborted()
+        self.window.advance()
+        return self._answer()
+
+    def _set_bounds(self, max_records: int) -> bool:
+        """Find which offsets may be acquired and how many (4.2); False when none."""
+        window, batches = self.window, self.read.batches
+        self.data_first = max(batches[0].base_offset, window.start_offset)
+        self.data_last = min(batches[-1].last_offset, window.last_allowed(self.data_first))
+        self.budget = min(max_records, window.room(self.settings.max_record_locks))
+        if self.budget <= 0:
+            # The window is full: what is free inside it may go out again, but it must not grow.
+            self.budget = min(max_records, window.end_offset - self.read.fetch_offset + 1)
+            self.data_last = min(self.data_last, window.end_offset)
+        return self.budget > 0
+
+    def _walk(self) -> None:
+        window = self.window
+        runs = window.runs
+        position = self.data_first
+        while self.budget > 0 and position <= window.end_offset:
+            index = window.index_from(position)
+            while index < len(runs) and runs[index].state > AVAILABLE and runs[index].first <= self.data_last:
+                position = runs[index].last + 1
+                index += 1
+            if index == len(runs) or runs[index].first > self.data_last:
+                break
+            run = runs[index]
+            if run.state == UNREAD:
+                position = run.last + 1
+                self._acquire_fresh(max(run.first, self.data_first), min(run.last, self.data_last), unread=True)
+            else:
+                position = (run.unit or run).last + 1
+                self._acquire_again(index)
+        if self.budget > 0 and position <= self.data_last:
+            last = self.data_last
+            if position <= window.end_offset:
+                index = bisect_right(window.firsts, position)
+                if index < len(runs):
+                    last = min(last, runs[index].first - 1)
+            self._acquire_fresh(position, last, unread=False)
+
+    # Tracked offsets that are free again.
+
+    def _acquire_again(self, index: int) -> None:
+        """Take what is free of the in-flight batch that the run at `index` is, or belongs to."""
+        window = self.window
+        run = window.runs[index]
+        base_offset = self.read.batches[0].base_offset
+        throttled = throttle_from(self.settings.delivery_count_limit)
+        if run.unit is None:
+            count_max = run.count
+            whole = run.first >= base_offset and run.last <= self.data_last
+            if self.record_limit and run.last - run.first + 1 > self.budget:
+                whole = False
+        else:
+            free = self._free_parts(index)
+            if not free:
+                return
+            count_max = max([part.count for part in free])
+            whole = False
+        if count_max >= throttled and self.taken:
+            self.budget = 0
+            return
+        if whole and count_max < throttled:
+            self.budget -= run.last - run.first + 1
+            self._lock(run)
+            self.taken.append((run.first, run.last, run.count))
+            return
+        self._acquire_parts(window.explode(run), self._free_parts(index))
+        if count_max >= throttled:
+            self.budget = 0
+
+    def _free_parts(self, index: int) -> list[Run]:
+        """The AVAILABLE runs of one in-flight batch that lie, at least in part, inside the data."""
+        runs = self.window.runs
+        unit = runs[index].unit
+        last = min(self.data_last, (unit or runs[index]).last)
+        parts = []
+        for position in range(index, len(runs)):
+            run = runs[position]
+            if run.first > last:
+                break
+            if run.state == AVAILABLE and run.unit is unit and run.last >= self.data_first:
+                parts.append(run)
+        return parts
+
+    def _acquire_parts(self, unit: Unit, free: list[Run]) -> None:
+        """Take offsets one run at a time, as the delivery limit and the budget allow (4.5)."""
+        limit = self.settings.delivery_count_limit
+        throttled = throttle_from(limit)
+        acquired = 0
+        cap = -1
+        ranges: Ranges = []
+        for part in free:
+            first, last = max(part.first, self.data_first), min(part.last, self.data_last)
+            take = last - first + 1
+            if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and part.count == limit - 1:
+                if acquired:
+                    break
+                take = 1
+            if part.count >= throttled and cap < 0:
+                cap = max(1, (unit.last - unit.first + 1) >> (part.count - throttled + 1))
+            if self.record_limit:
+                take = min(take, self.budget - acquired)
+            if cap > acquired:
+                take = min(take, cap - acquired)
+            # The cap stops the walk only when it is met exactly, as in Kafka: offsets delivered less often, taken
+            # before the first throttled one, may already have gone past it.
+            run = self.window.isolate(first, first + take - 1)
+            self._lock(run)
+            _extend(ranges, run)
+            acquired += take
+            if take < last - first + 1 or acquired == cap or (self.record_limit and acquired == self.budget):
+                break
+            if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and run.count == limit:
+                break
+        self.taken += ranges
+        self.budget -= acquired
+
+    # Offsets that are not tracked yet.
+
+    def _acquire_fresh(self, first: int, last: int, *, unread: bool) -> None:
+        """Take first..last, or whole log batches of it; `unread`: they lie in a hole that a reload left."""
+        if self.budget < last - first + 1:
+            last = min(last, self._log_batch_end(first + self.budget - 1))
+        if unread:
+            self._fill_unread(first, last)
+        count = last - first + 1
+        if self.record_limit:
+            self._track(first, last, min(count, self.budget))
+        elif count <= self.batch_size:
+            self._track(first, last, count)
+        else:
+            for cut_first, cut_last in self._cuts(first, last):
+                self._track(cut_first, cut_last, cut_last - cut_first + 1)
+        self.budget -= count
+        if last > self.window.end_offset:
+            self.window.end_offset = last
+
+    def _log_batch_end(self, offset: int) -> int:
+        """Last offset of the log batch that holds `offset`; `offset` when none does."""
+        batches = self.read.batches
+        index = bisect_right(batches, offset, key=_base_offset) - 1
+        return max(batches[index].last_offset, offset) if index >= 0 else offset
+
+    def _cuts(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Parts of at least BatchSize offsets, cut only where a log batch begins."""
+        parts = []
+        batches, index = self.read.batches, 0
+        least = max(self.batch_size, (last - first) // CUTS_MAX, 1)
+        while (index := _first_from(batches, first + least, index)) < len(batches):
+            base_offset = batches[index].base_offset
+            if base_offset > last:
+                break
+            parts.append((first, base_offset - 1))
+            first = base_offset
+        parts.append((first, last))
+        return parts
+
+    def _track(self, first: int, last: int, count: int) -> None:
+        """A new in-flight batch first..last, of which the first `count` offsets are acquired."""
+        window = self.window
+        # One object for both ends of a single record: there may be a million of them.
+        run = Run(window, first, first if count == 1 else first + count - 1, ACQUIRED, 0)
+        self._lock(run)
+        window.insert(run)
+        self.taken.append((first, run.last, 1))
+        if run.last < last:
+            rest = Run(window, run.last + 1, last, AVAILABLE, 0)
+            run.unit = rest.unit = Unit(first, last)
+            window.insert(rest)
+            window.free_from = min(window.free_from, rest.first)
+
+    def _fill_unread(self, first: int, last: int) -> None:
+        """first..last of an unread hole are about to be tracked."""
+        window = self.window
+        window.isolate(first, last)
+        window.remove(window.index_from(first))
+
+    def _lock(self, run: Run) -> None:
+        run.state = ACQUIRED
+        run.count += 1
+        run.owner = self.member_id
+        run.acquired_at = self.now
+        self.index.add(run, self.settings.lock_duration_s, self.now)
+
+    # Offsets that nobody will get.
+
+    def _forget_compacted(self, first: int, last: int) -> None:
+        """The log holds nothing from `first` to `last` any more (4.4)."""
+        window = self.window
+        for run in [run for run in window.between(first, last) if run.state <= AVAILABLE]:
+            part = window.isolate(max(run.first, first), min(run.last, last))
+            if part.state == UNREAD:
+                window.remove(window.index_from(part.first))
+            else:
+                window.free(part, ARCHIVED)
+                window.join(part.first)
+        window.advance()
+
+    def _archive_aborted(self) -> None:
+        """Records of aborted transactions were acquired; archive them and cut them out of the answer (4.8)."""
+        kept: Ranges = []
+        aborted = self.read.aborted
+        at = bisect_left(aborted, self.taken[0][0], key=itemgetter(1))
+        for first, last, count in self.taken:
+            while at < len(aborted) and aborted[at][0] <= last:
+                low, high = max(first, aborted[at][0]), min(last, aborted[at][1])
+                if low <= high:
+                    self._archive(low, high)
+                    if first < low:
+                        kept.append((first, low - 1, count))
+                    first = high + 1
+                if aborted[at][1] > last:
+                    break  # it reaches into the next one
+                at += 1
+            if first <= last:
+                kept.append((first, last, count))
+        self.taken = kept
+
+    def _archive(self, first: int, last: int) -> None:
+        window = self.window
+        for run in list(window.between(first, last)):
+            window.free(window.isolate(max(run.first, first), min(run.last, last)), ARCHIVED)
+        window.join(first)
+
+    def _answer(self) -> Acquisition:
+        taken = self.taken
+        if not taken:
+            return NOTHING
+        batches = self.read.batches
+        first_offset, last_offset = taken[0][0], taken[-1][1]
+        first_batch = max(bisect_right(batches, first_offset, key=_base_offset) - 1, 0)
+        last_batch = max(bisect_right(batches, last_offset, lo=first_batch, key=_base_offset) - 1, first_batch)
+        count = len(taken)
+        for first, last, _ in taken:
+            count += last - first
+        return Acquisition(tuple(taken), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
+
+
+def _first_from(batches: Sequence[LogBatch], offset: int, low: int) -> int:
+    """The first batch, from `low` on, that begins at or behind the offset; mostly it is near."""
+    step = 1
+    while low + step < len(batches) and batches[low + step].base_offset < offset:
+        low, step = low + step, 2 * step
+    return bisect_left(batches, offset, lo=low, hi=min(low + step, len(batches)), key=_base_offset)
+
+
+def _extend(ranges: Ranges, run: Run) -> None:
+    """Add a run to the ranges of one in-flight batch; equal counts side by side make one entry."""
+    if ranges and ranges[-1][1] + 1 == run.first and ranges[-1][2] == run.count:
+        ranges[-1] = (ranges[-1][0], run.last, run.count)
+    else:
+        ranges.append((run.first, run.last, run.count))

@@ -1,0 +1,274 @@
+"""The window of a share partition as runs of offsets, instead of an object per record.
+
+Theory of operation. A `Run` is a row of neighbouring offsets with one state, one delivery count and one holder. Runs
+lie in a sorted list beside the list of their first offsets, found with bisect. Kafka keeps one *in-flight batch* per
+AcquiredRecords entry of a first delivery and explodes it to an entry per offset when its offsets begin to differ; how
+it is delivered again depends on that batch (share-groups.md 4.3, 4.5). So a run that is such a batch as a whole has
+`unit` None, and the runs of an exploded one share a `Unit` that remembers its bounds.
+
+States: AVAILABLE -> ACQUIRED -> AVAILABLE | ACKNOWLEDGED | ARCHIVED, AVAILABLE -> ARCHIVED. A run that is waiting for
+its change to be stored stays ACQUIRED, with `pending` and `target` set. UNREAD is a hole left by a reload, which is
+read again as if it were new (4.2); any other hole holds no records.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from proxy.sharegroups.model import locks
+from proxy.sharegroups.model.snapshot import ACKNOWLEDGED, ARCHIVED, AVAILABLE, SNAPSHOT_BYTES_MAX, offsets_in
+
+OFFSETS_MAX = offsets_in(SNAPSHOT_BYTES_MAX)
+"""Of a window, where nobody says otherwise."""
+UNREAD = -1
+ACQUIRED = 1
+"""Persisted ids of RecordState; UNREAD and ACQUIRED are never stored."""
+
+__all__ = [
+    "ACKNOWLEDGED",
+    "ACQUIRED",
+    "ARCHIVED",
+    "AVAILABLE",
+    "OFFSETS_MAX",
+    "UNREAD",
+    "Run",
+    "Transition",
+    "Unit",
+    "Window",
+]
+
+
+class Unit:
+    """The bounds of an in-flight batch that was exploded."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first = first
+        self.last = last
+
+
+class Run(locks.Lockable):
+    """Offsets first..last in one state."""
+
+    __slots__ = ("acquired_at", "count", "first", "last", "owner", "pending", "renewals", "state", "target", "unit")
+
+    def __init__(self, partition: object, first: int, last: int, state: int, count: int) -> None:
+        self.partition = partition
+        self.lock = None
+        self.first = first
+        self.last = last
+        self.state = state
+        self.count = count
+        """Deliveries so far, the present one included."""
+        self.owner: str | None = None
+        """Member id of the holder while ACQUIRED."""
+        self.unit: Unit | None = None
+        self.pending: Transition | None = None
+        self.target = state
+        """What it becomes when `pending` is applied."""
+        self.renewals = 0
+        self.acquired_at = 0.0
+        """When the present delivery began; only while ACQUIRED."""
+
+    def __repr__(self) -> str:
+        waiting = f"->{self.target}" if self.pending is not None else ""
+        return f"<{self.first}-{self.last} {self.state}{waiting} count {self.count} {self.owner or ''}>"
+
+
+class GivenBack(NamedTuple):
+    """A delivery that has ended, as audit tells it: what `Window.free` forgets."""
+
+    first: int
+    last: int
+    attempt: int
+    owner: str | None
+    acquired_at: float
+    renewals: int
+
+    @classmethod
+    def of(cls, run: Run) -> GivenBack:
+        """Of a held run, before it is freed."""
+        return cls(run.first, run.last, run.count, run.owner, run.acquired_at, run.renewals)
+
+
+class Transition:
+    """A decided change that waits to be stored: give it to snapshot(), then once to apply() or revert()."""
+
+    __slots__ = ("changes", "given_back", "kinds", "runs", "settled")
+
+    def __init__(self, runs: Sequence[Run] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None) -> None:
+        self.runs = runs
+        """The runs that are marked with it; the engine's own."""
+        if changes is None:
+            changes = tuple([(run.first, run.last, run.target, run.count) for run in runs])
+        self.changes = changes
+        """The fact: (first, last, state, delivery count), ascending. Empty = nothing to store, answer at once."""
+        self.settled = False
+        self.kinds: Sequence[int] = ()
+        """The acknowledge type of each of `runs`; none where a session ended or the leader moved."""
+        self.given_back: Sequence[GivenBack] = ()
+        """Deliveries that ended in memory already: their locks did."""
+
+    def __repr__(self) -> str:
+        return f"Transition{self.changes}"
+
+
+class Window:
+    """The tracked offsets of one share partition, from the start offset to the end of the window."""
+
+    def __init__(self, start_offset: int) -> None:
+        self.start_offset = start_offset
+        self.end_offset = start_offset - 1
+        """Last offset of the window; start_offset - 1 when it is empty."""
+        self.runs: list[Run] = []
+        self.firsts: list[int] = []
+        """runs[i].first, for bisect."""
+        self.offsets_max = OFFSETS_MAX
+        """How wide it may become: each offset may come to need a state of its own, and all of it is stored as one."""
+        self.free_from = start_offset
+        """No run that can be acquired (AVAILABLE, UNREAD) starts below; may be too low, never too high."""
+
+    def index_from(self, offset: int) -> int:
+        """Index of the first run that ends at or after `offset`."""
+        index = bisect_right(self.firsts, offset)
+        if index and self.runs[index - 1].last >= offset:
+            return index - 1
+        return index
+
+    def at(self, first: int) -> Run | None:
+        """The run that begins at `first`."""
+        index = bisect_left(self.firsts, first)
+        if index < len(self.firsts) and self.firsts[index] == first:
+            return self.runs[index]
+        return None
+
+    def between(self, first: int, last: int) -> Iterator[Run]:
+        """Runs that have an offset in first..last; the window must not change meanwhile."""
+        runs = self.runs
+        for index in range(self.index_from(first), len(runs)):
+            if runs[index].first > last:
+                return
+            yield runs[index]
+
+    def insert(self, run: Run) -> None:
+        """Put in a run where there is none."""
+        firsts = self.firsts
+        if not firsts or run.first > firsts[-1]:
+            firsts.append(run.first)
+            self.runs.append(run)
+        else:
+            index = bisect_left(firsts, run.first)
+            firsts.insert(index, run.first)
+            self.runs.insert(index, run)
+
+    def remove(self, index: int) -> None:
+        """Forget the run at `index` and its lock."""
+        run = self.runs.pop(index)
+        del self.firsts[index]
+        run.pending = None
+        locks.cancel(run)
+
+    def explode(self, run: Run) -> Unit:
+        """From now on the offsets of this in-flight batch may differ."""
+        if run.unit is None:
+            run.unit = Unit(run.first, run.last)
+        return run.unit
+
+    def cut(self, index: int, offsets: Sequence[int]) -> None:
+        """Split the run at `index` so that a run starts at each of `offsets` (ascending, all inside the run)."""
+        whole = self.runs[index]
+        bounds = [whole.first, *offsets, whole.last + 1]
+        unit = self.explode(whole)
+        parts = []
+        for first, after in pairwise(bounds):
+            last = first if after == first + 1 else after - 1  # one object where there may be very many
+            part = Run(whole.partition, first, last, whole.state, whole.count)
+            part.owner, part.unit, part.renewals = whole.owner, unit, whole.renewals
+            part.acquired_at = whole.acquired_at
+            parts.append(part)
+        locks.split(whole, parts)
+        self.runs[index : index + 1] = parts
+        self.firsts[index : index + 1] = bounds[:-1]
+
+    def isolate(self, first: int, last: int) -> Run:
+        """The run of exactly first..last, cut out of the one that holds it."""
+        index = self.index_from(first)
+        run = self.runs[index]
+        if run.first == first and run.last == last:
+            return run
+        offsets = [first] if run.first < first else []
+        if run.last > last:
+            offsets.append(last + 1)
+        self.cut(index, offsets)
+        return self.runs[index + 1] if run.first < first else self.runs[index]
+
+    def join(self, offset: int) -> None:
+        """Join the run at `offset` with its neighbours where nothing tells them apart any more."""
+        index = self.index_from(offset)
+        if index + 1 < len(self.runs) and _alike(self.runs[index], self.runs[index + 1]):
+            self._swallow(index)
+        if index and _alike(self.runs[index - 1], self.runs[index]):
+            self._swallow(index - 1)
+
+    def _swallow(self, index: int) -> None:
+        """Make the run at `index` cover the one behind it too."""
+        self.runs[index].last = self.runs[index + 1].last
+        del self.runs[index + 1]
+        del self.firsts[index + 1]
+
+    def free(self, run: Run, state: int) -> None:
+        """Nobody holds `run` any more; it becomes `state`."""
+        if run.lock is not None:
+            locks.cancel(run)
+        run.pending = None
+        run.owner = None
+        run.renewals = 0
+        run.state = state
+        if state == AVAILABLE and run.first < self.free_from:
+            self.free_from = run.first
+
+    def advance(self) -> None:
+        """Move the start offset over the leading settled runs, and over holes that hold no records."""
+        runs = self.runs
+        settled = 0
+        for run in runs:
+            if run.state < ACKNOWLEDGED:
+                break
+            settled += 1
+        if settled:
+            del runs[:settled]
+            del self.firsts[:settled]
+        start_offset = self.firsts[0] if runs else self.end_offset + 1
+        if start_offset > self.start_offset:
+            self.start_offset = start_offset
+
+    def room(self, max_record_locks: int) -> int:
+        """Offsets by which the window may grow; not above 0 when it is full."""
+        return min(max_record_locks, self.offsets_max) - (self.end_offset - self.start_offset + 1)
+
+    def last_allowed(self, first: int) -> int:
+        """The last offset that may be tracked when what is read begins at `first`."""
+        return (self.start_offset if self.runs else first) + self.offsets_max - 1
+
+    def next_free(self) -> int:
+        """The first offset in the window that can be acquired; end_offset + 1 when there is none."""
+        runs = self.runs
+        for index in range(bisect_left(self.firsts, self.free_from), len(runs)):
+            if runs[index].state <= AVAILABLE:
+                self.free_from = runs[index].first
+                return self.free_from
+        self.free_from = self.end_offset + 1
+        return self.free_from
+
+
+def _alike(left: Run, right: Run) -> bool:
+    """Whether two neighbours may be one: settled, or free parts of the same in-flight batch."""
+    if left.state != right.state or left.count != right.count or left.last + 1 != right.first:
+        return False
+    if left.state == AVAILABLE:
+        return left.unit is not None and left.unit is right.unit
+    return left.state >= ACKNOWLEDGED

@@ -1,0 +1,333 @@
+"""One share partition: which offsets are free, held, settled (share-groups.md 4-6; Kafka's SharePartition).
+
+Theory of operation. A decision machine: it is told what happened and when (`now`, monotonic seconds), and answers.
+What must be durable before it is answered comes as a `Transition`: `decide_...` marks the records, the caller stores
+`snapshot(transition)`, then `apply` settles them and moves the start offset, or `revert` gives them back. Records
+marked so can neither be acknowledged again nor acquired. Locks and deliveries in progress are never stored: a reloaded
+partition offers those records again, with the delivery count they had before.
+
+Where it does more than Kafka 4.3, on purpose: records held below a new log start are forgotten at once, not when their
+lock ends; the start offset passes compacted and aborted records without waiting for a write; a hole left by a reload
+that turns out to be empty is not read again; archiving aborted records touches only what this fetch acquired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from proxy.sharegroups.model import acknowledging
+from proxy.sharegroups.model.acknowledging import AcknowledgementBatch, Refusal, check_shape, free_state
+from proxy.sharegroups.model.acquiring import NOTHING, Acquirer, Acquisition, LogBatch, PartitionSettings, Read
+from proxy.sharegroups.model.locks import Lockable, LockIndex, deadline
+from proxy.sharegroups.model.offset_runs import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    UNREAD,
+    GivenBack,
+    Run,
+    Transition,
+    Window,
+)
+from proxy.sharegroups.model.renewal import RenewalBound
+from proxy.sharegroups.model.snapshot import NOTHING_COUNTED, ShareSnapshot
+from proxy.wire.errors import LocalProtocolError
+
+__all__ = [
+    "NOTHING",
+    "AcknowledgementBatch",
+    "Acquisition",
+    "Lock",
+    "LockIndex",
+    "LogBatch",
+    "PartitionSettings",
+    "Read",
+    "Refusal",
+    "SharePartition",
+    "Statistics",
+    "Transition",
+    "check_shape",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counts of offsets, for metrics and for `DescribeShareGroupOffsets`."""
+
+    in_flight: int
+    """Offsets in the window, settled ones and holes included."""
+    in_flight_batches: int
+    """Runs that describe them."""
+    available: int
+    acquired: int
+    """Held by members, those being acknowledged included."""
+    pending: int
+    """Being acknowledged: waiting for the store."""
+    delivery_complete: int
+    """Settled behind the start offset (7.1): lag = end of the log - start offset - this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Who holds what until when."""
+
+    first: int
+    last: int
+    member_id: str
+    delivery_count: int
+    deadline: float
+    renewals: int
+    acquired_at: float
+    """When this delivery began."""
+
+
+class SharePartition(Window):
+    """All state of one (group, topic, partition)."""
+
+    def __init__(
+        self, start_offset: int, state_epoch: int = 0, *, locks: LockIndex | None = None, key: Hashable = None
+    ) -> None:
+        """`locks`: the coordinator's shared index; `key`: the coordinator's name for this partition."""
+        super().__init__(start_offset)
+        self.state_epoch = state_epoch
+        self.index = locks if locks is not None else LockIndex()
+        self.key = key
+        self.tells_offsets = True
+        """Whether DescribeShareGroupOffsets tells them. Not while no delivery has ended in whatever way, unless an
+        administrator set the start offset: a broker stores none before (SharePartition.writeShareGroupState)."""
+
+    @classmethod
+    def from_snapshot(
+        cls, snapshot: ShareSnapshot, *, locks: LockIndex | None = None, key: Hashable = None
+    ) -> SharePartition:
+        """State without locks (4.2); ValueError for batches that cannot be: reversed, overlapping, below the start."""
+        partition = cls(snapshot.start_offset, snapshot.state_epoch, locks=locks, key=key)
+        partition.tells_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
+        after = snapshot.start_offset
+        for first, last, state, count in snapshot.batches:
+            if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
+                raise ValueError(f"state batch {first}-{last} in state {state} behind offset {after - 1}")
+            if first > after:
+                partition.insert(Run(partition, after, first - 1, UNREAD, 0))
+            partition.insert(Run(partition, first, last, state, count))
+            after = last + 1
+        partition.end_offset = after - 1
+        partition.advance()
+        return partition
+
+    # Reading.
+
+    def next_fetch_offset(self) -> int:
+        """Where the next read must start: the first free offset in the window, else end_offset + 1."""
+        return self.next_free()
+
+    def can_acquire(self, settings: PartitionSettings) -> bool:
+        """Whether a read makes sense: something is free in the window, or it may grow (4.2)."""
+        return self.next_free() <= self.end_offset or self.room(settings.max_record_locks) > 0
+
+    def acquire(
+        self,
+        member_id: str,
+        read: Read,
+        max_records: int,
+        batch_size: int,
+        record_limit: bool,
+        settings: PartitionSettings,
+        now: float,
+    ) -> Acquisition:
+        """Lock records for a member (4.3-4.5, 4.8). `record_limit`: ShareAcquireMode 1, else batch_optimized."""
+        acquirer = Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now)
+        return acquirer.acquire(max_records)
+
+    # Giving back.
+
+    def decide_acknowledge(
+        self,
+        member_id: str,
+        batches: Sequence[AcknowledgementBatch],
+        renew_allowed: bool,
+        settings: PartitionSettings,
+        now: float,
+        bound: RenewalBound | None = None,
+    ) -> Transition | Refusal:
+        """Judge (first, last, types) batches by 6.1, then 6.2. `renew_allowed`: version >= 2 and IsRenewAck.
+
+        Renewals happen here and now, also those in front of what was refused; everything else waits for apply().
+        A transition without changes needs neither storing nor apply().
+        """
+        refusal = check_shape(batches, renew_allowed)
+        if refusal is not None:
+            return refusal
+        return acknowledging.decide(self, self.index, member_id, batches, settings, now, bound)
+
+    def decide_release(self, member_id: str, settings: PartitionSettings) -> Transition | None:
+        """The member's session ended (3.6); None when it held nothing."""
+        return self._release([run for run in self._held() if run.owner == member_id], settings)
+
+    def decide_release_all(self, settings: PartitionSettings) -> Transition | None:
+        """Nobody holds anything any more: the leader moved (decision 19); None when nobody did."""
+        return self._release(self._held(), settings)
+
+    def _held(self) -> list[Run]:
+        return [run for run in self.runs if run.state == ACQUIRED and run.pending is None]
+
+    def _release(self, runs: list[Run], settings: PartitionSettings) -> Transition | None:
+        for run in runs:
+            run.target = free_state(run.count, settings.delivery_count_limit)
+        return acknowledging.mark(runs) if runs else None
+
+    def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
+        """Free what LockIndex.expired(now) found for this partition (4.6); None when nothing changed.
+
+        In memory it holds at once. The transition is only there to be stored: apply() it whether or not that works.
+        Records that are just being acknowledged are left to apply() and revert().
+        """
+        changes, given_back = [], []
+        for run in sorted(cast(Iterable[Run], expired), key=lambda run: run.first):
+            if run.state == ACQUIRED and run.pending is None:
+                given_back.append(GivenBack.of(run))
+                self.free(run, free_state(run.count, settings.delivery_count_limit))
+                changes.append((run.first, run.last, run.state, run.count))
+        for change in changes:
+            self.join(change[0])
+        if not changes:
+            return None
+        self.tells_offsets = True
+        transition = Transition((), tuple(changes))
+        transition.given_back = given_back
+        return transition
+
+    def apply(self, transition: Transition) -> None:
+        """The transition is durable: settle its records and move the start offset."""
+        self._settle(transition)
+        self.tells_offsets = True
+        mine = [run for run in transition.runs if run.pending is transition and run.partition is self]
+        for run in mine:
+            self.free(run, run.target)
+        self.advance()
+        for run in mine:
+            if run.first >= self.start_offset:
+                self.join(run.first)
+
+    def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
+        """The store refused: the records go back to their holders with the old locks (6.3).
+
+        Where the lock has ended meanwhile they become free, or archived when their deliveries are used up.
+        """
+        self._settle(transition)
+        given_back = []
+        for run in transition.runs:
+            if run.pending is not transition or run.partition is not self:
+                continue  # The log lost these records meanwhile, or all state was replaced.
+            run.pending = None
+            if deadline(run) <= now:
+                given_back.append(GivenBack.of(run))
+                self.free(run, free_state(run.count, settings.delivery_count_limit))
+        transition.given_back = given_back
+        self.advance()
+
+    def _settle(self, transition: Transition) -> None:
+        if transition.settled:
+            raise LocalProtocolError(f"{transition} was applied or reverted before")
+        transition.settled = True
+
+    # The log.
+
+    def move_log_start(self, offset: int) -> None:
+        """The log now starts at `offset` (4.7). Ignored when that is not beyond the start offset."""
+        if offset <= self.start_offset:
+            return
+        while self.runs and self.runs[0].last < offset:
+            self.remove(0)
+        if self.runs and self.runs[0].first < offset:
+            self.explode(self.runs[0])
+            self.runs[0].first = self.firsts[0] = offset
+        self.start_offset = offset
+        self.end_offset = max(self.end_offset, offset - 1)
+        self.advance()
+
+    def move_log_end(self, offset: int) -> None:
+        """The log now ends before `offset`: it lost records that are tracked. Ignored when it did not."""
+        if offset > self.end_offset:
+            return
+        while self.runs and (self.runs[-1].first >= offset or self.runs[-1].state == UNREAD):
+            self.remove(len(self.runs) - 1)
+        if self.runs and self.runs[-1].last >= offset:
+            self.explode(self.runs[-1])
+            self.runs[-1].last = offset - 1
+        for run in self.runs:
+            if run.unit is not None and run.unit.last >= offset:
+                run.unit.last = offset - 1
+        self.start_offset = min(self.start_offset, offset)
+        self.end_offset = self.runs[-1].last if self.runs else self.start_offset - 1
+        self.free_from = min(self.free_from, self.end_offset + 1)
+
+    # What is known.
+
+    def snapshot(self, *transitions: Transition) -> ShareSnapshot:
+        """What to store: the confirmed state plus the given transitions, as it will be when they are applied.
+
+        A held record is stored as it was before this delivery; what was never settled nor given back is left out.
+        """
+        start_offset = self.start_offset
+        leading = True
+        complete = 0
+        batches: list[tuple[int, int, int, int]] = []
+        for run in self.runs:
+            state, count = run.state, run.count
+            if state == ACQUIRED:
+                if run.pending is not None and run.pending in transitions:
+                    state = run.target
+                else:
+                    state, count = AVAILABLE, count - 1
+            if leading and state < ACKNOWLEDGED:
+                leading = False
+                start_offset = max(start_offset, run.first)
+            if leading or state == UNREAD or (state == AVAILABLE and count == 0):
+                continue
+            if state >= ACKNOWLEDGED:
+                complete += run.last - run.first + 1
+            if batches and batches[-1][1] + 1 == run.first and batches[-1][2:] == (state, count):
+                batches[-1] = (batches[-1][0], run.last, state, count)
+            else:
+                batches.append((run.first, run.last, state, count))
+        if leading:
+            start_offset = self.end_offset + 1
+        if not (self.tells_offsets or transitions):
+            complete = NOTHING_COUNTED
+        return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
+
+    def is_held(self) -> bool:
+        """Whether any offset is held by a member, or on its way into the store."""
+        return any(run.state == ACQUIRED for run in self.runs)
+
+    def is_held_by(self, member_id: str) -> bool:
+        """Whether this member holds any offset; those on their way into the store count."""
+        return any(run.owner == member_id for run in self.runs if run.state == ACQUIRED)
+
+    def locks(self) -> list[Lock]:
+        """Every lock, by offset."""
+        return [
+            Lock(run.first, run.last, run.owner or "", run.count, deadline(run), run.renewals, run.acquired_at)
+            for run in self.runs
+            if run.state == ACQUIRED
+        ]
+
+    def statistics(self) -> Statistics:
+        """Count what is in the window; walks over it."""
+        available = acquired = pending = complete = 0
+        for run in self.runs:
+            size = run.last - run.first + 1
+            if run.state == AVAILABLE:
+                available += size
+            elif run.state == ACQUIRED:
+                acquired += size
+                pending += size if run.pending is not None else 0
+            elif run.state >= ACKNOWLEDGED:
+                complete += size
+        return Statistics(
+            self.end_offset - self.start_offset + 1, len(self.runs), available, acquired, pending, complete
+        )

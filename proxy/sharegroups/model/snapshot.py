@@ -1,0 +1,95 @@
+"""What is stored of a share partition: one full snapshot, without locks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import starmap
+from struct import Struct
+
+from proxy.wire import registry
+from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.primitives import read_uvarint, uvarint
+
+AVAILABLE = 0
+ACKNOWLEDGED = 2
+ARCHIVED = 4
+"""Delivery states as Kafka stores them (RecordState, share-groups.md 4.1)."""
+
+NOTHING_COUNTED = -1
+"""In place of a count of settled offsets: no delivery has ended yet (PartitionFactory's
+UNINITIALIZED_DELIVERY_COMPLETE_COUNT)."""
+
+SCHEMA = "ShareSnapshotValue"
+VERSION = 0
+"""The version written. A stored value begins with its version (int16)."""
+
+SNAPSHOT_BYTES_MAX = 256 << 10
+"""A stored value: room for the 10,000 offsets that a window may be set to (`share.partition.max.record.locks`), each
+in a state of its own, and a few ms to make it. A log batch that is wider is given out in parts."""
+
+_VERSION_BYTES = 2
+_HEAD = Struct(">hqii")
+"""The version, then the fields up to the batches."""
+_BATCH = Struct(">qqbhx")
+"""One batch, and that it has no tagged fields."""
+_REST_BYTES = 6
+"""The length of the array of batches, at most, and that the value has no tagged fields."""
+
+
+def offsets_in(value_bytes: int) -> int:
+    """How wide a window may be whose stored value is to fit, whatever becomes of its offsets; at least 1."""
+    return max(1, (value_bytes - _HEAD.size - _REST_BYTES) // _BATCH.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSnapshot:
+    """The durable state of one share partition (share-groups.md 7.1)."""
+
+    start_offset: int
+    state_epoch: int
+    delivery_complete_count: int
+    """Terminal offsets at or above start_offset: for the lag only. NOTHING_COUNTED: there is no lag to tell yet."""
+    batches: tuple[tuple[int, int, int, int], ...]
+    """(first, last, state, delivery count): 0 available, 2 acknowledged, 4 archived; ascending, not overlapping."""
+
+    def encode(self) -> bytes:
+        """The value to store (schemas/internal/ShareSnapshotValue.json).
+
+        Laid out by hand: there may be very many batches, and the generated code takes 2 us and more for each.
+        """
+        head = _HEAD.pack(VERSION, self.start_offset, self.state_epoch, self.delivery_complete_count)
+        return b"".join((head, uvarint(len(self.batches) + 1), *starmap(_BATCH.pack, self.batches), b"\0"))
+
+    @classmethod
+    def decode(cls, value: bytes) -> ShareSnapshot:
+        """Read a stored value. Raises RemoteProtocolError, also for a version that is not known here."""
+        cls.check_version(value)
+        plain = cls._decode_plain(value)
+        if plain is not None:
+            return plain
+        stored = registry.codec(SCHEMA, VERSION).decode(value, _VERSION_BYTES)
+        return cls(
+            stored.start_offset,
+            stored.state_epoch,
+            stored.delivery_complete_count,
+            tuple((b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in stored.state_batches),
+        )
+
+    @classmethod
+    def _decode_plain(cls, value: bytes) -> ShareSnapshot | None:
+        """What `encode` writes; None for anything else, which is for the generated code to read or refuse."""
+        if len(value) <= _HEAD.size:
+            return None
+        _, start_offset, state_epoch, complete = _HEAD.unpack_from(value)
+        length, first = read_uvarint(value, _HEAD.size)
+        if len(value) != first + (length - 1) * _BATCH.size + 1 or any(value[first + _BATCH.size - 1 :: _BATCH.size]):
+            return None
+        batches = tuple(_BATCH.iter_unpack(value[first:-1]))
+        return None if value[-1] else cls(start_offset, state_epoch, complete, batches)
+
+    @staticmethod
+    def check_version(value: bytes) -> None:
+        """Whether a stored value can be read here, without reading it. Raises RemoteProtocolError."""
+        version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
+        if version != VERSION or len(value) < _VERSION_BYTES:
+            raise RemoteProtocolError(f"share state of version {version} is not known here")

@@ -1,0 +1,171 @@
+"""Where a share group lives: here, or on the brokers, which have share groups as well (decision 17).
+
+Theory of operation. The first rule whose pattern names the group says it, else the setting for all: `local`,
+`upstream`, or `auto`: a group that has state here stays here until it is deleted, any other is the brokers' where every
+one of them can serve it. The rules and what the brokers can are fixed while the process lives, so a group is chosen for
+once, whatever connection asks. While it is not known whether a group has state here, because that is being loaded, its
+requests wait for it (`share_loading`).
+
+Nobody's state is hidden silently: a group that is to be the brokers' but has state here is refused to new members (69),
+as is one that is to live here but exists on the brokers (`share_ids`); a group that is to be the brokers', which have
+no share groups, is refused with 35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from proxy.durable.gate import ShareGate
+from proxy.fleet.group_owners import HeldAnywhere
+from proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.route_table import Served
+from proxy.forwarding.routes import Handler, Picks
+from proxy.sharegroups.apis.group_ids import ServeHere, any_entry, any_request, leading_string
+from proxy.sharegroups.apis.several_groups import SEVERAL, Several, answers_of
+from proxy.sharegroups.services import Services
+from proxy.sharegroups.state_records import state_partition
+from proxy.sharegroups.while_loading import loaded
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.frames import Answer
+
+Serve = Literal["auto", "local", "upstream"]
+
+HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 76, 77, 78, 79, 90, 91, 92
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeRule:
+    """Where some groups live."""
+
+    groups: str = "*"
+    """A group id, or a pattern with * and ?."""
+    serve: Serve = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRules:
+    """Where groups are to live, and what the brokers can."""
+
+    native: bool
+    """Every broker serves share groups itself."""
+    rules: tuple[ServeRule, ...] = ()
+    """The first that names a group says it; the last one names all."""
+
+    def serve(self, group_id: str) -> Serve:
+        """What is said of a group."""
+        return next((rule.serve for rule in self.rules if fnmatchcase(group_id, rule.groups)), "auto")
+
+    @property
+    def are_mixed(self) -> bool:
+        """Whether some groups may live here and others on the brokers."""
+        places = {"either" if rule.serve == "auto" and self.native else rule.serve for rule in self.rules}
+        return "either" in places or len({"local" if place == "auto" else place for place in places}) > 1
+
+
+class ShareChoice:
+    """Chooses for each group."""
+
+    def __init__(self, rules: ShareRules, held: HeldAnywhere, gate: ShareGate) -> None:
+        self._rules, self._held, self._gate = rules, held, gate
+
+    def is_local(self, group_id: str) -> bool:
+        """Whether its requests are answered here: it lives here, or has state here."""
+        if group_id in self._held:
+            return True
+        serve = self._rules.serve(group_id)
+        return serve == "local" or not self._rules.native
+
+    def may_be_local(self, group_id: str) -> bool:
+        """As `is_local`, also for groups that nobody knows yet."""
+        return self.is_local(group_id) or self._gate.is_loading(group_id)
+
+    def refusal(self, group_id: str) -> tuple[ErrorCode, str] | None:
+        """Why nobody may join a group that is answered for here; None when it lives here."""
+        if self._rules.serve(group_id) != "upstream":
+            return None
+        if group_id in self._held:
+            text = "it has state at the proxy, and share_groups.serve_by_group sends it to the brokers"
+            return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not served: {text}."
+        text = "share_groups.serve_by_group sends it to the brokers, which have no share groups"
+        return ErrorCode.UNSUPPORTED_VERSION, f"Group {group_id} is not served: {text}."
+
+
+def chosen(served: dict[int, Served], choice: ShareChoice) -> dict[int, Served]:
+    """The handlers of share groups, given only what is about groups that live here; the rest is the brokers'."""
+    changed = dict(served)
+    for key in (HEARTBEAT, FETCH, ACKNOWLEDGE, ALTER_OFFSETS, DELETE_OFFSETS):
+        changed[key] = Served(_of_one(served[key].handler, choice), _names_local(choice))
+    for key in (DESCRIBE, DESCRIBE_OFFSETS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS):
+        several = SEVERAL[key]
+        changed[key] = Served(
+            _of_several(served[key].handler, several, choice), any_request, _name_local(several, choice)
+        )
+    return changed
+
+
+# Requests about one group
+
+
+def _names_local(choice: ShareChoice) -> ServeHere:
+    def serve_here(frame: memoryview) -> bool:
+        group_id = leading_string(frame, 0)
+        return group_id is not None and choice.may_be_local(group_id)
+
+    return serve_here
+
+
+def _of_one(handler: Handler, choice: ShareChoice) -> Handler:
+    async def handle(call: Call, services: Services) -> Answer | None:
+        group_id = call.message.group_id or ""
+        await _known(services, (group_id,))
+        if not choice.may_be_local(group_id):
+            return None
+        refusal = choice.refusal(group_id) if call.key == HEARTBEAT and call.message.member_epoch == 0 else None
+        if refusal is not None:
+            services.notes("share-group-not-served", group_id=group_id, reason=refusal[1])
+            answer = registry.message("ShareGroupHeartbeatResponse")
+            return reply(call, answer(error_code=refusal[0], error_message=refusal[1]))
+        return await handler(call, services)
+
+    return handle
+
+
+async def _known(services: Services, group_ids: Iterable[str]) -> None:
+    """Wait for a bounded time while it is loaded who has state here; after that the gate refuses."""
+    loading = [state_partition(name) for name in group_ids if services.gate.is_loading(name)]
+    if loading:
+        await loaded(services, loading)
+
+
+# Requests about several
+
+
+def _name_local(several: Several, choice: ShareChoice) -> Picks:
+    return any_entry(several.groups, choice.may_be_local)
+
+
+def _of_several(handler: Handler, several: Several, choice: ShareChoice) -> Handler:
+    async def handle(call: Call, services: Services) -> Answer | None:
+        entries = several.entries(call.message)
+        await _known(services, several.groups(call.message))
+        mine, rest = list[Any](), list[Any]()
+        for entry in entries:
+            name = several.group_of(entry)
+            (mine if name is not None and choice.may_be_local(name) else rest).append(entry)
+            await call.work.step()
+        if not mine:
+            return None
+        answer = await handler(several.about(call, mine), services)
+        if not rest or answer is None:
+            return answer
+        theirs = await ask_upstream(call, several.about(call, rest).message)
+        both = [theirs, *await answers_of(call, [answer])]
+        return await replied(call, await several.joined(call, both))
+
+    return handle

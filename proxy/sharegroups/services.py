@@ -1,0 +1,165 @@
+"""What every handler is given: built once by `server`, by tests from small parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proxy.brokers.cluster_view import ClusterView
+from proxy.brokers.interfaces import OwnQuestions
+from proxy.durable.gate import ShareGate
+from proxy.durable.interfaces import Journal
+from proxy.fleet.group_owners import Fleet
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.memory_budget import AnswerBudget
+from proxy.forwarding.offered_versions import EffectiveVersions
+from proxy.loop.interfaces import Notes, Timers
+from proxy.loop.slices import Slices
+from proxy.reading.batch_cache import BatchCache, CacheKey
+from proxy.sharegroups.audit_events import Audit
+from proxy.sharegroups.counters import ShareFigures
+from proxy.sharegroups.expiry_clock import ShareClock
+from proxy.sharegroups.fetch.head_reads import Head, ShareReads
+from proxy.sharegroups.group_changes import ShareChanges
+from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from proxy.sharegroups.model.renewal import RenewalBound
+from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.sharegroups.state_writes import ShareWrites
+from proxy.views.services import ViewServices
+from proxy.wire.values import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOptions:
+    """How share requests are served."""
+
+    rights_cache_s: float = 15.0
+    """How long a right that the broker granted or refused on a connection is believed there (decision 15)."""
+    view_age_s: float = 1.0
+    """Metadata of a topic older than this is asked again before a client is told "unknown" or "not the leader"."""
+    fetch_wait_s: float = 0.5
+    """Longest wait of one upstream Fetch; a longer wait of the client is made of several (decision 19)."""
+    reservation_grace_s: float = 5.0
+    """A reservation of a share partition's head ends this long after its Fetch's wait at the latest (decision 19)."""
+    state_wait_s: float = 20.0
+    """A tool's request waits so long for share state that is being loaded."""
+    read_ahead_bytes: int = 4 << 20
+    """Records asked for in one upstream Fetch; what is not acquired at once stays in the cache."""
+    idle_read_s: float = 0.1
+    """A share partition that has nothing in the cache is read this often while others of its session have something."""
+    cache_age_s: float = 2.0
+    """Cached batches older than this are read again, so that deleted records and topics do not live on here."""
+    renewal_bounds: tuple[RenewalBound, ...] = ()
+    """Of these the first that holds for a group bounds its renewals; none, and they are unbounded, as in Kafka."""
+
+    def renewal_bound(self, group_id: str) -> RenewalBound | None:
+        """What bounds the renewals of a group."""
+        return next((bound for bound in self.renewal_bounds if bound.holds_for(group_id)), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """What handlers may use beyond their `Call`. One per process."""
+
+    limits: Limits
+    timers: Timers
+    notes: Notes
+    book: AddressBook
+    topology: ClusterView
+    versions: EffectiveVersions
+    coordinator: ShareCoordinator
+    journal: Journal
+    writes: ShareWrites
+    """Decided changes on their way through the journal: one append at a time."""
+    changes: ShareChanges
+    """Changes of groups and settings under way."""
+    reads: ShareReads
+    """Cache of batches just read, reservations, waiting ShareFetches."""
+    answers: AnswerBudget
+    """All answers made here that the kernel has not taken yet; the plane counts them."""
+    clock: ShareClock
+    """Rings when members, locks or cached batches end."""
+    figures: ShareFigures
+    """What a broker counts of share groups."""
+    gate: ShareGate = field(default_factory=ShareGate)
+    """Whether share groups may be served at this moment."""
+    slices: Slices
+    """Those who wait for their turn in large work."""
+    serve_share: bool
+    """True: share groups are served here; False: keys 76-79 are forwarded. Decided at start (decision 17)."""
+    options: ShareOptions = field(default_factory=ShareOptions)
+    audit: Audit | None = None
+    """Told what happens to deliveries; None where audit is off, which is the default."""
+    fleet: Fleet | None = None
+    """Other proxies that own groups; None where this one owns all or none."""
+    own: OwnQuestions | None = None
+    """Questions under the proxy's own identity; None where it asks none."""
+    views: ViewServices | None = None
+    """None where views are switched off."""
+
+    def holds(self, group_id: str) -> bool:
+        """Whether a share group is held, here or by another proxy."""
+        return self.coordinator.group(group_id) is not None or (
+            self.fleet is not None and group_id in self.fleet.groups
+        )
+
+
+def build(
+    *,
+    limits: Limits,
+    share_limits: BrokerShareLimits,
+    options: ShareOptions,
+    timers: Timers,
+    notes: Notes,
+    book: AddressBook,
+    topology: ClusterView,
+    versions: EffectiveVersions,
+    journal: Journal,
+    serve_share: bool,
+) -> Services:
+    """Put the share room's parts together with those given."""
+    coordinator = ShareCoordinator(share_limits)
+    cache = BatchCache(limits.share_cache_bytes, options.cache_age_s)
+
+    def head(key: ShareKey) -> Head:
+        share = coordinator.share(key)
+        settings = coordinator.settings(key.group_id)
+        if share is None or not share.partition.can_acquire(settings):
+            return Head(None, cached=False)
+        offset = share.partition.next_fetch_offset()
+        leader = topology.leader(key.topic_id, key.partition)
+        place = CacheKey(key.topic_id, key.partition, settings.read_committed)
+        found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
+        return Head(offset, cached=found)
+
+    reads = ShareReads(cache, head)
+    figures = ShareFigures(limits.metrics_groups)
+    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake)
+    writes.took = figures.state_write_s.observe
+
+    def due(now: float) -> float:
+        expired = coordinator.expire(now)
+        writes.write(expired, final=True)
+        for key, transition in expired:
+            figures.lock_timed_out(key.group_id, transition.changes)
+            reads.wake(key)
+        return min(coordinator.next_deadline(), cache.drop_aged(now), coordinator.rest_some(now))
+
+    return Services(
+        limits=limits,
+        timers=timers,
+        notes=notes,
+        book=book,
+        topology=topology,
+        versions=versions,
+        coordinator=coordinator,
+        journal=journal,
+        writes=writes,
+        changes=ShareChanges(coordinator, writes),
+        reads=reads,
+        answers=AnswerBudget(limits.local_answers_total_bytes),
+        clock=ShareClock(timers, due),
+        slices=Slices(timers),
+        figures=figures,
+        serve_share=serve_share,
+        options=options,
+    )

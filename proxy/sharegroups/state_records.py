@@ -1,0 +1,173 @@
+"""The records of `__proxy_share_state`: keys and values to bytes and back, and a coordinator filled from them.
+
+A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records; layouts
+are in schemas/internal. Whoever finds a type or version that is not known here must not own that partition: a newer
+proxy has written what this one would lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from functools import lru_cache
+from typing import Any
+
+from proxy.durable.interfaces import StateKey
+from proxy.durable.partition_log import Reign
+from proxy.sharegroups.apis.group_configs import settings_of
+from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from proxy.sharegroups.model.snapshot import ShareSnapshot
+from proxy.wire import registry
+from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.partitioner import partition_for
+from proxy.wire.records import Record
+
+TOPIC = "__proxy_share_state"
+PARTITIONS = 50
+"""Part of the format: another count would look for every group elsewhere."""
+
+PARTITION, GROUP, SETTINGS, TAKEOVER, KEEP_ALIVE = range(5)
+"""Record types."""
+_SCHEMAS = {
+    PARTITION: "SharePartitionKey",
+    GROUP: "ShareGroupKey",
+    SETTINGS: "ShareGroupSettingsKey",
+    TAKEOVER: "ShareTakeoverKey",
+    KEEP_ALIVE: "ShareKeepAliveKey",
+}
+_TYPES = {"partition": PARTITION, "group": GROUP, "settings": SETTINGS}
+_KEY_VERSION = 0
+
+GROUPS_REMEMBERED = 10_000
+"""Groups whose state partition is not computed anew."""
+REMEMBERED_LENGTH_MAX = 256
+"""Longer group ids are not remembered: clients may send ids of 32 KiB."""
+KEYS_REMEMBERED = 1_000
+"""Share partitions whose key is not encoded anew."""
+
+GROUP_VALUE, TAKEOVER_VALUE = "ShareGroupValue", "ShareTakeoverValue"
+VALUE_VERSION = 0
+"""The version written of groups and takeovers."""
+_INT16 = 2
+
+
+def state_partition(group_id: str) -> int:
+    """The partition of the state topic that holds everything about a group."""
+    return _short(group_id) if len(group_id) <= REMEMBERED_LENGTH_MAX else _state_partition(group_id)
+
+
+def _state_partition(group_id: str) -> int:
+    return partition_for(group_id.encode(), PARTITIONS)
+
+
+_short = lru_cache(maxsize=GROUPS_REMEMBERED)(_state_partition)
+
+
+@lru_cache(maxsize=KEYS_REMEMBERED)
+def encode_key(key: StateKey) -> bytes:
+    """The key of a record about a group, its settings, or one of its share partitions."""
+    kind = _TYPES[key.kind]
+    if kind == PARTITION:
+        return _key(kind, group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+    return _key(kind, group_id=key.group_id)
+
+
+def decode_key(key: bytes) -> StateKey:
+    """Read a key. Raises RemoteProtocolError, also for takeovers and types that are not known here."""
+    kind, stored = _read_key(key)
+    if kind == PARTITION:
+        return StateKey("partition", stored.group_id, bytes(stored.topic_id), stored.partition)
+    if kind == GROUP:
+        return StateKey("group", stored.group_id)
+    if kind == SETTINGS:
+        return StateKey("settings", stored.group_id)
+    raise RemoteProtocolError(f"a record of type {kind} is no state")
+
+
+def takeover(owner: str, time_ms: int, producer_id: int, producer_epoch: int) -> Record:
+    """The record that begins a reign."""
+    value = registry.message(TAKEOVER_VALUE)(
+        producer_id=producer_id, producer_epoch=producer_epoch, owner=owner, time_ms=time_ms
+    )
+    key = _key(TAKEOVER, producer_id=producer_id, producer_epoch=producer_epoch)
+    return Record(key, _value(TAKEOVER_VALUE, value), timestamp=time_ms)
+
+
+def keep_alive() -> Record:
+    """A record that says nothing."""
+    return Record(_key(KEEP_ALIVE), None)
+
+
+def reign_of(key: bytes) -> Reign | None:
+    """The reign that a record with this key begins; None for records of state. Raises RemoteProtocolError."""
+    if key[:_INT16] != _TAKEOVER_PREFIX:
+        if int.from_bytes(key[:_INT16], "big", signed=True) not in _SCHEMAS or len(key) < _INT16:
+            _read_key(key)
+        return None
+    _, stored = _read_key(key)
+    return Reign(stored.producer_id, stored.producer_epoch)
+
+
+_TAKEOVER_PREFIX = TAKEOVER.to_bytes(_INT16, "big")
+
+
+def group_value(epoch: int) -> bytes:
+    """What is stored of a group."""
+    return _value(GROUP_VALUE, registry.message(GROUP_VALUE)(epoch=epoch))
+
+
+def group_epoch(value: bytes) -> int:
+    """The epoch of a stored group. Raises RemoteProtocolError."""
+    version = int.from_bytes(value[:_INT16], "big", signed=True)
+    if version != VALUE_VERSION or len(value) < _INT16:
+        raise RemoteProtocolError(f"a share group of version {version} is not known here")
+    return int(registry.codec(GROUP_VALUE, version).decode(value, _INT16).epoch)
+
+
+def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -> None:
+    """Hold what a replay gave. Raises RemoteProtocolError for what cannot be read; share partitions are only looked at.
+
+    Share partitions rest as the bytes they are until somebody uses them.
+    """
+    ids: dict[bytes, bytes] = {}
+    names: dict[str, str] = {}
+    for raw, value in values:
+        if raw[:_INT16] == _KEEP_ALIVE_PREFIX:
+            continue
+        key = decode_key(raw)
+        group_id = names.setdefault(key.group_id, key.group_id)  # one string for all its share partitions
+        if key.kind == "group":
+            group = coordinator.add_group(group_id)
+            group.epoch = group.stored_epoch = group_epoch(value)
+        elif key.kind == "settings":
+            coordinator.store_settings(group_id, settings_of(value))
+        else:
+            ShareSnapshot.check_version(value)
+            topic_id = ids.setdefault(key.topic_id, key.topic_id)
+            coordinator.rest(ShareKey(group_id, topic_id, key.partition), value)
+
+
+def groups_in(coordinator: ShareCoordinator, partitions: Container[int]) -> list[str]:
+    """Ids of everything held about groups of these state partitions: groups, settings, share partitions."""
+    held = {group_id for group_id, _ in coordinator.topics()}
+    held.update(coordinator.groups, coordinator.groups_with_settings())
+    return sorted(group_id for group_id in held if state_partition(group_id) in partitions)
+
+
+_KEEP_ALIVE_PREFIX = KEEP_ALIVE.to_bytes(_INT16, "big")
+
+
+def _key(kind: int, **fields: Any) -> bytes:
+    schema = _SCHEMAS[kind]
+    body = registry.codec(schema, _KEY_VERSION).encode(registry.message(schema)(**fields))
+    return kind.to_bytes(_INT16, "big") + body
+
+
+def _read_key(key: bytes) -> tuple[int, Any]:
+    kind = int.from_bytes(key[:_INT16], "big", signed=True)
+    if kind not in _SCHEMAS or len(key) < _INT16:
+        raise RemoteProtocolError(f"a record of type {kind} is not known here")
+    return kind, registry.codec(_SCHEMAS[kind], _KEY_VERSION).decode(key, _INT16)
+
+
+def _value(schema: str, message: Any) -> bytes:
+    return VALUE_VERSION.to_bytes(_INT16, "big") + registry.codec(schema, VALUE_VERSION).encode(message)

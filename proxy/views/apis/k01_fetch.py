@@ -1,0 +1,420 @@
+"""Fetch v4-v15: answered here where it names a view or carries a `KeyFilter`, else passed on untouched.
+
+Behaviour
+- Which it is is told from the bytes of the request: up to v12 it is searched for the prefix of views' names; from v13
+  on its topic ids are compared with those known as plain. An incremental request without topics passes at once.
+- No topic id goes upstream that is not known as plain: it may be a view's, and the broker would answer for the empty
+  topic, which resets consumers (rule 3). Such ids are looked up first; one that nobody knows is answered 100 here.
+- Served without fetch sessions: a full request is answered with session id 0, an incremental one that names a view with
+  FETCH_SESSION_ID_NOT_FOUND (70), after which clients send full ones. A session of the client's that a full request
+  gives up is closed upstream.
+- Every requested partition is in the answer, in the order of the request. Plain partitions of the request are read with
+  the base partitions, and their records pass untouched.
+- Under read_committed aborted records and markers are left out here and the aborted list is empty; under
+  read_uncommitted markers pass.
+- v0-v3, which brokers of 3.9 still serve, have no batches of magic 2: UNSUPPORTED_VERSION (35), view or not.
+
+KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v16 and later (decision 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from proxy.brokers.interfaces import Connection
+from proxy.brokers.rights import Right
+from proxy.brokers.topic_leaders import ask_topics, judge_topic, names_to_ask, tell_topics, topics_to_ask
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import WithKnownIds, WithoutWords
+from proxy.loop.interfaces import WorkersBusy
+from proxy.sharegroups.services import Services
+from proxy.views.fetch.base_reads import Plain
+from proxy.views.fetch.chunk_cache import Division, ReadKey
+from proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
+from proxy.views.fetch.key_filter import REQUEST_BYTES_MAX, TAG_BYTES, TAGS_SINCE, BadFilter, applied, content_of
+from proxy.views.kernel.filler import filler
+from proxy.views.kernel.slicing import shorten
+from proxy.views.model.catalog import View, ViewCatalog
+from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.model.scanning import BaseScan, PlainScan, SlotScan
+from proxy.views.services import ViewServices
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import ZERO_UUID, TopicIdPartition
+
+KEY = 1
+IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE, NO_REPLICA_ID_SINCE = 13, 7, 12, 15
+FULL_EPOCHS = (0, -1)
+"""SessionEpoch of a request that names all it wants."""
+
+TOPICS_LOOKED_MAX = 10_000
+"""Topics of one request that are looked at one by one; one with more is served here."""
+
+_INT16 = Struct(">h").unpack_from
+_CLIENT_ID_AT = 8
+_TOPICS_AT = 22
+"""From the tags of the header to the topics, from v15 on: max wait, min bytes, max bytes, isolation, session, epoch."""
+_PARTITION_BYTES = 33
+"""Of one partition from v13 on, its empty tag section included."""
+
+
+# Which requests are served here
+
+
+def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
+    """The look at each Fetch: False where the broker's answer to it is right as it is."""
+    is_plain = catalog.is_plain
+
+    def look(frame: memoryview) -> bool:
+        data = bytes(frame)
+        version = data[3]
+        if version < IDS_SINCE:
+            return PREFIX_BYTES in data or (version >= TAGS_SINCE and TAG_BYTES in data)
+        client_id = _INT16(data, _CLIENT_ID_AT)[0]
+        at = _CLIENT_ID_AT + 2 + client_id if client_id > 0 else _CLIENT_ID_AT + 2
+        try:
+            if data[at]:  # tags in the header
+                return True
+            return _asks_us(data, at + _topics_at(version), is_plain)
+        except IndexError:
+            return True  # no Fetch that can be read: the decoder says so
+
+    return look
+
+
+def passes(catalog: ViewCatalog) -> Callable[[int], WithoutWords | WithKnownIds]:
+    """For a version, which requests `serve_here` is not asked about (`routes.Route.passes`)."""
+
+    def rule(version: int) -> WithoutWords | WithKnownIds:
+        if version < IDS_SINCE:
+            return WithoutWords((PREFIX_BYTES, TAG_BYTES) if version >= TAGS_SINCE else (PREFIX_BYTES,))
+        return WithKnownIds(catalog.plain_ids, _topics_at(version))
+
+    return rule
+
+
+def _topics_at(version: int) -> int:
+    return _TOPICS_AT if version >= NO_REPLICA_ID_SINCE else _TOPICS_AT + 4
+
+
+def _asks_us(data: bytes, at: int, is_plain: Callable[[bytes], bool]) -> bool:
+    """Walk the topics from v13 on: whether one is not known as plain, or anything in them has tags."""
+    topics, at = _count(data, at)
+    if topics > TOPICS_LOOKED_MAX:
+        return True
+    for _ in range(topics):
+        if not is_plain(data[at : at + 16]):
+            return True
+        partitions, at = _count(data, at + 16)
+        end = at + partitions * _PARTITION_BYTES
+        if data[at + _PARTITION_BYTES - 1 : end : _PARTITION_BYTES].count(0) != partitions or data[end]:
+            return True
+        at = end + 1
+    return False
+
+
+def _count(data: bytes, at: int) -> tuple[int, int]:
+    """Entries of a compact array, and where they begin."""
+    first = data[at]
+    if first < 0x80:
+        return first - 1, at + 1
+    value, shift = first & 0x7F, 7
+    while data[at := at + 1] >= 0x80 and shift < 28:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+    return (value | data[at] << shift) - 1, at + 1
+
+
+# What is served
+
+
+async def handle(call: Call, services: Services) -> frames.Answer | None:
+    """Answer one Fetch, or let it pass."""
+    views = services.views
+    if views is None:
+        return None
+    refused = await _make_known(call, services, views)
+    wanted = _Wanted(call, services, views, refused, await _filters(call, services, views))
+    if not wanted.is_ours:
+        return None
+    if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
+        message = registry.message("FetchResponse")
+        return reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    fetching = ViewFetching(call, services, views, wanted.targets, wanted.plains)
+    try:
+        await fetching.run()
+        _count_figures(views, fetching, wanted)
+        return frames.answer(KEY, call.version, call.correlation_id, _answer(call, fetching, wanted))
+    finally:
+        fetching.release()
+
+
+async def _make_known(call: Call, services: Services, views: ViewServices) -> dict[bytes | str, ErrorCode]:
+    """Look up topics that are not known; what stands in the way of those that are views."""
+    topics, catalog = call.message.topics or (), views.catalog
+    if call.version >= IDS_SINCE:
+        ids = {bytes(topic.topic_id) for topic in topics}
+        unknown = [i for i in ids if i != ZERO_UUID and catalog.view(i) is None and not catalog.is_plain(i)]
+        if unknown:
+            await views.resolve(call.connection, unknown)
+        outgrown = {
+            view.name.topic
+            for topic in topics
+            if (view := catalog.view(bytes(topic.topic_id))) is not None and _is_outgrown(view, topic)
+        }
+        if outgrown:
+            await views.ensure(call.connection, outgrown)
+        return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
+    missing = {
+        topic.topic for topic in topics if is_view(topic.topic) and _is_outgrown(catalog.named(topic.topic), topic)
+    }
+    found = await views.ensure(call.connection, missing) if missing else {}
+    filtered = [
+        topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
+    ]
+    asked = names_to_ask(call.connection, services, filtered, Right.READ_TOPIC)
+    if asked:
+        tell_topics(call.connection, services, await ask_topics(call.connection, asked))
+    return {
+        name: found.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in missing if catalog.named(name) is None
+    }
+
+
+_Filter = Division | BadFilter | ErrorCode
+"""What a partition is filtered by, or why it is not."""
+
+
+async def _filters(call: Call, services: Services, views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
+    """(topic, partition) -> its filter. None is read for a topic that the client may not read."""
+    by_id, connection = call.version >= IDS_SINCE, call.connection
+    asked: dict[tuple[bytes | str, int], bytes] = {}
+    for topic in (call.message.topics or ()) if call.version >= TAGS_SINCE else ():
+        name = bytes(topic.topic_id) if by_id else topic.topic
+        asked |= {(name, each.partition): field for each in topic.partitions if (field := content_of(each)) is not None}
+    if not asked:
+        return {}
+    if sum(map(len, asked.values())) > REQUEST_BYTES_MAX:
+        return dict.fromkeys(
+            asked, BadFilter(f"the KeyFilters of one request have more than {REQUEST_BYTES_MAX} bytes")
+        )
+    found: dict[tuple[bytes | str, int], _Filter] = {}
+    codes = await _rights(connection, services, {name for name, _ in asked})
+    for place, content in asked.items():
+        found[place] = codes[place[0]]
+        if found[place] == ErrorCode.NONE:
+            found[place] = await _filter(views, content, connection)
+    return found
+
+
+async def _filter(views: ViewServices, content: bytes, connection: Connection) -> _Filter:
+    try:
+        return await views.filters.read(content, views.workers, connection.id)
+    except BadFilter as error:
+        return error
+    except WorkersBusy:
+        return ErrorCode.OFFSET_NOT_AVAILABLE  # clients come again
+
+
+async def _rights(
+    connection: Connection, services: Services, topics: Iterable[bytes | str]
+) -> dict[bytes | str, ErrorCode]:
+    """What stands in the way of reading these topics, by id or name."""
+    ids = {each: each if isinstance(each, bytes) else _id_of(services, each) for each in topics}
+    names, unknown = topics_to_ask(connection, services, [TopicIdPartition(i, 0) for i in ids.values() if i])
+    if names or unknown:
+        tell_topics(connection, services, await ask_topics(connection, names, unknown))
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {each: judge_topic(connection, services, i)[1] if i else missing for each, i in ids.items()}
+
+
+def _id_of(services: Services, name: str) -> bytes | None:
+    topic = services.topology.topic(name)
+    return None if topic is None else topic.topic_id
+
+
+def _is_outgrown(view: View | None, topic: Any) -> bool:
+    """Whether partitions are named that the view did not have when it was looked at last."""
+    return view is None or any(entry.partition >= view.partitions for entry in topic.partitions)
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """One partition of the request, and where its answer comes from."""
+
+    entry: Any
+    target: Target | None = None
+    slot: SlotScan | None = None
+    plain: PlainTarget | None = None
+    code: ErrorCode = ErrorCode.NONE
+    is_filtered: bool = False
+
+
+class _Wanted:
+    """The request, sorted by who answers what."""
+
+    def __init__(
+        self,
+        call: Call,
+        services: Services,
+        views: ViewServices,
+        refused: Mapping[bytes | str, ErrorCode],
+        filters: Mapping[tuple[bytes | str, int], _Filter],
+    ) -> None:
+        self._filters = filters
+        self._call, self._services, self._catalog, self._refused = call, services, views.catalog, refused
+        self._targets: dict[ReadKey, Target] = {}
+        self.topics: list[tuple[bytes | str, list[_Item]]] = []
+        self.is_ours = bool(refused)
+        """It cannot be left to the broker."""
+        for topic in call.message.topics or ():
+            name = bytes(topic.topic_id) if self._by_id else topic.topic
+            entries = {entry.partition: entry for entry in topic.partitions}
+            self.topics.append((name, [self._item(name, entry) for entry in entries.values()]))
+
+    @property
+    def targets(self) -> list[Target]:
+        """Base partitions to be read."""
+        return list(self._targets.values())
+
+    @property
+    def plains(self) -> list[PlainTarget]:
+        """Partitions that are no views."""
+        return [item.plain for _, items in self.topics for item in items if item.plain is not None]
+
+    @property
+    def _by_id(self) -> bool:
+        return self._call.version >= IDS_SINCE
+
+    def _item(self, name: bytes | str, entry: Any) -> _Item:
+        if name in self._refused:
+            return _Item(entry, code=self._refused[name])
+        view = self._catalog.named(name) if isinstance(name, str) else self._catalog.view(name)
+        asked = self._filters.get((name, entry.partition))
+        if isinstance(asked, BadFilter):
+            return self._mistaken(entry, str(asked))
+        if view is not None:
+            return self._of_view(view, entry) if asked is None else self._mistaken(entry, "KeyFilter on a view")
+        if isinstance(asked, ErrorCode):
+            self.is_ours = True
+            return _Item(entry, code=asked)
+        if asked is not None:
+            return self._filtered(name, entry, asked)
+        return _Item(entry, plain=PlainTarget(Plain(name, entry), PlainScan(), (name, entry.partition)))
+
+    def _mistaken(self, entry: Any, reason: str) -> _Item:
+        self.is_ours = True
+        self._services.notes("key-filter-refused", reason=reason, client=self._call.connection.client_host)
+        return _Item(entry, code=ErrorCode.INVALID_REQUEST)
+
+    def _of_view(self, view: View, entry: Any) -> _Item:
+        self.is_ours = True
+        if not 0 <= entry.partition < view.partitions:
+            return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition, slot = view.place(entry.partition)
+        return self._slot(view.base_id, view.name.base, partition, slot, Division(view.topic_id, view.cut), entry)
+
+    def _filtered(self, name: bytes | str, entry: Any, division: Division) -> _Item:
+        self.is_ours = True
+        topology = self._services.topology
+        topic = topology.topic(name) if isinstance(name, str) else topology.topic_by_id(name)
+        topic_id = topic.topic_id if topic is not None else name
+        if not isinstance(topic_id, bytes):
+            return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        item = self._slot(topic_id, "" if topic is None else topic.name, entry.partition, 0, division, entry)
+        item.is_filtered = True
+        return item
+
+    def _slot(self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: Any) -> _Item:
+        key = ReadKey(base_id, partition, bool(self._call.message.isolation_level))
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = Target(key, base, BaseScan([]), {})
+        scan = SlotScan(slot, entry.fetch_offset, entry.partition_max_bytes, entry.last_fetched_epoch)
+        target.scan.slots.append(scan)
+        target.scan.current_leader_epoch = max(target.scan.current_leader_epoch, entry.current_leader_epoch)
+        target.divisions[scan] = division
+        return _Item(entry, target=target, slot=scan)
+
+
+# The answer
+
+
+def _answer(call: Call, fetching: ViewFetching, wanted: _Wanted) -> Any:
+    message = registry.message("FetchResponse")
+    if fetching.error_code:
+        return message(throttle_time_ms=fetching.throttle_time_ms, error_code=fetching.error_code)
+    name_field = "topic_id" if call.version >= IDS_SINCE else "topic"
+    committed = bool(call.message.isolation_level)
+    responses = [
+        message.FetchableTopicResponse(
+            **{name_field: name, "partitions": [_entry(item, call.version, committed) for item in items]}
+        )
+        for name, items in wanted.topics
+    ]
+    return message(throttle_time_ms=fetching.throttle_time_ms, responses=responses)
+
+
+def _entry(item: _Item, version: int, committed: bool) -> Any:
+    """FetchResponse.PartitionData of one partition of the request."""
+    index = item.entry.partition
+    if item.plain is not None:
+        return item.plain.answer or _empty(index, committed)
+    if item.target is None or item.slot is None:
+        return _refused(refusal(item.code), index, version)
+    refused = item.target.slot_refusals.get(item.slot) or item.target.refusal
+    if refused is not None:
+        return _refused(refused, index, version)
+    facts, slot = item.target.scan.facts, item.slot
+    entry = _empty(index, committed and not slot.error)
+    if facts is not None:
+        entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = facts
+    entry.error_code = slot.error
+    entry.records = records_of(slot)
+    if item.is_filtered and not slot.error:
+        entry.unknown_tags = (applied(slot.position),)
+    return entry
+
+
+def _empty(index: int, committed: bool) -> Any:
+    """Brokers list aborted transactions where committed records were read, and nowhere else."""
+    return registry.message("FetchResponse").PartitionData(
+        partition_index=index, high_watermark=-1, aborted_transactions=[] if committed else None, records=b""
+    )
+
+
+def _refused(source: Any, index: int, version: int) -> Any:
+    """The broker's refusal of a base partition, as that of a partition of the view."""
+    code = source.error_code
+    if version < IDS_SINCE and code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    entry = _empty(index, committed=False)
+    entry.error_code, entry.aborted_transactions = code, source.aborted_transactions
+    entry.high_watermark, entry.last_stable_offset = source.high_watermark, source.last_stable_offset
+    entry.log_start_offset = source.log_start_offset
+    if version >= FLEXIBLE_SINCE:
+        entry.diverging_epoch, entry.current_leader = source.diverging_epoch, source.current_leader
+    return entry
+
+
+def records_of(slot: SlotScan) -> frames.Pieces:
+    """The batches of one slot, with the filler that carries the client past what was dropped at their end."""
+    parts, gap = list(slot.parts), slot.gap
+    if gap is not None:
+        last = slot.cut_last_part_to
+        if last is not None:
+            parts[-1] = shorten(parts[-1], last)
+        parts.append(filler(*gap))
+    return frames.Pieces(parts)
+
+
+def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted) -> None:
+    figures = views.reads.figures
+    figures.requests += 1
+    figures.scanned_bytes += fetching.scan.scanned
+    for target in wanted.targets:
+        figures.kept_bytes += sum(slot.bytes for slot in target.scan.slots)
+        figures.kept_records += sum(slot.records for slot in target.scan.slots)

@@ -1,0 +1,107 @@
+"""ListOffsets: answered here where it names a view, from the base partitions; else passed on untouched.
+
+Behaviour
+- Every timestamp, the special ones included, means in a view what it means in the base: "the first offset at or behind
+  that time in the base" is a valid start in each slot. The offset of the largest timestamp may be another slot's.
+- Leader epochs, errors and throttle time are the broker's.
+- A view that cannot be had is answered with its reason, a partition that it does not have with 3.
+
+KIPs: 320, 396, 734, 405, 1005, 1023. Source of the rules: views-on-real-brokers.md 3, rule 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.services import Services
+from proxy.views.apis.base_questions import (
+    Question,
+    ask_in_rounds,
+    by_question,
+    error_of,
+    make_ready,
+    throttle_ms,
+    upstream_place,
+)
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+KEY = 2
+
+
+async def handle(call: Call, services: Services) -> bytes | None:
+    """Answer one ListOffsets, or let it pass."""
+    views = services.views
+    if views is None:
+        return None
+    request = call.message
+    topics = {topic.name: [entry.partition_index for entry in topic.partitions] for topic in request.topics}
+    refused = await make_ready(call.connection, views, topics)
+    questions: dict[tuple[str, int, int], Question | ErrorCode] = {}
+    for topic in request.topics:
+        for index, entry in enumerate(topic.partitions):
+            place = upstream_place(views, topic.name, entry.partition_index)
+            code = refused.get(topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            asked = (entry.timestamp, entry.current_leader_epoch)
+            questions[topic.name, entry.partition_index, index] = (
+                Question(*place, asked) if place is not None and topic.name not in refused else code
+            )
+    told = await ask_in_rounds(call, [q for q in questions.values() if isinstance(q, Question)], _writer(call))
+    return reply(call, _answer(call, questions, told))
+
+
+def _writer(call: Call) -> Any:
+    message, request = registry.message("ListOffsetsRequest"), call.message
+
+    def make(by_topic: Mapping[str, Sequence[Question]]) -> Any:
+        return message(
+            replica_id=request.replica_id,
+            isolation_level=request.isolation_level,
+            timeout_ms=request.timeout_ms,
+            topics=[
+                message.ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        message.ListOffsetsPartition(
+                            partition_index=question.partition,
+                            timestamp=question.content[0],
+                            current_leader_epoch=question.content[1],
+                        )
+                        for question in questions
+                    ],
+                )
+                for name, questions in by_topic.items()
+            ],
+        )
+
+    return make
+
+
+def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | ErrorCode], told: Sequence[Any]) -> Any:
+    message = registry.message("ListOffsetsResponse")
+    found = by_question(
+        told, lambda answer: (((t.name, e.partition_index), e) for t in answer.topics for e in t.partitions)
+    )
+
+    def entry_of(name: str, partition: int, index: int) -> Any:
+        question = questions[name, partition, index]
+        source = found.get(question) if isinstance(question, Question) else None
+        entry = message.ListOffsetsPartitionResponse(partition_index=partition)
+        if source is None:
+            entry.error_code = error_of(question)
+        else:
+            entry.error_code, entry.timestamp = source.error_code, source.timestamp
+            entry.offset, entry.leader_epoch = source.offset, source.leader_epoch
+        return entry
+
+    topics = [
+        message.ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[entry_of(topic.name, e.partition_index, i) for i, e in enumerate(topic.partitions)],
+        )
+        for topic in call.message.topics
+    ]
+    return message(throttle_time_ms=throttle_ms(told), topics=topics)

@@ -1,0 +1,46 @@
+"""DeleteTopics (key 20): a view's topic may be deleted as any other; what is known of the view goes with it.
+
+Versions: all. The broker answers; a view it has deleted is forgotten, with what was stored of it, so that a view of the
+same name begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.services import Services
+from proxy.views import state_records
+from proxy.views.apis.share_group_refusals import names_view_id
+from proxy.views.model.catalog import ViewCatalog
+from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.wire.errors import ErrorCode
+
+KEY = 20
+
+
+def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
+    """Requests that name a view, or the topic id of one that is known."""
+
+    def serve(frame: memoryview) -> bool:
+        data = bytes(frame)
+        return PREFIX_BYTES in data or names_view_id(data, catalog)
+
+    return serve
+
+
+async def handle(call: Call, services: Services) -> bytes | None:
+    """A request that may delete views."""
+    views = services.views
+    if views is None:
+        return None
+    ids = {view.topic_id: view.name.topic for view in views.catalog}
+    answer = await ask_upstream(call, call.message)
+    for result in answer.responses or ():
+        topic = result.name or ids.get(bytes(result.topic_id))
+        if topic is not None and is_view(topic) and result.error_code == ErrorCode.NONE:
+            views.catalog.forget(topic)
+            views.catalog.bind(topic, None)
+            views.keeper.store.store(state_records.binding_key(topic), None)
+    return reply(call, answer)

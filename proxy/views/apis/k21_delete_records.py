@@ -1,0 +1,45 @@
+"""DeleteRecords (key 21): a view has no records of its own; those of its base are deleted there.
+
+Versions: all. Partitions of a view get 44 (POLICY_VIOLATION); the rest of the request is asked of the broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.services import Services
+from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+KEY = 21
+
+
+def serve_here(frame: memoryview) -> bool:
+    """Requests that name a view."""
+    return PREFIX_BYTES in bytes(frame)
+
+
+async def handle(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
+    """A request that may name views."""
+    request = call.message
+    refused = [topic for topic in request.topics or () if is_view(topic.name)]
+    if not refused:
+        return None
+    request.topics = [topic for topic in request.topics if not is_view(topic.name)]
+    message = registry.message("DeleteRecordsResponse")
+    answer = await ask_upstream(call, request) if request.topics else message(topics=[])
+    answer.topics = [*(answer.topics or ()), *(_refusal(message, topic) for topic in refused)]
+    return reply(call, answer)
+
+
+def _refusal(message: Any, topic: Any) -> Any:
+    parts = [
+        message.DeleteRecordsPartitionResult(
+            partition_index=each.partition_index, low_watermark=-1, error_code=int(ErrorCode.POLICY_VIOLATION)
+        )
+        for each in topic.partitions or ()
+    ]
+    return message.DeleteRecordsTopicResult(name=topic.name, partitions=parts)

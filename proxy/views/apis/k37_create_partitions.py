@@ -1,0 +1,35 @@
+"""CreatePartitions (key 37): a view grows with its base, and by nobody's hand.
+
+Versions: all. Views get 44 (POLICY_VIOLATION); the rest of the request is asked of the broker.
+"""
+
+from __future__ import annotations
+
+from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.services import Services
+from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+KEY = 37
+
+
+def serve_here(frame: memoryview) -> bool:
+    """Requests that name a view."""
+    return PREFIX_BYTES in bytes(frame)
+
+
+async def handle(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
+    """A request that may name views."""
+    request = call.message
+    refused = [topic.name for topic in request.topics or () if is_view(topic.name)]
+    if not refused:
+        return None
+    request.topics = [topic for topic in request.topics if not is_view(topic.name)]
+    message = registry.message("CreatePartitionsResponse")
+    answer = await ask_upstream(call, request) if request.topics else message(results=[])
+    code, text = int(ErrorCode.POLICY_VIOLATION), "a view grows when its base does"
+    results = [message.CreatePartitionsTopicResult(name=name, error_code=code, error_message=text) for name in refused]
+    answer.results = [*(answer.results or ()), *results]
+    return reply(call, answer)

@@ -1,0 +1,27 @@
+"""ConsumerGroupHeartbeat (key 68): views it subscribes to are made ready, then it is forwarded.
+
+librdkafka asks for no Metadata before it joins (KIP-848), and a broker assigns nothing of a topic that does not exist.
+Metadata can say that nothing is to be created; this request cannot, and who subscribes to a view asks for it. What
+stands in the way of a view is not told here: the broker accepts names of topics that do not exist, and Metadata says
+what is wrong with them. A pattern is judged by the broker, which sees the topics of views as any others.
+"""
+
+from __future__ import annotations
+
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.services import Services
+from proxy.views.model.names import PREFIX_BYTES, is_view
+
+KEY = 68
+
+
+def serve_here(frame: memoryview) -> bool:
+    """Heartbeats that name a view; most name no topic at all."""
+    return PREFIX_BYTES in bytes(frame)
+
+
+async def handle(call: Call, services: Services) -> None:
+    """Make them ready; the heartbeat itself is the broker's."""
+    if services.views is not None:
+        names = [name for name in call.message.subscribed_topic_names or () if is_view(name)]
+        await services.views.ensure(call.connection, names)

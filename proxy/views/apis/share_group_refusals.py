@@ -1,0 +1,64 @@
+"""Share groups do not read views: their members hear so, wherever the group is served.
+
+A broker would let such a group form and show it an empty topic; here nothing would be read either, for share groups
+divide a partition's records themselves. So whoever subscribes a share group to a view, sets its offsets there or
+acquires from it by topic id gets 42 (INVALID_REQUEST) with a text: clients end with it instead of waiting for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.services import Services
+from proxy.views.model.catalog import ViewCatalog
+from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+HEARTBEAT, FETCH, ALTER_OFFSETS = 76, 78, 91
+SEARCHED_BYTES = 8 << 10
+"""A longer request is not searched for the id of each view: it is read."""
+TEXT = "share groups do not read views: subscribe to the topic itself"
+
+
+def names_view(frame: memoryview) -> bool:
+    """Requests in which the name of a view may stand."""
+    return PREFIX_BYTES in bytes(frame)
+
+
+def has_view_id(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
+    """Requests in which the topic id of a known view stands."""
+
+    def serve_here(frame: memoryview) -> bool:
+        return names_view_id(bytes(frame), catalog)
+
+    return serve_here
+
+
+def names_view_id(data: bytes, catalog: ViewCatalog) -> bool:
+    """Whether the topic id of a known view may stand in a request: it is searched for each of them."""
+    return len(catalog) > 0 and (len(data) > SEARCHED_BYTES or any(view.topic_id in data for view in catalog))
+
+
+async def heartbeat(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
+    """ShareGroupHeartbeat (key 76)."""
+    return _refusal(call) if any(map(is_view, call.message.subscribed_topic_names or ())) else None
+
+
+async def fetch(call: Call, services: Services) -> bytes | None:
+    """ShareFetch (key 78)."""
+    views = services.views
+    named = any(views and views.catalog.view(bytes(topic.topic_id)) for topic in call.message.topics or ())
+    return _refusal(call) if named else None
+
+
+async def alter_offsets(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
+    """AlterShareGroupOffsets (key 91)."""
+    return _refusal(call) if any(is_view(topic.topic_name) for topic in call.message.topics or ()) else None
+
+
+def _refusal(call: Call) -> bytes:
+    answer = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    return reply(call, answer(error_code=int(ErrorCode.INVALID_REQUEST), error_message=TEXT))

@@ -1,0 +1,377 @@
+"""Base partitions just read for views: batches as the broker sent them, and their parts for the slots that want them.
+
+One Fetch of one client brings a chunk; every slot of every view of that partition that has a reader with the right to
+read the base is served from it (decision 25). A batch is taken apart once for all slots that were asked for lately.
+What is taken apart is kept with the chunk and counted with it; it can be made again, so it goes first when room is
+short. A chunk belongs to one leader epoch, has an age limit, and the oldest goes when all are too large together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from proxy.loop.promise import Promise
+from proxy.views.kernel.slicing import BatchTooLarge, CorruptBatch, Slice, cost_estimate, split_counted
+from proxy.views.model.scanning import Facts
+from proxy.views.model.slots import Cut
+from proxy.wire import compression
+from proxy.wire.batches import KEPT, AbortedTransaction, Batch, BatchTable
+from proxy.wire.errors import ErrorCode
+from proxy.wire.records import DECOMPRESSED_MAX
+
+CHUNKS_PER_PARTITION = 32
+"""Chunks kept of one partition and isolation: readers at that many places of one log are served from here at once."""
+
+RUN_BYTES = 8 << 20
+"""Batches are taken apart until their parts have so many bytes, then whoever waits goes on."""
+
+RUN_BATCHES = 2000
+"""Or until they are so many: each is some work, however small it is."""
+
+RUN_OPENED_BYTES = 4 << 20
+"""Or until so many bytes were opened: compressed batches may be many thousand times larger when opened. One that is
+larger by itself is large work (interfaces.Workers)."""
+
+INLINE_OPENED_BYTES = 256 << 10
+"""Bytes that are opened in the loop at most: what becomes larger is given up, and left to a worker thread."""
+
+SLOT_S = 0.3e-6
+"""What one slot of one batch costs, however little of it lies there."""
+
+ROW_BYTES, SLOT_BYTES = 250, 110
+"""What a row takes in memory beside the bytes of its parts, for itself and for each slot."""
+
+WANTED_S = 30.0
+"""A slot that nobody asked for so long is left out when batches are taken apart for others."""
+
+WANTED_MAX = 10_000
+"""Divisions of partitions of which it is remembered who asks for what; past it all is forgotten."""
+
+TABLES_PER_CHUNK = 64
+"""Divisions that one chunk is taken apart for; one more takes the place of the first. Filters come in any number."""
+
+NOTHING = Slice(None, -1, 0)
+
+_last_offset = attrgetter("last_offset")
+
+
+class ReadKey(NamedTuple):
+    """What is read, and how: read_committed answers end at the last stable offset."""
+
+    base_id: bytes
+    partition: int
+    read_committed: bool
+
+
+class Division(NamedTuple):
+    """A cut, and what tells it from others cheaply: the view's topic id, or the bytes of a filter."""
+
+    name: Hashable
+    cut: Cut
+
+
+class Parts(dict[int, Slice]):
+    """Of one batch: slot -> its part."""
+
+    __slots__ = ("opened",)
+
+    def __init__(self, parts: Iterable[tuple[int, Slice]], opened: int) -> None:
+        super().__init__(parts)
+        self.opened = opened
+        """Bytes that were opened for it; 0 where the batch is not compressed."""
+
+    def memory(self, source: object) -> int:
+        """Bytes that it takes, beside those of the chunk with these records."""
+        own = [p.batch for p in self.values() if p.batch is not None and getattr(p.batch, "obj", None) is not source]
+        return ROW_BYTES + SLOT_BYTES * len(self) + sum(map(len, own))
+
+
+Row = Parts | ErrorCode
+"""Of one batch: its parts; or why there are none."""
+
+
+class Run(NamedTuple):
+    """What was made of some batches, in order."""
+
+    rows: Sequence[Row]
+    bytes: int
+    """Memory that the rows take."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Batches that are being taken apart."""
+
+    slots: frozenset[int]
+    first: int
+    done: Promise[None] = field(default_factory=Promise)
+
+
+@dataclass(slots=True)
+class Table:
+    """What one division made of a chunk's batches so far."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    bytes: int = 0
+    counted: int = 0
+    """Of these, what the cache knows of."""
+
+    def has(self, index: int, slots: Iterable[int]) -> bool:
+        """Whether the parts of that batch for these slots are there."""
+        row = self.rows.get(index)
+        return isinstance(row, ErrorCode) or (row is not None and all(slot in row for slot in slots))
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Whole batches of one partition of one Fetch answer."""
+
+    key: ReadKey
+    fetch_offset: int
+    """Everything that the log holds from here to `next_offset` is in `batches`; holes included."""
+    batches: Sequence[Batch]
+    """Not empty, ascending."""
+    records: memoryview
+    """The bytes that the batches' positions refer to."""
+    fates: bytes
+    """Of each batch: 0 (`batches.KEPT`) where its records are to be looked at."""
+    leader_epoch: int
+    """The leader was asked in this epoch."""
+    asked_epoch: int
+    """LastFetchedEpoch of the question; -1 none. The log before `fetch_offset` ends in it."""
+    read_at: float
+    facts: Facts
+    tables: dict[Hashable, Table] = field(default_factory=dict)
+    next_offset: int = field(init=False)
+    """The offset behind the last batch."""
+
+    def __post_init__(self) -> None:
+        """Look at the last batch once."""
+        self.next_offset = self.batches[-1].last_offset + 1
+
+    def table(self, name: Hashable) -> Table:
+        """What a division made of this chunk so far."""
+        found = self.tables.get(name)
+        if found is None:
+            if len(self.tables) >= TABLES_PER_CHUNK:
+                del self.tables[next(iter(self.tables))]
+            found = self.tables[name] = Table()
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """In memory for it."""
+        return len(self.records) + sum(table.bytes for table in self.tables.values())
+
+    def holds(self, offset: int) -> bool:
+        """Whether what the log has from this offset on is here."""
+        return self.fetch_offset <= offset < self.next_offset
+
+    def index_of(self, offset: int) -> int:
+        """The first batch that ends at or behind the offset."""
+        return bisect_left(self.batches, offset, key=_last_offset)
+
+    def data(self, index: int) -> memoryview:
+        """One batch."""
+        batch = self.batches[index]
+        return self.records[batch.position : batch.position + batch.size]
+
+    def continues(self, offset: int, last_fetched_epoch: int) -> bool:
+        """Whether a reader whose log ends in that epoch before `offset` reads on here, as the broker would judge.
+
+        Epoch and offset together name one history of a log. -1: the reader does not say.
+        """
+        if last_fetched_epoch in (-1, self.leader_epoch):
+            return True
+        index = self.index_of(offset)
+        batch = self.batches[index]
+        before = batch if batch.base_offset < offset else self.batches[index - 1] if index else None
+        epoch = self.asked_epoch if before is None else before.leader_epoch
+        return last_fetched_epoch == epoch
+
+    def row(
+        self,
+        index: int,
+        cut: Cut,
+        slots: Sequence[int],
+        from_offset: int = 0,
+        *,
+        codec: int = compression.NONE,
+        opened_max: int = DECOMPRESSED_MAX,
+    ) -> Row:
+        """Take one batch apart; the parts are compressed by `codec`.
+
+        Raises BatchTooLarge: more than `opened_max` bytes, which is less than any batch may have, when opened.
+        """
+        batch, data = self.batches[index], self.data(index)
+        if self.fates[index] != KEPT:
+            return Parts(((slot, NOTHING) for slot in slots), 0)
+        if batch.is_control:
+            whole = Slice(data, batch.last_offset, batch.records_count)
+            return Parts(((slot, whole) for slot in slots), 0)
+        try:
+            parts, opened = split_counted(data, cut, slots, from_offset, codec=codec, decompressed_max=opened_max)
+        except BatchTooLarge as error:
+            if opened_max < DECOMPRESSED_MAX:
+                raise
+            return error.code
+        except CorruptBatch as error:
+            return error.code
+        return Parts(((s, part if part.records else NOTHING) for s, part in zip(slots, parts, strict=True)), opened)
+
+
+def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, committed: bool) -> bytes:
+    """Of each batch of an answer 0 where a consumer gets records of it. Under read_uncommitted all, markers too."""
+    return batches.fates(aborted) if committed else bytes(len(batches))
+
+
+def take_apart(
+    chunk: Chunk,
+    cut: Cut,
+    slots: Sequence[int],
+    first: int,
+    from_offset: int = 0,
+    *,
+    codec: int = compression.NONE,
+    opened_max: int = DECOMPRESSED_MAX,
+    batches_max: int = RUN_BATCHES,
+) -> Run:
+    """The rows of the batches from `first` on, until there is enough; may run in a thread of its own.
+
+    No row: the first batch alone has more than `opened_max` bytes when opened.
+    """
+    rows: list[Row] = []
+    memory, source = 0, chunk.records.obj
+    for index in range(first, min(len(chunk.batches), first + batches_max)):
+        try:
+            row = chunk.row(index, cut, slots, from_offset, codec=codec, opened_max=opened_max)
+        except BatchTooLarge:
+            break
+        rows.append(row)
+        if isinstance(row, ErrorCode):
+            break  # nobody gets past it
+        memory += row.memory(source)
+        opened_max -= row.opened
+        if memory >= RUN_BYTES or opened_max <= 0:
+            break
+    return Run(rows, memory)
+
+
+def is_quick(batches: Sequence[Batch], first: int, slots: int, limit_s: float) -> bool:
+    """Whether taking these batches apart for so many slots, from the first on, is predicted to take less than that."""
+    predicted = 0.0
+    for index in range(first, len(batches)):
+        predicted += cost_estimate(batches[index]) + slots * SLOT_S
+        if predicted > limit_s:
+            return False
+    return True
+
+
+class ViewCache:
+    """Chunks by partition and isolation, bounded in bytes and age; and who wants which slots of what."""
+
+    def __init__(self, limit_bytes: int, age_s: float) -> None:
+        self._limit_bytes = limit_bytes
+        self.age_s = age_s
+        self._chunks: dict[ReadKey, list[Chunk]] = {}
+        self._oldest: OrderedDict[Chunk, int] = OrderedDict()
+        """Chunk -> its bytes as they are counted."""
+        self._wanted: dict[tuple[ReadKey, Hashable], dict[int, float]] = {}
+        self.bytes = 0
+        self.hits = 0
+        self.misses = 0
+
+    def add(self, chunk: Chunk, now: float) -> None:
+        """Keep a chunk; what it covers of the same partition goes, and the oldest until all fits."""
+        self.drop_aged(now)
+        for other in tuple(self._chunks.get(chunk.key, ())):
+            stale = other.leader_epoch != chunk.leader_epoch
+            if stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
+                self._drop(other)
+        kept = self._chunks.setdefault(chunk.key, [])
+        kept.append(chunk)
+        self._oldest[chunk] = 0
+        if len(kept) > CHUNKS_PER_PARTITION:
+            self._drop(kept[0])
+        self.grown(chunk)
+
+    def grown(self, chunk: Chunk) -> None:
+        """Count what became of a chunk; the oldest go until all fits."""
+        for table in chunk.tables.values():
+            table.counted = table.bytes
+        if chunk not in self._oldest:
+            return
+        self.bytes += chunk.bytes - self._oldest[chunk]
+        self._oldest[chunk] = chunk.bytes
+        while self.bytes > self._limit_bytes and len(self._oldest) > 1:
+            self._drop(next(iter(self._oldest)))
+        if self.bytes > self._limit_bytes:
+            for table in chunk.tables.values():
+                table.rows.clear()
+                table.bytes = table.counted = 0
+            self.bytes = self._oldest[chunk] = chunk.bytes
+
+    def find(self, key: ReadKey, offset: int, last_fetched_epoch: int, leader_epoch: int, now: float) -> Chunk | None:
+        """The newest chunk from which a reader in that state may go on."""
+        for chunk in reversed(self._chunks.get(key, ())):
+            if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self.age_s:
+                continue
+            if chunk.holds(offset) and chunk.continues(offset, last_fetched_epoch):
+                self.hits += 1
+                return chunk
+        self.misses += 1
+        return None
+
+    def newest(self, key: ReadKey, now: float) -> Chunk | None:
+        """What was read last of a partition."""
+        kept = self._chunks.get(key)
+        return kept[-1] if kept and now < kept[-1].read_at + self.age_s else None
+
+    def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
+        """Somebody asks for these slots."""
+        if len(self._wanted) >= WANTED_MAX:
+            self._wanted.clear()
+        self._wanted.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
+
+    def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
+        """Note who asks for these slots now; all that were asked for lately, in order."""
+        self.note(key, division, slots, now)
+        wanted = self._wanted[key, division.name]
+        late = [slot for slot, seen in wanted.items() if now - seen > WANTED_S]
+        for slot in late:
+            del wanted[slot]
+        return sorted(wanted)
+
+    def drop_partition(self, base_id: bytes, partition: int) -> None:
+        """Let go of everything of one partition: its leader has moved, or it is gone."""
+        for isolation in (False, True):
+            for chunk in tuple(self._chunks.get(ReadKey(base_id, partition, isolation), ())):
+                self._drop(chunk)
+
+    def drop_aged(self, now: float) -> None:
+        """Let go of chunks past their age, and of wishes nobody repeated."""
+        while self._oldest:
+            chunk = next(iter(self._oldest))
+            if now < chunk.read_at + self.age_s:
+                return
+            self._drop(chunk)
+        for name in [name for name, slots in self._wanted.items() if now - max(slots.values()) > WANTED_S]:
+            del self._wanted[name]
+
+    @property
+    def chunks(self) -> int:
+        """How many there are."""
+        return len(self._oldest)
+
+    def _drop(self, chunk: Chunk) -> None:
+        self.bytes -= self._oldest.pop(chunk)
+        kept = self._chunks[chunk.key]
+        kept.remove(chunk)
+        if not kept:
+            del self._chunks[chunk.key]

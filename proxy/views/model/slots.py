@@ -1,0 +1,244 @@
+"""How a view divides a base partition into slots.
+
+A cut says of every record which slot has it (`slot_of`), and gives the same rule to the kernel as numbers (`packed`).
+An offset of a view is only meaningful inside one fixed cut, so a cut never changes under its name.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple, Protocol
+
+from proxy.wire.key_hash import SPACE, hash_of_record, murmur2
+
+try:
+    from proxy.views.kernel import _slicing
+except ImportError:  # no compiler was there when this was installed
+    _slicing = None  # type: ignore[assignment]
+
+KERNEL_VERSION = 3
+"""`VERSION` of the extension that belongs to these sources: one left over from older ones is not used."""
+SLOTS_MAX = 1024
+"""Slots of one view; the kernel keeps a row of counters for each."""
+RANGES_MAX = 65_536
+"""Ranges of one plan or filter."""
+KEYS_MAX = 65_536
+"""Single keys of one filter."""
+STRIPE_OFFSETS = 64
+"""Offsets of one stripe of a `__view.s` view."""
+NOWHERE = -1
+"""The slot of a record that no slot has."""
+
+
+class Rule(IntEnum):
+    """Which of its rules the kernel follows."""
+
+    EVEN = 0
+    STRIPES = 1
+    RANGES = 2
+
+
+class NullKeys(IntEnum):
+    """What happens to records without a key (requirement of the `KeyFilter` field)."""
+
+    DROP = 0
+    KEEP = 1
+    BY_OFFSET = 2
+    """They lie where the hash of their 8-byte big-endian offset does."""
+
+
+class Packed(NamedTuple):
+    """A cut as the kernel takes it. Arrays are of native byte order."""
+
+    rule: int
+    slots: int
+    starts: bytes = b""
+    """uint32 each: where the ranges start; the first is 0."""
+    targets: bytes = b""
+    """int32 each: the slot of each range."""
+    null_keys: int = NullKeys.BY_OFFSET
+    key_index: bytes = b""
+    """Single keys that slot 0 has, sorted by hash; three uint32 each: hash, where it is in `key_bytes`, its length."""
+    key_bytes: bytes = b""
+
+
+class Cut(Protocol):
+    """A rule that gives every record to one slot, or to none."""
+
+    @property
+    def slots(self) -> int:
+        """How many there are; they are numbered from 0."""
+
+    @property
+    def packed(self) -> Packed:
+        """The same rule for the kernel."""
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """The slot of a record; NOWHERE if no slot has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvenCut:
+    """Equal ranges of the hash space (`__view.r<R>`). Raises ValueError."""
+
+    slots: int
+    packed: Packed = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Pack once."""
+        _check_slots(self.slots)
+        object.__setattr__(self, "packed", Packed(Rule.EVEN, self.slots))
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """By the upper bits: the default partitioner has used the lower ones already."""
+        return hash_of_record(key, offset) * self.slots >> 32
+
+
+@dataclass(frozen=True, slots=True)
+class StripeCut:
+    """Stripes of 64 offsets in turn (`__view.s<R>`), for records without useful keys. Raises ValueError."""
+
+    slots: int
+    packed: Packed = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Pack once."""
+        _check_slots(self.slots)
+        object.__setattr__(self, "packed", Packed(Rule.STRIPES, self.slots))
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:  # noqa: ARG002 - the offset alone decides
+        """By the offset alone."""
+        return offset // STRIPE_OFFSETS % self.slots
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCut:
+    """Ranges of a stored plan (`__view.p<id>`): range i begins at starts[i] and belongs to slot targets[i].
+
+    Without targets every range is a slot of its own. Raises ValueError.
+    """
+
+    starts: tuple[int, ...]
+    targets: tuple[int, ...] = ()
+    slots: int = field(init=False)
+    packed: Packed = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check and pack once."""
+        _check_starts(self.starts)
+        targets = self.targets or tuple(range(len(self.starts)))
+        if len(targets) != len(self.starts) or min(targets) < 0:
+            raise ValueError("every range of a plan belongs to one slot")
+        slots = max(targets) + 1
+        _check_slots(slots)
+        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "slots", slots)
+        object.__setattr__(self, "packed", Packed(Rule.RANGES, slots, _uint32(self.starts), _int32(targets)))
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """That of the range in which the hash lies."""
+        return self.targets[bisect_right(self.starts, hash_of_record(key, offset)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilterCut:
+    """What a `KeyFilter` field asks for: one slot, 0, with the records of some hash ranges and of some single keys.
+
+    Ranges are (first, last), both included, of any order; they may overlap. Raises ValueError.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    keys: tuple[bytes, ...] = ()
+    null_keys: NullKeys = NullKeys.DROP
+    packed: Packed = field(init=False, repr=False, compare=False)
+    _known: frozenset[bytes] = field(init=False, repr=False, compare=False)
+    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _targets: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check and pack once."""
+        if len(self.ranges) > RANGES_MAX or len(self.keys) > KEYS_MAX:
+            raise ValueError(f"a filter has at most {RANGES_MAX} ranges and {KEYS_MAX} keys")
+        starts, targets = _disjoint(self.ranges)
+        index, content = _packed_keys(self.keys)
+        packed = Packed(Rule.RANGES, 1, _uint32(starts), _int32(targets), NullKeys(self.null_keys), index, content)
+        object.__setattr__(self, "packed", packed)
+        object.__setattr__(self, "_known", frozenset(self.keys))
+        object.__setattr__(self, "_starts", starts)
+        object.__setattr__(self, "_targets", targets)
+
+    @property
+    def slots(self) -> int:
+        """A record is kept or not."""
+        return 1
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """0 or NOWHERE."""
+        if key is None and self.null_keys != NullKeys.BY_OFFSET:
+            return 0 if self.null_keys == NullKeys.KEEP else NOWHERE
+        if key is not None and key in self._known:
+            return 0
+        return self._targets[bisect_right(self._starts, hash_of_record(key, offset)) - 1]
+
+
+def _check_slots(slots: int) -> None:
+    if not 1 <= slots <= SLOTS_MAX:
+        raise ValueError(f"{slots} slots: 1 to {SLOTS_MAX} are possible")
+
+
+def _check_starts(starts: Sequence[int]) -> None:
+    if not starts or starts[0] != 0 or len(starts) > RANGES_MAX:
+        raise ValueError(f"1 to {RANGES_MAX} ranges, the first from 0 on, are possible")
+    if starts[-1] >= SPACE or any(one >= other for one, other in pairwise(starts)):
+        raise ValueError("the starts of ranges ascend and lie below 2^32")
+
+
+def _disjoint(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ranges that cover the hash space once, kept or not."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if not 0 <= first <= last < SPACE:
+            raise ValueError(f"{first} to {last} is no range of the hash space")
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    parts, end = [], 0
+    for first, last in merged:
+        parts += [(end, NOWHERE), (first, 0)] if first > end else [(first, 0)]
+        end = last + 1
+    parts += [(end, NOWHERE)] if end < SPACE else []
+    return tuple(start for start, _ in parts), tuple(target for _, target in parts)
+
+
+def _packed_keys(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
+    ordered = sorted(set(keys))
+    sizes = list(map(len, ordered))
+    places = accumulate(sizes, initial=0)
+    entries = sorted(zip(hashes(ordered), places, sizes, strict=False))
+    return _uint32(list(chain.from_iterable(entries))), b"".join(ordered)
+
+
+def _twin_hashes(keys: list[bytes]) -> bytes:
+    return _uint32(list(map(murmur2, keys)))
+
+
+_hashes = _slicing.hashes if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else _twin_hashes
+
+
+def hashes(keys: list[bytes]) -> array[int]:
+    """Murmur2 of each key."""
+    return array("I", _hashes(keys))
+
+
+def _uint32(numbers: Sequence[int]) -> bytes:
+    return array("I", numbers).tobytes()
+
+
+def _int32(numbers: Sequence[int]) -> bytes:
+    return array("i", numbers).tobytes()

@@ -1,0 +1,88 @@
+"""The way of audit events from the queue to the sinks."""
+
+from __future__ import annotations
+
+import json
+
+import trio
+import trio.testing
+
+from proxy.app import audit_shipping as shipping
+from proxy.app.audit_shipping import AuditShipping
+from proxy.sharegroups.audit_events import Audit
+from proxy.sharegroups.model.coordinator import ShareKey
+from tests.support.ports import ManualTimers
+
+KEY = ShareKey("g", b"t" * 16, 0)
+
+
+class Kept:
+    """A sink that keeps what it gets; it may be slow for ever."""
+
+    name = "kept"
+
+    def __init__(self, *, stuck: bool = False) -> None:
+        self.lines: list[dict] = []
+        self.dropped = 0
+        self._stuck = stuck
+
+    def offer(self, lines) -> None:
+        self.lines += map(json.loads, lines)
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    async def written(self) -> None:
+        if self._stuck:
+            await trio.sleep_forever()
+
+
+def shipped(*sinks: Kept) -> AuditShipping:
+    audit = Audit(ManualTimers(), 1000)
+    return AuditShipping(audit, sinks, "p", lambda: "c", bytes.decode, 60.0)
+
+
+def tell(way: AuditShipping, count: int = 1) -> None:
+    for _ in range(count):
+        way.audit.acquired(KEY, "m", [(0, 9, 1)], 100, 30.0)
+
+
+async def running(way: AuditShipping, seconds: float) -> None:
+    with trio.move_on_after(seconds):
+        await way.run()
+
+
+async def test_every_sink_gets_every_event_in_order(autojump_clock: trio.testing.MockClock) -> None:
+    first, second = Kept(), Kept()
+    way = shipped(first, second)
+    tell(way, 2 * shipping.SLICE + 1)
+    await running(way, 1)
+    assert [line["seq"] for line in first.lines] == list(range(1, 2 * shipping.SLICE + 2))
+    assert second.lines == first.lines
+    assert (first.lines[0]["topic"], first.lines[0]["cluster"], first.lines[0]["proxy_id"]) == ("t" * 16, "c", "p")
+
+
+async def test_load_is_told_every_interval(autojump_clock: trio.testing.MockClock) -> None:
+    kept = Kept()
+    way = shipped(kept)
+    tell(way)
+    await running(way, 61)
+    assert [line["kind"] for line in kept.lines] == ["acquire", "load"]
+
+
+async def test_the_last_events_go_out_at_the_end(autojump_clock: trio.testing.MockClock) -> None:
+    """With the load up to then; a sink that does not come to an end is not waited for without end."""
+    kept, stuck = Kept(), Kept(stuck=True)
+    way = shipped(kept, stuck)
+    tell(way)
+    began = trio.current_time()
+    await way.finish()
+    assert [line["kind"] for line in kept.lines] == ["acquire", "load"]
+    assert trio.current_time() - began == shipping.FINISH_S
+
+
+def test_what_was_lost_is_told_by_place() -> None:
+    kept = Kept()
+    way = shipped(kept)
+    kept.dropped = 3
+    assert way.dropped() == {"queue": 0, "kept": 3}

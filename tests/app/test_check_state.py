@@ -1,0 +1,77 @@
+"""What `check` says about keeping share state in the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.app import check_state
+from proxy.app.check_state import StateRights
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+
+ALL = 3576
+
+
+class Client:
+    """Answers as a cluster that grants some rights."""
+
+    def __init__(self) -> None:
+        self.bits, self.topic_code, self.partitions = ALL, ErrorCode.NONE, 50
+        self.heartbeat_code, self.coordinator_code = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE
+
+    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+        if key == 12:
+            return registry.message("HeartbeatResponse")(error_code=self.heartbeat_code), None
+        if key == 10:
+            answer = registry.message("FindCoordinatorResponse")
+            entry = answer.Coordinator(key=question.coordinator_keys[0], node_id=1, error_code=self.coordinator_code)
+            return answer(coordinators=[entry]), None
+        answer = registry.message("MetadataResponse")
+        partitions = [answer.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
+        topic = answer.MetadataResponseTopic(
+            name=question.topics[0].name,
+            error_code=self.topic_code,
+            partitions=[] if self.topic_code else partitions,
+            topic_authorized_operations=self.bits,
+        )
+        return answer(brokers=[], topics=[topic]), None
+
+
+async def sentences(client: Client) -> list[str]:
+    return list(check_state.judge(await check_state.ask(client)))  # type: ignore[arg-type]
+
+
+async def test_nothing_is_missing() -> None:
+    assert await sentences(Client()) == []
+
+
+async def test_topic_that_is_not_there_yet_is_no_trouble() -> None:
+    client = Client()
+    client.topic_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await sentences(client) == []
+    client.bits = ALL & ~(1 << check_state.CREATE)
+    assert await sentences(client) == ["the proxy's own identity lacks CREATE on topic __proxy_share_state"]
+
+
+@pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE"])
+async def test_each_missing_right_is_named(operation: str) -> None:
+    client = Client()
+    client.bits = ALL & ~(1 << getattr(check_state, operation))
+    assert await sentences(client) == [f"the proxy's own identity lacks {operation} on topic __proxy_share_state"]
+
+
+async def test_everything_may_be_missing() -> None:
+    client = Client()
+    client.topic_code, client.bits = ErrorCode.TOPIC_AUTHORIZATION_FAILED, check_state.NO_BITS
+    client.heartbeat_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    client.coordinator_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    told = " ".join(await sentences(client))
+    for words in ("READ, WRITE, DESCRIBE, CREATE on topic", "READ on group __proxy_owners", "transactional ids"):
+        assert words in told
+
+
+def test_wrong_topic_and_missing_identity_are_named() -> None:
+    assert "has 3 partitions and must have 50" in next(check_state.judge(StateRights(partitions=3)))
+    assert "upstream.sasl" in next(check_state.judge(None))

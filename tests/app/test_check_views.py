@@ -1,0 +1,101 @@
+"""What `check` says about views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.app import check_views
+from proxy.app.check_views import PROBE, ViewRights
+from proxy.app.config import Config
+from proxy.views.kernel import slicing
+from proxy.views.state_records import TOPIC
+from proxy.wire import registry
+
+ALL = 3576
+CONFIG = Config()
+
+
+class Client:
+    """Answers as a cluster that grants some rights."""
+
+    def __init__(self, topic: int = ALL, views: int = ALL, partitions: int = 1, code: int = 0) -> None:
+        self.bits = {TOPIC: topic, PROBE: views}
+        self.codes = {TOPIC: code, PROBE: 3}
+        self.partitions = partitions
+
+    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+        answer = registry.message("MetadataResponse")
+        parts = [answer.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
+        topics = [
+            answer.MetadataResponseTopic(
+                name=each.name,
+                error_code=self.codes[each.name],
+                partitions=[] if self.codes[each.name] else parts,
+                topic_authorized_operations=self.bits[each.name],
+            )
+            for each in question.topics
+        ]
+        return answer(topics=topics), None
+
+
+async def sentences(client: Client, config: Config = CONFIG) -> list[str]:
+    return list(check_views.judge(config, await check_views.ask(client)))  # type: ignore[arg-type]
+
+
+async def test_nothing_is_missing() -> None:
+    """Also where the topic does not exist yet, and where the broker tells no bits."""
+    assert await sentences(Client()) == []
+    assert await sentences(Client(code=3)) == []
+    assert await sentences(Client(topic=check_views.NO_BITS, views=check_views.NO_BITS)) == []
+
+
+@pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE", "CREATE"])
+async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
+    """CREATE only matters until it exists."""
+    bits = ALL & ~(1 << getattr(check_views, operation))
+    (text,) = await sentences(Client(topic=bits, code=3))
+    assert f"lacks {operation} on topic {TOPIC}" in text
+    assert (await sentences(Client(topic=bits)) == []) is (operation == "CREATE")
+
+
+@pytest.mark.parametrize("operation", ["DESCRIBE", "ALTER", "DELETE", "CREATE"])
+async def test_each_missing_right_on_views_is_named(operation: str) -> None:
+    """They are what the watch needs."""
+    (text,) = await sentences(Client(views=ALL & ~(1 << getattr(check_views, operation))))
+    assert f"lacks {operation} on topics __view.*" in text
+
+
+async def test_a_topic_that_may_not_be_seen_lacks_everything() -> None:
+    """29, whatever the bits say."""
+    (text,) = await sentences(Client(code=29))
+    assert "lacks READ, WRITE, DESCRIBE, CREATE" in text
+
+
+async def test_another_number_of_partitions_is_told() -> None:
+    """Nothing is kept there then."""
+    (text,) = await sentences(Client(partitions=2))
+    assert "2 partitions" in text
+
+
+async def test_what_is_not_wanted_is_not_missed() -> None:
+    """Views off, or their facts in memory."""
+    assert await sentences(Client(topic=0, views=0), Config(views={"serve": False})) == []
+    (text,) = await sentences(Client(topic=0, views=0), Config(views={"state": "memory"}))
+    assert "__view.*" in text
+
+
+def test_without_an_identity_one_sentence_says_what_does_not_work() -> None:
+    """Where brokers demand one."""
+    (text,) = check_views.judge(CONFIG, None)
+    assert "plans are refused" in text
+    assert list(check_views.judge(CONFIG, ViewRights())) == []
+
+
+@pytest.mark.parametrize(("kernel", "word"), [("c", "in C."), ("python", "slow")])
+def test_one_line_says_how_views_are_served(monkeypatch: pytest.MonkeyPatch, kernel: str, word: str) -> None:
+    """By the C kernel or by its twin; or not at all."""
+    monkeypatch.setattr(slicing, "KERNEL", kernel)
+    assert word in check_views.line(CONFIG)
+    assert "off" in check_views.line(Config(views={"serve": False}))

@@ -1,0 +1,40 @@
+"""deploy/settings.yaml shows every setting with its default."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proxy.app import config
+from proxy.app.config import Config
+from proxy.sharegroups.model.settings import BrokerShareLimits, broker_names
+from proxy.wire.values import Limits
+
+SAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "settings.yaml"
+
+
+def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value; an empty map counts as not set."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            found |= leaves(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value or None if isinstance(value, dict | list | tuple) else value
+    return found
+
+
+def test_the_sample_has_every_setting_with_its_default() -> None:
+    """What is missing, left over or different is named."""
+    defaults = Config().model_dump(mode="json")
+    share = BrokerShareLimits()
+    defaults["share_groups"]["broker"] = {name: share.value(name) for name in broker_names()}
+    defaults["limits"] = asdict(Limits())
+    assert leaves(yaml.safe_load(SAMPLE.read_text())) == leaves(defaults)
+
+
+def test_the_sample_works_with_the_two_settings_that_are_needed() -> None:
+    """As a file, with nothing else changed."""
+    flags = {"upstream.bootstrap": "a:1", "listen": "h:1"}
+    assert config.load(flags, {}, str(SAMPLE)).named_limits == Limits()

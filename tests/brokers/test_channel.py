@@ -1,0 +1,125 @@
+"""Requests of the proxy's own, driven by the loop: set up by Trio, then plain calls; a failure ends all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.brokers import channel as channels
+from proxy.brokers.channel import Channel, open_channel
+from proxy.brokers.own_connection import Identity, OwnSettings
+from proxy.loop.reactor import Reactor
+from proxy.wire import registry
+from proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from proxy.wire.values import Address
+from tests.support.small_broker import Broker
+
+METADATA = 3
+
+
+def run(test: Callable[[Reactor, Broker, Address], Awaitable[None]], **options: Any) -> None:
+    """The test as a guest of a reactor, with a broker on a real socket."""
+    reactor = Reactor()
+
+    async def main() -> None:
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                broker = Broker(**options)
+                await test(reactor, broker, await broker.listen(nursery))
+                nursery.cancel_scope.cancel()
+
+    try:
+        reactor.run(main)
+    finally:
+        reactor.shut()
+
+
+async def answer_of(channel: Channel) -> Any:
+    """One Metadata, waited for; None when no answer comes."""
+    came, answers = trio.Event(), []
+
+    def done(answer: Any) -> None:
+        answers.append(answer)
+        came.set()
+
+    channel.ask(METADATA, 12, registry.message("MetadataRequest")(topics=[]), done)
+    await came.wait()
+    assert len(answers) == 1
+    return answers[0]
+
+
+def test_answers_come_in_order() -> None:
+    async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
+        channel = await open_channel(reactor, address, OwnSettings())
+        assert channel.versions.ranges[METADATA] == (0, 12)
+        assert channel.highest(METADATA, 9) == 9
+        assert channel.highest(METADATA, 99) == 12
+        with pytest.raises(RemoteProtocolError):
+            channel.highest(22, 4)
+        answers: list[int] = []
+        for number in range(50):
+            request = registry.message("MetadataRequest")(topics=[])
+            channel.ask(
+                METADATA, 12, request, lambda answer, number=number: answers.append((number, answer.cluster_id))
+            )
+        assert channel.waiting == 50
+        await answer_of(channel)
+        assert answers == [(number, "c") for number in range(50)]
+        channel.close("done")
+
+    run(test)
+
+
+def test_it_authenticates_first() -> None:
+    async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
+        identity = Identity(mechanism="SCRAM-SHA-256", username="proxy", password=lambda: "s3cret")
+        channel = await open_channel(reactor, address, OwnSettings(identity=identity))
+        assert (await answer_of(channel)).cluster_id == "c"
+        channel.close("done")
+
+    run(test, mechanism="SCRAM-SHA-256")
+
+
+def test_whoever_waits_is_told_that_it_was_cut() -> None:
+    async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
+        channel = await open_channel(reactor, address, OwnSettings())
+        reasons: list[str] = []
+        channel.on_close = reasons.append
+        broker.silent = True
+        with trio.move_on_after(0.2):
+            await answer_of(channel)
+        broker.cut()
+        assert await answer_of(channel) is None
+        assert (channel.closed, len(reasons), channel.waiting) == (True, 1, 0)
+        assert await answer_of(channel) is None, "at once on a closed channel"
+
+    run(test)
+
+
+def test_silence_and_nonsense_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
+        monkeypatch.setattr(channels, "ANSWER_S", 0.2)
+        channel = await open_channel(reactor, address, OwnSettings())
+        broker.silent = True
+        assert await answer_of(channel) is None
+        broker.silent = False
+        channel = await open_channel(reactor, address, OwnSettings())
+        broker.garbage = b"\0\0\0\4\0\0\0\x63"
+        assert await answer_of(channel) is None
+        assert channel.closed
+
+    run(test)
+
+
+def test_who_is_not_there_is_told() -> None:
+    async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
+        broker.garbage = b"HTTP/1.1 400\r\n\r\n"
+        with pytest.raises(RemoteProtocolError):
+            await open_channel(reactor, address, OwnSettings())
+        with pytest.raises(UpstreamLost):
+            await open_channel(reactor, Address("127.0.0.1", 1), OwnSettings())
+
+    run(test)

@@ -1,0 +1,100 @@
+"""Channels by node: opened when wanted, again when lost, one for each purpose."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import trio
+import trio.testing
+
+from proxy.brokers import channels as links_module
+from proxy.brokers.channel import Channel
+from proxy.brokers.channels import RETRY_MAX_S, Links
+from proxy.brokers.own_connection import OwnSettings
+from proxy.loop.reactor import Reactor
+from proxy.wire.errors import UpstreamLost
+from proxy.wire.values import Address
+from tests.support.small_broker import Broker
+
+
+def test_a_link_is_opened_and_opened_again() -> None:
+    """`changed` tells when to ask again; a broker nobody knows is tried later."""
+    reactor = Reactor()
+    notes: list[str] = []
+
+    async def main() -> None:
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                broker = Broker()
+                changed = [trio.Event()]
+                links = Links(
+                    nursery, reactor, OwnSettings(), lambda event, **_: notes.append(event), lambda: changed[0].set()
+                )
+
+                async def wait() -> None:
+                    await changed[0].wait()
+                    changed[0] = trio.Event()
+
+                unreachable: list[int] = []
+                links.on_unreachable = unreachable.append
+                assert links.get(1, "a") is None
+                await wait()
+                assert links.get(1, "a") is None, "no address is known yet"
+                assert unreachable == [1]
+                links.addresses = {1: await broker.listen(nursery), 2: Address("127.0.0.1", 1)}
+                await wait()
+                first = links.get(1, "a")
+                assert first is not None
+                assert links.get(1, "a") is first
+                assert links.get(1, "b") is None
+                await wait()
+                assert links.get(1, "b") not in (None, first)
+                first.close("cut")
+                await wait()
+                assert links.get(1, "a") is None
+                await wait()
+                assert links.get(1, "a") not in (None, first)
+                assert links.get(2, "a") is None
+                await wait()
+                assert notes == ["state-link-lost", "state-link-failed"]
+                assert unreachable == [1, 2]
+                links.close()
+                nursery.cancel_scope.cancel()
+
+    try:
+        reactor.run(main)
+    finally:
+        reactor.shut()
+
+
+def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker was away for a while, and leads again much later: the first attempt is made at once."""
+    reactor = Reactor()
+    tried: list[float] = []
+
+    async def open_channel(*_: object) -> Channel:
+        tried.append(trio.current_time())
+        raise UpstreamLost("nobody is there")
+
+    monkeypatch.setattr(links_module, "open_channel", open_channel)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            links = Links(nursery, reactor, OwnSettings(), lambda _event, **_context: None, lambda: None)
+            links.addresses = {1: Address("127.0.0.1", 1)}
+            while len(tried) < 8:
+                links.get(1, "a")
+                await trio.sleep(0.01)
+            gaps = [later - earlier for earlier, later in pairwise(tried)]
+            assert gaps == sorted(gaps)
+            assert gaps[-1] <= RETRY_MAX_S + 0.02
+            await trio.sleep(2 * RETRY_MAX_S)
+            wanted = trio.current_time()
+            links.get(1, "a")
+            await trio.sleep(0.01)
+            assert tried[-1] == wanted
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    reactor.shut()

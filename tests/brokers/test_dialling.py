@@ -1,0 +1,184 @@
+"""Dialling: every address of every target in turn, off the loop, bounded in time."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+import trio
+
+from proxy.brokers.dialling import Dialled, Dialler, connect
+from proxy.loop import first_success
+from proxy.wire.values import Address
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[], Address]]:
+    """Opens ports that accept."""
+    sockets: list[socket.socket] = []
+
+    def open_port() -> Address:
+        sock = socket.create_server(("127.0.0.1", 0))
+        sockets.append(sock)
+        return Address("127.0.0.1", sock.getsockname()[1])
+
+    yield open_port
+    for sock in sockets:
+        sock.close()
+
+
+@pytest.fixture
+def refusing() -> Address:
+    """A port nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return Address("127.0.0.1", sock.getsockname()[1])
+
+
+async def dial(dialler: Dialler, targets: list[Address]) -> Dialled | OSError:
+    send, receive = trio.open_memory_channel[Dialled | OSError](1)
+    dialler(targets, send.send_nowait)
+    with trio.fail_after(10):
+        async with send, receive:
+            return await receive.receive()
+
+
+async def test_the_first_target_that_answers_is_taken(
+    nursery: trio.Nursery, listening: Callable[[], Address], refusing: Address
+) -> None:
+    good = listening()
+    result = await dial(Dialler(nursery, 5.0), [refusing, good, listening()])
+    assert isinstance(result, Dialled)
+    assert result.address == good
+    assert result.sock.getpeername() == tuple(good)
+    assert result.sock.gettimeout() == 0.0
+    assert result.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    result.sock.close()
+
+
+async def test_the_target_that_answered_last_is_tried_first_next_time(
+    nursery: trio.Nursery, listening: Callable[[], Address], refusing: Address
+) -> None:
+    dialler, good, other = Dialler(nursery, 5.0), listening(), listening()
+    for targets in ([refusing, good], [refusing, good]):
+        result = await dial(dialler, targets)
+        assert isinstance(result, Dialled)
+        result.sock.close()
+    assert dialler._in_turn((refusing, good)) == [good, refusing]
+    assert dialler._in_turn((other, good)) == [other, good]
+
+
+async def test_when_none_answers_the_error_names_the_last_and_why(nursery: trio.Nursery, refusing: Address) -> None:
+    result = await dial(Dialler(nursery, 5.0), [refusing])
+    assert isinstance(result, OSError)
+    assert str(refusing) in str(result)
+    assert "refused" in str(result)
+
+
+async def test_no_targets_is_an_error_too(nursery: trio.Nursery) -> None:
+    assert "no upstream address" in str(await dial(Dialler(nursery, 5.0), []))
+
+
+async def test_a_dial_that_is_cancelled_never_calls_back(
+    nursery: trio.Nursery, listening: Callable[[], Address]
+) -> None:
+    results: list[Dialled | OSError] = []
+    cancel = Dialler(nursery, 5.0)([listening()], results.append)
+    cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert results == []
+
+
+async def test_a_name_that_does_not_resolve_is_a_clear_error() -> None:
+    with pytest.raises(OSError, match=r"no-such-host\.invalid:9092: "):
+        await connect(Address("no-such-host.invalid", 9092), 5.0)
+
+
+async def test_an_address_that_never_answers_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blackhole: the packets go nowhere."""
+
+    async def never(*_args: object, **_options: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(trio._socket._SocketType, "connect", never)
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:9: no answer within 0\.05 s"):
+        await connect(Address("127.0.0.1", 9), 0.05)
+
+
+async def test_a_name_with_several_addresses_is_tried_until_one_answers(
+    monkeypatch: pytest.MonkeyPatch, listening: Callable[[], Address], refusing: Address
+) -> None:
+    good = listening()
+
+    async def two(*_args: object, **_options: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", tuple(address)) for address in (refusing, good)]
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", two)
+    sock = await connect(Address("two.test", 9092), 5.0)
+    assert sock.getpeername() == tuple(good)
+    sock.close()
+
+
+@pytest.fixture
+def blackhole(monkeypatch: pytest.MonkeyPatch) -> Address:
+    """An address whose packets go nowhere; others are not waited for long before the next is tried."""
+    address = Address("127.0.0.1", 9)
+    real = trio._socket._SocketType.connect
+
+    async def connect_unless_black(self: object, to: object) -> None:
+        if to == tuple(address):
+            await trio.sleep_forever()
+        await real(self, to)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trio._socket._SocketType, "connect", connect_unless_black)
+    monkeypatch.setattr(first_success, "STAGGER_S", 0.02)
+    return address
+
+
+async def test_a_target_that_never_answers_holds_nobody_up(
+    nursery: trio.Nursery, blackhole: Address, listening: Callable[[], Address]
+) -> None:
+    """The first bootstrap server is blackholed: clients must not wait for its time-out."""
+    good = listening()
+    with trio.fail_after(5):
+        result = await dial(Dialler(nursery, 60.0), [blackhole, good])
+    assert isinstance(result, Dialled)
+    assert result.address == good
+    result.sock.close()
+
+
+async def test_an_address_that_never_answers_does_not_hide_the_others_of_its_name(
+    monkeypatch: pytest.MonkeyPatch, blackhole: Address, listening: Callable[[], Address]
+) -> None:
+    good = listening()
+
+    async def two(*_args: object, **_options: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", tuple(address)) for address in (blackhole, good)]
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", two)
+    with trio.fail_after(5):
+        sock = await connect(Address("two.test", 9092), 60.0)
+    assert sock.getpeername() == tuple(good)
+    sock.close()
+
+
+async def test_all_reasons_are_told_when_none_answers(
+    nursery: trio.Nursery, blackhole: Address, refusing: Address
+) -> None:
+    result = await dial(Dialler(nursery, 0.1), [blackhole, refusing])
+    assert isinstance(result, OSError)
+    assert f"{refusing}: Connection refused" in str(result)
+    assert f"{blackhole}: no answer within 0.1 s" in str(result)
+
+
+async def test_only_one_connection_is_kept_when_several_are_made_at_once(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, listening: Callable[[], Address]
+) -> None:
+    """The others are closed: an unclosed socket is an error here."""
+    monkeypatch.setattr(first_success, "STAGGER_S", 0.0)
+    targets = [listening() for _ in range(5)]
+    for _ in range(10):
+        result = await dial(Dialler(nursery, 5.0), targets)
+        assert isinstance(result, Dialled)
+        assert result.sock.getpeername() == tuple(result.address)
+        result.sock.close()

@@ -1,0 +1,226 @@
+"""The proxy's own questions: versions, authentication, Metadata, and servers that are not what they should be."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from proxy.brokers import own_client
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_connection import AuthenticationFailed, Identity, OwnSettings
+from proxy.loop.first_success import STAGGER_S
+from proxy.wire.errors import UpstreamLost
+from proxy.wire.values import Address
+from tests.support.small_broker import Broker, Net
+
+A, B, C = Address("a", 1), Address("b", 2), Address("c", 3)
+IDENTITY = Identity(mechanism="PLAIN", username="proxy", password=lambda: "s3cret")
+
+Test = Callable[[OwnClient, Net], Awaitable[None]]
+
+
+async def with_client(brokers: dict[Address, Broker | None], test: Test, identity: Identity | None = None) -> None:
+    """Run a test with a client of these brokers, none of which may outlive it."""
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery, brokers)
+        own = OwnClient(list(brokers), OwnSettings(connect=net, identity=identity))
+        with trio.fail_after(60):
+            await test(own, net)
+        await own.aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def test_metadata_names_brokers_and_what_they_can_do(autojump_clock: trio.testing.MockClock) -> None:
+    """One connection serves many questions."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        for _ in range(3):
+            answer, versions = await own.metadata(["t"])
+        assert [(broker.node_id, broker.host) for broker in answer.brokers] == [(1, "b1")]
+        assert [topic.name for topic in answer.topics] == ["t"]
+        assert (versions.ranges[78], versions.finalized) == ((1, 2), {"share.version": 1})
+        assert net.dialled == [A]
+
+    await with_client({A: Broker()}, test)
+
+
+async def test_the_next_server_is_asked_when_one_is_down(autojump_clock: trio.testing.MockClock) -> None:
+    """All bootstrap servers are tried, not only the first."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        await own.metadata()
+        assert net.dialled == [A, B]
+        await own.metadata()
+        assert net.dialled == [A, B]
+
+    await with_client({A: None, B: Broker()}, test)
+
+
+async def test_servers_that_swallow_everything_cost_a_moment(autojump_clock: trio.testing.MockClock) -> None:
+    """The next is tried beside one that is not heard of, and only the connection that is taken stays open."""
+    suspended = Broker()
+    suspended.silent = True
+
+    async def test(own: OwnClient, net: Net) -> None:
+        net.black_holes.add(A)
+        began = trio.current_time()
+        await own.metadata()
+        assert net.dialled == [A, B, C]
+        assert trio.current_time() - began == pytest.approx(2 * STAGGER_S)
+        await own.any_versions()
+        assert trio.current_time() - began == pytest.approx(4 * STAGGER_S)
+        await own.metadata()
+        assert net.dialled == [A, B, C, A, B, C]
+
+    await with_client({A: Broker(), B: suspended, C: Broker()}, test)
+
+
+async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump_clock: trio.testing.MockClock) -> None:
+    """Each server fails at most once for a question; none is passed over because another was quicker."""
+    slow, quick = Broker(), Broker(ranges={18: (0, 4)})
+
+    async def test(own: OwnClient, net: Net) -> None:
+        net.delays[A] = 2 * STAGGER_S
+        answer, _ = await own.metadata()
+        assert [broker.node_id for broker in answer.brokers] == [1]
+        assert net.dialled == [A, B, A]
+
+    await with_client({A: slow, B: quick}, test)
+
+
+async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """A broker that restarted between two questions is dialled again."""
+    broker = Broker()
+
+    async def test(own: OwnClient, net: Net) -> None:
+        await own.metadata()
+        broker.cut()
+        await trio.testing.wait_all_tasks_blocked()
+        await own.metadata()
+        assert net.dialled == [A, A]
+
+    await with_client({A: broker}, test)
+
+
+async def test_no_server_at_all_tells_every_reason(autojump_clock: trio.testing.MockClock) -> None:
+    """The error names each server with its own reason."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        with pytest.raises(UpstreamLost, match=r"a:1: Connection refused; b:2 did not answer within 15 s"):
+            await own.metadata()
+
+    silent = Broker()
+    silent.silent = True
+    await with_client({A: None, B: silent}, test)
+
+
+async def test_brokers_named_in_an_answer_are_tried_too(autojump_clock: trio.testing.MockClock) -> None:
+    """When every bootstrap server is gone, a broker that is known helps out."""
+    first, named = Broker(node_id=1), Broker(node_id=1)
+    brokers: dict[Address, Broker | None] = {A: first}
+
+    async def test(own: OwnClient, net: Net) -> None:
+        await own.metadata()
+        brokers[A], brokers[Address("b1", 9092)] = None, named
+        first.cut()
+        await own.metadata()
+        assert net.dialled == [A, A, Address("b1", 9092)]
+
+    await with_client(brokers, test)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_the_identity_is_shown(mechanism: str, autojump_clock: trio.testing.MockClock) -> None:
+    """Every mechanism offered as a setting works against its server side."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        answer, _ = await own.metadata()
+        assert len(answer.brokers) == 1
+
+    identity = Identity(mechanism=mechanism, username="proxy", password=lambda: "s3cret")
+    await with_client({A: Broker(mechanism=mechanism)}, test, identity)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_a_wrong_password_is_told_as_such(mechanism: str, autojump_clock: trio.testing.MockClock) -> None:
+    """AuthenticationFailed, without the password in the text."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        with pytest.raises(AuthenticationFailed) as caught:
+            await own.metadata()
+        assert "wr0ng" not in str(caught.value)
+
+    identity = Identity(mechanism=mechanism, username="proxy", password=lambda: "wr0ng")
+    await with_client({A: Broker(mechanism=mechanism)}, test, identity)
+
+
+async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clock: trio.testing.MockClock) -> None:
+    """What to change is in the text."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        with pytest.raises(AuthenticationFailed, match="does not take PLAIN; it offers SCRAM-SHA-512"):
+            await own.metadata()
+
+    await with_client({A: Broker(mechanism="SCRAM-SHA-512")}, test, IDENTITY)
+
+
+async def test_without_identity_a_broker_that_wants_one_is_told_apart(autojump_clock: trio.testing.MockClock) -> None:
+    """It closes without a word at the first question; versions it tells anybody."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        with pytest.raises(own_client.AuthenticationNeeded):
+            await own.metadata()
+        address, versions = await own.any_versions()
+        assert (address, versions.ranges[78]) == (A, (1, 2))
+
+    await with_client({A: Broker(mechanism="PLAIN")}, test)
+
+
+async def test_an_identity_is_no_harm_where_none_is_wanted(autojump_clock: trio.testing.MockClock) -> None:
+    """A listener without SASL answers ILLEGAL_SASL_STATE; everybody is ANONYMOUS there."""
+
+    async def test(own: OwnClient, net: Net) -> None:
+        answer, _ = await own.metadata()
+        assert len(answer.brokers) == 1
+
+    await with_client({A: Broker()}, test, IDENTITY)
+
+
+async def test_a_session_with_a_lifetime_is_replaced_in_time(autojump_clock: trio.testing.MockClock) -> None:
+    """KIP-368: a broker closes a session that outlives its credentials."""
+    broker = Broker(mechanism="PLAIN")
+    broker.lifetime_ms = 10_000
+
+    async def test(own: OwnClient, net: Net) -> None:
+        await own.metadata()
+        await trio.sleep(7.9)
+        await own.metadata()
+        assert broker.connections == 1
+        await trio.sleep(0.2)
+        await own.metadata()
+        assert broker.connections == 2
+
+    await with_client({A: broker}, test, IDENTITY)
+
+
+@pytest.mark.parametrize(
+    ("garbage", "words"),
+    [
+        (b"\x15\x03\x03\x00\x02\x02\x16", r"a:1 sent: no Kafka frame but a TLS alert .*; see upstream.tls"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "a:1 sent: no Kafka frame but HTTP"),
+        (b"\xff\xff\xff\xff", "a:1 sent: negative frame size -1"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x63\x00\x00", "truncated|short|end|byte"),
+    ],
+)
+async def test_what_is_no_kafka_is_a_clear_error(
+    garbage: bytes, words: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A TLS alert, a negative size, a truncated answer: an error with words, never a crash."""
+    broker = Broker()
+    broker.garbage = garbage
+
+    async def test(own: OwnClient, net: Net) -> None:
+        with pytest.raises(UpstreamLost, match=words):
+            await own.metadata()
+
+    await with_client({A: broker}, test)

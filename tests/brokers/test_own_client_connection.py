@@ -1,0 +1,73 @@
+"""The proxy's own identity where handlers expect a client's connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.brokers.own_client_connection import QUESTIONS_MAX, OwnPort, drive
+from proxy.loop.promise import Promise
+from proxy.views import broker_requests
+from proxy.wire.errors import LocalProtocolError, UpstreamLost
+from tests.support.view_log import ViewsBroker, client
+
+
+async def test_a_handler_asks_as_if_a_client_had_asked(nursery: trio.Nursery) -> None:
+    """Question after question, in the version the handler names."""
+    broker = ViewsBroker()
+    broker.topics = {"orders": 3}
+    port = OwnPort(client(nursery, broker))
+    nursery.start_soon(port.run)
+    for _ in range(2):
+        entries = await drive(broker_requests.ask_topics(port, ["orders", "nothing"]))
+        assert {name: len(entry.partitions) for name, entry in entries.items()} == {"orders": 3, "nothing": 0}
+
+
+async def test_trouble_reaches_the_handler(nursery: trio.Nursery) -> None:
+    """No broker wants to know it."""
+    port = OwnPort(client(nursery, ViewsBroker(mechanism="PLAIN")))
+    nursery.start_soon(port.run)
+    with pytest.raises(UpstreamLost):
+        await drive(broker_requests.ask_topics(port, ["orders"]))
+
+
+async def test_questions_that_wait_are_bounded(nursery: trio.Nursery) -> None:
+    """One more fails at once."""
+    port = OwnPort(client(nursery, ViewsBroker()))
+    for _ in range(QUESTIONS_MAX):
+        assert not port.ask(3, 12, b"").done
+    with pytest.raises(UpstreamLost, match=str(QUESTIONS_MAX)):
+        port.ask(3, 12, b"").result()
+
+
+async def test_a_cancelled_task_ends_its_handler() -> None:
+    """`finally` blocks run."""
+    ended: list[Any] = []
+
+    async def handler() -> None:
+        try:
+            await Promise()
+        finally:
+            ended.append(1)
+
+    async with trio.open_nursery() as inner:
+        inner.start_soon(drive, handler())
+        await trio.testing.wait_all_tasks_blocked()
+        inner.cancel_scope.cancel()
+    assert ended == [1]
+
+
+async def test_what_a_handler_raises_or_gives_comes_out() -> None:
+    """As if it had been awaited."""
+
+    async def gives() -> int:
+        return 7
+
+    async def raises() -> int:
+        raise LocalProtocolError("no")
+
+    assert await drive(gives()) == 7
+    with pytest.raises(LocalProtocolError):
+        await drive(raises())

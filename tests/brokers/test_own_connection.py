@@ -1,0 +1,95 @@
+"""One connection of the proxy's own: versions, mechanisms, TLS, limits."""
+
+import ssl
+from functools import partial
+
+import pytest
+import trio
+import trustme
+
+from proxy.brokers import own_connection
+from proxy.brokers.own_client import METADATA
+from proxy.brokers.own_connection import OwnSettings
+from proxy.wire import registry
+from proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from proxy.wire.values import Address, Limits
+from tests.support.small_broker import RANGES, Broker, Net
+
+A, B = Address("a", 1), Address("b", 2)
+
+
+async def test_a_version_nobody_shares_is_a_clear_error(autojump_clock: trio.testing.MockClock) -> None:
+    """A broker from the far future or past."""
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery, {A: Broker(ranges={**RANGES, 3: (90, 91)})})
+        async with own_connection.connection(A, OwnSettings(connect=net)) as opened:
+            with pytest.raises(RemoteProtocolError, match="no version of Metadata"):
+                await opened.ask(METADATA, registry.message("MetadataRequest")(topics=[]))
+        nursery.cancel_scope.cancel()
+
+
+async def test_mechanisms_are_listed_without_an_identity(autojump_clock: trio.testing.MockClock) -> None:
+    """What `check` shows; an open listener has none."""
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery, {A: Broker(mechanism="SCRAM-SHA-256"), B: Broker()})
+        async with own_connection.connection(A, OwnSettings(connect=net)) as opened:
+            assert await own_connection.mechanisms(opened) == ("SCRAM-SHA-256",)
+        async with own_connection.connection(B, OwnSettings(connect=net)) as opened:
+            assert await own_connection.mechanisms(opened) == ()
+        nursery.cancel_scope.cancel()
+
+
+async def test_tls_is_verified_by_the_name_that_is_dialled(autojump_clock: trio.testing.MockClock) -> None:
+    """A certificate for another name is refused, and the text says so."""
+    authority = trustme.CA()
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("b").configure_cert(server_side)
+    client_side = ssl.create_default_context()
+    authority.configure_trust(client_side)
+
+    async def dial(nursery: trio.Nursery, host: str, port: int) -> trio.abc.Stream:
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(serve, trio.SSLStream(theirs, server_side, server_side=True, https_compatible=True))
+        return ours
+
+    async def serve(stream: trio.abc.Stream) -> None:
+        try:
+            await Broker().serve(stream)
+        except trio.BrokenResourceError:
+            await trio.aclose_forcefully(stream)
+
+    async with trio.open_nursery() as nursery:
+        settings = OwnSettings(connect=partial(dial, nursery), tls=client_side)
+        async with own_connection.connection(B, settings) as opened:
+            assert opened.versions.ranges == RANGES
+        with pytest.raises(UpstreamLost, match="certificate is not accepted"):
+            await own_connection.open_connection(A, settings)
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_above_the_limit_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+    """A size is checked before anything is kept."""
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery, {A: Broker()})
+        with pytest.raises(RemoteProtocolError, match="frame of"):
+            await own_connection.open_connection(A, OwnSettings(connect=net, limits=Limits(collected_bytes=16)))
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_http_port_is_named_as_such_at_once() -> None:
+    """It waits for the end of a request's head, which no Kafka request seems to have: ours has one."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        came = b""
+        async for data in stream:
+            came += data
+            if b"\r\n\r\n" in came:
+                await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with trio.open_nursery() as nursery:
+        (opened,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, [opened])
+        address = Address("127.0.0.1", opened.socket.getsockname()[1])
+        with trio.fail_after(5), pytest.raises(RemoteProtocolError, match="no Kafka frame but HTTP"):
+            await own_connection.open_connection(address, OwnSettings())
+        nursery.cancel_scope.cancel()

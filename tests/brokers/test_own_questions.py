@@ -1,0 +1,74 @@
+"""Questions of handlers under the proxy's own identity."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from proxy.brokers import own_questions
+from proxy.brokers.own_client import METADATA
+from proxy.brokers.own_connection import OwnSettings
+from proxy.brokers.own_questions import OwnQuestions
+from proxy.wire import registry
+from proxy.wire.errors import UpstreamLost
+from proxy.wire.values import Address
+from tests.support.small_broker import Broker, Net
+
+A, B = Address("a", 1), Address("b", 2)
+
+Test = Callable[[OwnQuestions], Awaitable[None]]
+
+
+def question():
+    return registry.message("MetadataRequest")(topics=[], allow_auto_topic_creation=False)
+
+
+async def with_questions(brokers: dict[Address, Broker | None], test: Test) -> None:
+    """Run a test with brokers 1 and 2."""
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery, brokers)
+        asking = OwnQuestions(nursery, OwnSettings(connect=net), {1: A, 2: B}.get)
+        with trio.fail_after(60):
+            await test(asking)
+        assert asking.under_way == 0
+        nursery.cancel_scope.cancel()
+
+
+async def settled(promise):
+    came = trio.Event()
+    promise.on_settled(came.set)
+    await came.wait()
+    return promise.result()
+
+
+async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock) -> None:
+    async def test(asking: OwnQuestions) -> None:
+        answer = await settled(asking.ask(1, METADATA, question()))
+        assert [broker.node_id for broker in answer.brokers] == [1]
+
+    await with_questions({A: Broker(), B: None}, test)
+
+
+async def test_a_broker_that_cannot_be_asked_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
+    """Not reached, not known: the promise fails, nothing else does."""
+
+    async def test(asking: OwnQuestions) -> None:
+        for node_id in (2, 3):
+            with pytest.raises(UpstreamLost):
+                await settled(asking.ask(node_id, METADATA, question()))
+
+    await with_questions({A: Broker(), B: None}, test)
+
+
+async def test_one_too_many_fails_at_once(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_questions, "QUESTIONS_MAX", 1)
+
+    async def test(asking: OwnQuestions) -> None:
+        first, second = asking.ask(1, METADATA, question()), asking.ask(1, METADATA, question())
+        with pytest.raises(UpstreamLost, match="under way"):
+            second.result()
+        await settled(first)
+
+    await with_questions({A: Broker(), B: None}, test)

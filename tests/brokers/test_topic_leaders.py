@@ -1,0 +1,112 @@
+"""Topics and leaders by the asking client's own Metadata: fresh before "no", and not asked in a loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import World, acquired, entries
+
+EARLIEST = {"share_auto_offset_reset": "earliest"}
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.configure("g", **EARLIEST)
+    return made
+
+
+def test_unknown_topic_is_not_asked_for_in_a_loop(world):
+    """What a broker does not have is looked up once per view age, however often a client asks."""
+    topic = world.cluster.create("t")
+    del world.cluster.topics["t"]
+    member = world.member()
+    for _ in range(20):
+        member.fetch(*([topic] if member.epoch == 0 else []), wait_ms=0)
+    assert world.cluster.count(3) == 1
+
+
+def test_topic_created_later_is_found(world):
+    topic = world.cluster.create("t")
+    del world.cluster.topics["t"]
+    member = world.member()
+    assert entries(member.fetch(topic, wait_ms=0))[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    world.cluster.topics["t"] = topic
+    world.cluster.produce(topic, 3)
+    world.timers.advance(1.1)
+    assert acquired(member.fetch()) == [(0, 2, 1)]
+
+
+def test_records_of_a_deleted_topic_are_not_acknowledged(world):
+    """[40] Nobody reads it any more, so the acknowledgement itself looks: at most once per view age."""
+    topic = world.cluster.create("t")
+    for _ in range(9):
+        world.cluster.produce(topic, 1)
+    member = world.member()
+    member.fetch(topic)
+    world.timers.advance(1.1)
+    before = world.cluster.count(3)
+    for offset in range(8):
+        answer = member.acknowledge({(topic.topic_id, 0): [(offset, offset, [1])]})
+        assert entries(answer)[topic.topic_id, 0].error_code == 0
+    assert world.cluster.count(3) == before + 1
+    del world.cluster.topics["t"]
+    world.timers.advance(1.1)
+    answer = member.acknowledge({(topic.topic_id, 0): [(8, 8, [1])]})
+    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_no_such_partition(world):
+    topic = world.cluster.create("t")
+    answer = world.member().fetch((topic, 7), wait_ms=0)
+    assert entries(answer)[topic.topic_id, 7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_bootstrap_connection_leads_nothing(world):
+    """A ShareFetch on the bootstrap listener is sent to the leader."""
+    topic = world.cluster.create("t")
+    answer = world.member(node_id=-1).fetch(topic)
+    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_deleted_topic(world):
+    """[40] The topic's partitions are 100; the rest of the session goes on."""
+    gone, kept = world.cluster.create("gone"), world.cluster.create("kept")
+    member = world.member()
+    member.fetch(gone, kept, wait_ms=0)
+    del world.cluster.topics["gone"]
+    world.cluster.produce(kept, 2)
+    world.timers.advance(0.2)
+    answer = member.fetch()
+    assert acquired(answer, kept) == [(0, 1, 1)]
+    world.timers.advance(2)
+    answer = member.fetch(acks={(gone.topic_id, 0): [(0, 0, [1])]}, wait_ms=0)
+    assert entries(answer)[gone.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_each_node_serves_only_what_it_leads(world):
+    """[5]"""
+    topic = world.cluster.create("t", leaders=(1, 2, 3))
+    for partition in range(3):
+        world.cluster.produce(topic, 10, partition)
+    for node in (1, 2, 3):
+        answer = world.member(node_id=node).fetch((topic, node - 1))
+        assert acquired(answer) == [(0, 9, 1)]
+
+
+def test_hidden_topic_is_forbidden_not_unknown(world):
+    """The broker tells by the id that a topic is there and not for this client: 29, to fetch and acknowledge alike."""
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 1)
+    topic.bits = 0
+    member = world.member()
+    for _ in range(3):
+        answer = member.fetch(*([topic] if member.epoch == 0 else []), wait_ms=0)
+        assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        world.timers.advance(0.7)
+    answer = member.acknowledge({(topic.topic_id, 0): [(0, 0, [1])]})
+    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic.bits = 1 << 3 | 1 << 8
+    world.timers.advance(1.1)
+    assert acquired(member.fetch()) == [(0, 0, 1)]

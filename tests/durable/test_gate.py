@@ -1,0 +1,64 @@
+"""The gate in front of share groups."""
+
+from __future__ import annotations
+
+from proxy.durable.gate import ShareGate
+from proxy.wire.errors import ErrorCode
+
+
+def test_open_until_somebody_closes_it():
+    gate = ShareGate()
+    assert gate.is_open
+    gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
+    assert (gate.is_open, gate.refusal, gate.reason) == (False, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
+    gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another reason")
+    assert (gate.refusal, gate.reason) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "another reason")
+    gate.open()
+    assert gate.is_open
+
+
+def test_lease_that_has_run_out_closes_it_by_itself():
+    """Nobody need notice: the next look at the clock is enough."""
+    gate, valid = ShareGate(), [True]
+    gate.lease = lambda: valid[0]
+    assert gate.is_open
+    valid[0] = False
+    assert not gate.is_open
+    assert gate.refusal == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_whoever_waits_looks_again_when_something_changes():
+    gate, valid = ShareGate(), [False]
+    gate.lease = lambda: valid[0]
+    gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
+    waiting, gone = gate.wait(), gate.wait()
+    gate.forget(gone)
+    gate.forget(gone)
+    gate.open()
+    assert waiting.done
+    assert not gone.done
+
+
+def test_each_state_partition_has_a_door_of_its_own():
+    gate = ShareGate()
+    gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "moved", [3, 4])
+    assert gate.lets_in([1, 2])
+    assert gate.lets_in([]), "what is about no group is nobody's to refuse"
+    assert not gate.lets_in([1, 3])
+    assert gate.why_not([1, 3]) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "moved")
+    gate.open([3])
+    assert gate.lets_in([1, 3])
+    assert not gate.is_open
+
+
+def test_what_is_inside_may_finish_while_a_door_is_closing_and_ends_when_it_closes():
+    gate, ended = ShareGate(), list[str]()
+    one, other = (lambda: ended.append("one")), (lambda: ended.append("other"))
+    gate.enter([1, 2], one)
+    gate.enter([2], other)
+    gate.closing([1], ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves")
+    assert not gate.lets_in([1])
+    assert not ended
+    gate.leave([2], other)
+    gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moves", [1, 2])
+    assert ended == ["one", "one"], "ending twice must be harmless"

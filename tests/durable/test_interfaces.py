@@ -1,0 +1,17 @@
+"""The few things in `ports` that are more than a shape."""
+
+from __future__ import annotations
+
+from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import ZERO_UUID
+
+
+def test_refusal_carries_its_code_and_has_words():
+    assert JournalRefused(ErrorCode.NOT_COORDINATOR).code == ErrorCode.NOT_COORDINATOR
+    assert str(JournalRefused(ErrorCode.NOT_COORDINATOR)) == "NOT_COORDINATOR"
+    assert str(JournalRefused(ErrorCode.NOT_COORDINATOR, "moved to 3")) == "moved to 3"
+
+
+def test_state_of_a_group_needs_no_partition():
+    assert StateKey("group", "g") == ("group", "g", ZERO_UUID, -1)

@@ -1,0 +1,331 @@
+"""The Journal port over writers and channels: what goes out together, what an answer settles, what a loss refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.journal import TopicJournal
+from proxy.durable.state_producer import TakenOver
+from proxy.sharegroups import state_records
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, LocalProtocolError
+from proxy.wire.records import decode_records
+
+LEADER, COORDINATOR = 1, 2
+GROUP = "g"
+PARTITION = state_records.state_partition(GROUP)
+SAME = next(f"s{n}" for n in range(1000) if state_records.state_partition(f"s{n}") == PARTITION)
+OTHER = next(f"o{n}" for n in range(1000) if state_records.state_partition(f"o{n}") != PARTITION)
+
+
+class Loop:
+    """As much of the reactor as the journal needs; turns are taken by the test."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.soon: list[Callable[[], object]] = []
+        self.alarms: list[tuple[float, Callable[[], None]]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def call_soon(self, _owner: object, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Any:
+        alarm = (deadline, callback)
+        self.alarms.append(alarm)
+
+        class Cancel:
+            cancel = staticmethod(lambda: self.alarms.remove(alarm) if alarm in self.alarms else None)
+
+        return Cancel()
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """Let time pass, ring what is due, do what was planned."""
+        self.time += seconds
+        for alarm in [alarm for alarm in self.alarms if alarm[0] <= self.time]:
+            self.alarms.remove(alarm)
+            alarm[1]()
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+
+class Channel:
+    """Keeps what it is asked; answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Any, Callable[[Any], None]]] = []
+
+    def highest(self, _key: int, ours_max: int) -> int:
+        return ours_max
+
+    def ask(self, key: int, _version: int, message: Any, done: Callable[[Any], None]) -> None:
+        self.asked.append((key, message, done))
+
+
+class Links:
+    """Channels that are open at once, unless the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.channels: dict[tuple[int, str], Channel] = {}
+        self.down = False
+
+    def get(self, node_id: int, purpose: str) -> Channel | None:
+        return None if self.down else self.channels.setdefault((node_id, purpose), Channel())
+
+
+class World:
+    """A journal with one leader and one coordinator for everything."""
+
+    def __init__(self) -> None:
+        self.loop, self.links = Loop(), Links()
+        self.notes: list[str] = []
+        self.taken: dict[int, TakenOver] = {}
+        self.lost: list[tuple[int, ErrorCode]] = []
+        self.views = 0
+        self.journal = TopicJournal(self.loop, lambda event, **_: self.notes.append(event), "proxy:1")  # type: ignore[arg-type]
+        self.journal.links = self.links  # type: ignore[assignment]
+        self.journal.leaders = dict.fromkeys(range(50), LEADER)
+        self.journal.coordinators = dict.fromkeys(range(50), COORDINATOR)
+        self.journal.need_view = self._need_view
+        self.journal.on_taken_over = self.taken.__setitem__
+        self.journal.on_lost = lambda partition, code: self.lost.append((partition, code))
+
+    def _need_view(self) -> None:
+        self.views += 1
+
+    def own(self, *partitions: int) -> None:
+        """Take over and serve."""
+        self.journal.take_over(partitions)
+        self.loop.turn()
+        for _ in partitions:
+            self.identify(epoch=1)
+        self.loop.turn()
+        self.produced()
+        self.journal.serve(partitions)
+
+    def channel(self, purpose: str) -> Channel:
+        return self.links.channels[LEADER if purpose == "Append" else COORDINATOR, purpose]
+
+    def identify(self, epoch: int = 1, code: int = 0) -> Any:
+        key, request, done = self.channel("Identify").asked.pop(0)
+        assert key == 22
+        done(registry.message("InitProducerIdResponse")(error_code=code, producer_id=7, producer_epoch=epoch))
+        return request
+
+    def produced(self, **codes: int) -> dict[int, list[bytes]]:
+        """Answer the Produce that is out; what it carried: partition -> keys."""
+        key, request, done = self.channel("Append").asked.pop(0)
+        assert (key, request.acks, request.transactional_id) == (0, -1, None)
+        (topic,) = request.topic_data
+        answer = registry.message("ProduceResponse")
+        entries = [
+            answer.PartitionProduceResponse(index=data.index, error_code=codes.get("code", 0), base_offset=5)
+            for data in topic.partition_data
+        ]
+        done(answer(responses=[answer.TopicProduceResponse(name=topic.name, partition_responses=entries)]))
+        return {data.index: [r.key for r in decode_records(bytes(data.records))] for data in topic.partition_data}
+
+    def put(self, group: str = GROUP) -> Any:
+        return self.journal.append([(StateKey("group", group), b"\0\0value")])
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.own(PARTITION)
+    return made
+
+
+def key(group: str = GROUP) -> bytes:
+    return state_records.encode_key(StateKey("group", group))
+
+
+def code_of(promise: Any) -> ErrorCode:
+    assert promise.done
+    with pytest.raises(JournalRefused) as caught:
+        promise.result()
+    return caught.value.code
+
+
+def test_all_partitions_are_identified_at_once_and_taken_over_by_one_request():
+    """A start must be quick: nothing waits for another partition."""
+    world = World()
+    world.journal.take_over(range(50))
+    world.loop.turn()
+    assert len(world.channel("Identify").asked) == 50
+    names = {world.identify(epoch=3).transactional_id for _ in range(50)}
+    assert names == {f"__proxy-share-{n}" for n in range(50)}
+    world.loop.turn()
+    assert set(world.produced()) == set(range(50))
+    assert world.taken == dict.fromkeys(range(50), TakenOver(5, 7, 3))
+
+
+def test_nothing_is_taken_before_it_is_loaded():
+    world = World()
+    assert code_of(world.put()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_what_comes_in_one_turn_goes_out_together(world):
+    """And what comes while it is on its way, with the next."""
+    first, second = world.put(), world.put(SAME)
+    assert not world.channel("Append").asked
+    world.loop.turn()
+    third = world.put()
+    world.loop.turn()
+    assert len(world.channel("Append").asked) == 1
+    assert world.produced() == {PARTITION: [key(), key(SAME)]}
+    assert (first.done, second.done, third.done) == (True, True, False)
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [key()]}
+    assert third.result() is None
+
+
+def test_one_produce_carries_all_partitions_of_a_leader():
+    world = World()
+    other = state_records.state_partition(OTHER)
+    world.own(PARTITION, other)
+    world.put()
+    world.put(OTHER)
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [key()], other: [key(OTHER)]}
+
+
+def test_records_of_two_state_partitions_are_no_one_append(world):
+    with pytest.raises(LocalProtocolError):
+        world.journal.append([(StateKey("group", GROUP), None), (StateKey("group", OTHER), None)])
+    assert world.journal.append([]).done
+
+
+def test_refusal_reaches_whoever_asked(world):
+    promise = world.put()
+    world.loop.turn()
+    world.produced(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert code_of(promise) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_no_answer_is_followed_by_the_same_bytes(world):
+    promise = world.put()
+    world.loop.turn()
+    _, first, done = world.channel("Append").asked.pop()
+    done(None)
+    assert not promise.done
+    world.loop.turn(0.1)
+    assert world.views, "its leader may have gone"
+    world.journal.leaders[PARTITION] = LEADER
+    world.loop.turn(1.0)
+    _, again, done = world.channel("Append").asked[-1]
+    assert again.topic_data[0].partition_data[0].records == first.topic_data[0].partition_data[0].records
+    world.produced()
+    assert promise.result() is None
+
+
+def test_moved_leader_is_looked_for(world):
+    world.put()
+    world.loop.turn()
+    world.produced(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.loop.turn(0.5)
+    assert world.views
+    assert not world.channel("Append").asked
+
+
+def test_dead_leader_is_looked_for_even_if_nothing_was_on_its_way(world):
+    """Its partitions have new leaders by then; who only dials it again and again waits for ever."""
+    world.put()
+    world.links.down = True
+    world.loop.turn()
+    assert not world.views
+    world.journal.unreachable(LEADER)
+    world.loop.turn()
+    assert world.views
+    world.links.down = False
+    world.links.channels[3, "Append"] = world.links.channels[LEADER, "Append"]
+    world.journal.leaders[PARTITION] = 3
+    world.loop.turn(1.0)
+    assert world.produced() == {PARTITION: [key()]}
+
+
+def test_coordinator_that_does_not_answer_is_looked_for():
+    """Its transactional ids have another one by then."""
+    world = World()
+    world.journal.take_over([PARTITION])
+    world.loop.turn()
+    _, _, done = world.channel("Identify").asked.pop()
+    done(None)
+    world.loop.turn(0.1)
+    assert world.views
+    world.journal.coordinators[PARTITION] = COORDINATOR
+    world.journal.unreachable(COORDINATOR)
+    assert PARTITION not in world.journal.coordinators
+    assert world.journal.leaders[PARTITION] == LEADER
+
+
+def test_what_cannot_even_be_sent_is_refused_in_time(world):
+    world.links.down = True
+    promise = world.put()
+    for _ in range(60):
+        world.loop.turn(0.25)
+    assert code_of(promise) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_replaced_owner_says_so_and_refuses_everybody(world):
+    promise = world.put()
+    world.loop.turn()
+    waiting = world.put()
+    world.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert world.lost == [(PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)]
+    world.journal.stop([PARTITION], ErrorCode.NOT_COORDINATOR, "another proxy")
+    assert code_of(promise) == ErrorCode.NOT_COORDINATOR
+    assert code_of(waiting) == ErrorCode.NOT_COORDINATOR
+    assert code_of(world.put()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_answers_of_an_earlier_ownership_change_nothing(world):
+    world.put()
+    world.loop.turn()
+    world.journal.stop([PARTITION], ErrorCode.NOT_COORDINATOR, "another proxy")
+    world.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert not world.lost
+
+
+def test_new_producer_id_waits_to_be_checked():
+    world = World()
+    checking: list[int] = []
+    world.journal.on_checking = checking.append
+    world.journal.take_over([PARTITION])
+    world.loop.turn()
+    world.identify(epoch=0)
+    world.loop.turn()
+    assert checking == [PARTITION]
+    assert (LEADER, "Append") not in world.links.channels
+    world.journal.proceed(PARTITION)
+    world.loop.turn()
+    assert set(world.produced()) == {PARTITION}
+
+
+def test_superfluous_records_are_deleted(world):
+    world.journal.forget_keys(PARTITION, [b"\0\3old"])
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [b"\0\3old"]}
+
+
+def test_fault_of_ours_ends_ownership(world):
+    """What is stored from here on could not be trusted."""
+    world.journal.failed(ValueError("a bug"))
+    assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
+
+
+def test_brokers_that_forget_soon_are_written_to_more_often(world):
+    world.journal.keep_alive(5.0, 1000.0)
+    world.loop.turn()
+    world.loop.turn(5.1)
+    assert PARTITION in world.produced()

@@ -1,0 +1,19 @@
+"""The journal that lives as long as the process."""
+
+from __future__ import annotations
+
+from proxy.durable.interfaces import StateKey
+from proxy.durable.memory_journal import MemoryJournal
+
+KEY = StateKey("partition", "g", b"t" * 16, 0)
+
+
+def test_latest_value_counts_and_none_deletes():
+    journal = MemoryJournal()
+    append = journal.append([(KEY, b"1"), (StateKey("group", "g"), b"2")])
+    assert append.done
+    append.result()
+    journal.append([(KEY, b"3")])
+    assert journal.values == {KEY: b"3", StateKey("group", "g"): b"2"}
+    journal.append([(KEY, None), (StateKey("group", "never"), None)])
+    assert journal.values == {StateKey("group", "g"): b"2"}

@@ -1,0 +1,170 @@
+"""Taking part in the group of proxies, on a real broker: one owns, others wait, and a name is taken over at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from localkafka.cluster import Cluster
+
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_connection import OwnSettings
+from proxy.durable import ownership_group
+from proxy.durable.ownership_group import Membership
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import Address
+from tests.support.raw import address
+from tests.support.relay import Relay
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
+SESSION_S = 6.0
+
+
+class Clock:
+    """Goes as the real one, and jumps as a machine that slept."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def __call__(self) -> float:
+        return ownership_group.awake_and_asleep() + self.slept
+
+
+class Group:
+    """Proxies of one cluster, and what they said."""
+
+    def __init__(self, nursery: trio.Nursery, bootstrap: Address) -> None:
+        self.nursery, self.bootstrap = nursery, bootstrap
+        self.nodes: dict[int, Address] = {}
+        self.notes: list[tuple[str, dict[str, object]]] = []
+
+    def join(self, name: str, clock: Callable[[], float] | None = None) -> tuple[Membership, trio.CancelScope]:
+        """A member that runs until its scope is cancelled."""
+        client = OwnClient([self.bootstrap], OwnSettings(), self.nodes)
+        notes = lambda event, **context: self.notes.append((event, context))  # noqa: E731
+        made = Membership(client, notes, name, SESSION_S, clock or ownership_group.awake_and_asleep)
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await made.run()
+
+        self.nursery.start_soon(run)
+        return made, scope
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(20):
+        while not condition():  # noqa: ASYNC110 - of another task's doing
+            await trio.sleep(0.05)
+
+
+@pytest.fixture
+def play(kafka_39: Cluster, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[str], str]) -> Callable[..., None]:
+    """Runs a test in Trio with a group of its own."""
+    monkeypatch.setattr(ownership_group, "GROUP", fresh("owners"))
+
+    def run(test: Callable[[Group], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                await test(Group(nursery, address(kafka_39.bootstrap)))
+                nursery.cancel_scope.cancel()
+
+        trio.run(main)
+
+    return run
+
+
+def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) -> None:
+    async def test(group: Group) -> None:
+        first, scope = group.join("one:1")
+        await until(first.is_valid)
+        assert first.is_valid()
+        second, _ = group.join("two:2")
+        await until(lambda: "one:1" in second.trouble)
+        await trio.sleep(1.5)  # the rebalance that the second brought about is over
+        assert first.is_valid()
+        assert not second.is_valid()
+        scope.cancel()
+        await until(second.is_valid)
+        assert {event for event, _ in group.notes} >= {"another-proxy", "share-groups-standby"}
+
+    play(test)
+
+
+def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) -> None:
+    """As after a crash; if the other one lives, it is told, stops, and waits."""
+
+    async def test(group: Group) -> None:
+        first, _ = group.join("one:1")
+        await until(first.is_valid)
+        again, _ = group.join("one:1")
+        with trio.fail_after(3):
+            await until(again.is_valid)
+        await until(lambda: not first.assigned)
+        assert not first.is_valid()
+        await until(lambda: "another proxy" in first.trouble)
+        assert again.is_valid()
+
+    play(test)
+
+
+def test_the_only_member_that_stops_comes_back_to_the_same_generation(play: Callable[..., None]) -> None:
+    """Brokers let whoever joins an empty group wait, and a rebalance would take time as well."""
+
+    async def test(group: Group) -> None:
+        first, scope = group.join("one:1")
+        await until(first.is_valid)
+        scope.cancel()
+        again, _ = group.join("one:1")
+        await until(again.is_valid)
+        assert again.generation == first.generation
+
+    play(test)
+
+
+def test_the_only_member_leaves_when_it_stops_while_another_one_joins(play: Callable[..., None]) -> None:
+    async def test(group: Group) -> None:
+        first, scope = group.join("one:1")
+        await until(first.is_valid)
+        first._lease.heard(ErrorCode.REBALANCE_IN_PROGRESS, ownership_group.awake_and_asleep())
+        scope.cancel()
+        second, _ = group.join("two:2")
+        with trio.fail_after(SESSION_S / 2):
+            await until(second.is_valid)
+
+    play(test)
+
+
+def test_cuts_in_the_middle_of_everything_are_survived(play: Callable[..., None], kafka_39: Cluster) -> None:
+    """Heartbeats and a rebalance under way: the owner stays a member, or becomes one again."""
+
+    async def test(group: Group) -> None:
+        with Relay(kafka_39.bootstrap) as relay:
+            group.nodes = {1: address(relay.address)}
+            first, _ = group.join("one:1")
+            await until(first.is_valid)
+            for _ in range(3):
+                _, scope = group.join("two:2")
+                for _ in range(4):
+                    await trio.sleep(0.3)
+                    relay.cut()
+                scope.cancel()
+            await until(first.is_valid)
+
+    play(test)
+
+
+def test_lease_ends_by_the_clock_and_comes_back_with_the_next_answer(play: Callable[..., None]) -> None:
+    async def test(group: Group) -> None:
+        clock = Clock()
+        first, _ = group.join("one:1", clock)
+        await until(first.is_valid)
+        clock.slept = SESSION_S
+        assert not first.is_valid()
+        await until(first.is_valid)
+        assert not any(event == "share-groups-off" for event, _ in group.notes)
+
+    play(test)

@@ -1,0 +1,95 @@
+"""How soon a proxy asks again after its group's coordinator was away; time and answers are the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.durable import ownership_group, ownership_rules
+from proxy.durable.ownership_group import Membership
+from proxy.sharegroups.state_records import PARTITIONS
+from proxy.wire.errors import UpstreamLost
+
+SESSION_S = 6.0
+NAME = "one:1"
+
+
+class Coordinator:
+    """Away until told otherwise; then it makes whoever asks the owner of everything."""
+
+    def __init__(self) -> None:
+        self.away = True
+        self.asked: list[float] = []
+        """When somebody looked for it."""
+        self.settings = None
+
+    async def ask(self, key: int, _request: Any) -> Any:
+        if key == ownership_group.FIND_COORDINATOR:
+            self.asked.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+        if self.away:
+            raise UpstreamLost("nobody is there")
+        if key == ownership_group.FIND_COORDINATOR:
+            return SimpleNamespace(coordinators=[SimpleNamespace(error_code=0, node_id=1, host="one", port=1)]), None
+        table = {"m": ownership_rules.Owner(NAME, tuple(range(PARTITIONS)))}
+        return SimpleNamespace(
+            error_code=0, member_id="m", leader="another", skip_assignment=True, generation_id=1,
+            assignment=ownership_rules.encode_table(table),
+        )  # fmt: skip
+
+    def address_of(self, _node_id: int, advertised: Any) -> Any:
+        return advertised
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    made = Coordinator()
+
+    @asynccontextmanager
+    async def connection(_address: Any, _settings: Any) -> AsyncIterator[Coordinator]:
+        yield made
+
+    monkeypatch.setattr(ownership_group, "connection", connection)
+    return made
+
+
+def _member(coordinator: Coordinator) -> Membership:
+    return Membership(coordinator, lambda _event, **_context: None, NAME, SESSION_S, trio.current_time)  # type: ignore[arg-type]  # a part of it
+
+
+async def test_it_is_asked_every_half_second_however_long_it_was_away(
+    coordinator: Coordinator, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The lease has ended by then: nobody is served until it answers."""
+    member = _member(coordinator)
+    nursery.start_soon(member.run)
+    await trio.sleep(60)
+    coordinator.away, back = False, trio.current_time()
+    while not member.is_valid():  # noqa: ASYNC110 - of another task's doing
+        await trio.sleep(0.01)
+    assert trio.current_time() - back <= 0.51
+
+
+async def test_failures_are_forgotten_once_it_has_answered(
+    coordinator: Coordinator, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The next time it is away, it is looked for at once."""
+    member = _member(coordinator)
+    nursery.start_soon(member.run)
+    await trio.sleep(60)
+    coordinator.away = False
+    await trio.sleep(60)
+    assert member.is_valid()
+    before = len(coordinator.asked)
+    coordinator.away, gone = True, trio.current_time()
+    await trio.sleep(SESSION_S)
+    heartbeat = SESSION_S / ownership_group.HEARTBEATS_PER_SESSION
+    assert coordinator.asked[before] - gone <= heartbeat + 0.11

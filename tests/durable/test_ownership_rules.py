@@ -1,0 +1,176 @@
+"""Who owns share state, and until when a proxy may believe that it is the one (decision 22)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from proxy.durable.ownership_rules import (
+    Lease,
+    Member,
+    Owner,
+    assign,
+    decode_member,
+    decode_table,
+    encode_member,
+    encode_table,
+    is_mine,
+    spread,
+)
+from proxy.wire.errors import ErrorCode, RemoteProtocolError
+
+OK, REBALANCE = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def lease() -> Lease:
+    """Ends 4.5 s after the last heartbeat that was answered, counted from when it was sent."""
+    return Lease(session_s=6.0, rebalance_s=6.0, margin_s=1.5)
+
+
+def test_nothing_is_owned_before_the_group_said_so():
+    assert not lease().is_valid(0.0)
+
+
+def test_lease_counts_from_when_the_heartbeat_was_sent():
+    """Its answer may have been long on its way, and the machine may have slept meanwhile."""
+    made = lease()
+    made.joined(100.0)
+    made.heard(OK, 103.0)
+    assert made.is_valid(107.4)
+    assert not made.is_valid(107.5)
+    made.heard(OK, 110.0)
+    assert made.is_valid(114.4), "the same generation goes on: nobody else was let in"
+
+
+def test_answers_out_of_order_do_not_shorten_it():
+    made = lease()
+    made.joined(100.0)
+    made.heard(OK, 105.0)
+    made.heard(OK, 103.0)
+    assert made.ends == 109.5
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
+)
+def test_any_other_answer_ends_it(code):
+    made = lease()
+    made.joined(100.0)
+    made.heard(code, 101.0)
+    assert not made.is_valid(101.0)
+    made.heard(OK, 100.5)
+    made.joined(102.0)
+    assert made.is_valid(102.0)
+
+
+def test_rebalance_is_gone_along_with_or_ends_it():
+    """From the first 27 on a member has the rebalance timeout to join again, whatever heartbeats say."""
+    made = lease()
+    made.joined(100.0)
+    made.heard(REBALANCE, 102.0)
+    made.heard(REBALANCE, 105.0)
+    assert made.is_valid(106.4)
+    assert not made.is_valid(106.5)
+    made.joined(106.0)
+    assert made.is_valid(110.4)
+
+
+def test_who_owns_keeps():
+    """A second proxy takes nothing from one that serves, whatever its id is."""
+    members = {"b": Member("one:1", (0, 1)), "a": Member("two:1")}
+    assert assign(members, range(3)) == {"a": Owner("two:1", ()), "b": Owner("one:1", (0, 1, 2))}
+
+
+def test_without_an_owner_the_first_is_chosen():
+    assert assign({"b": Member("x"), "a": Member("y")}, range(2))["a"].partitions == (0, 1)
+    assert assign({}, range(2)) == {}
+
+
+def test_there_is_one_owner_even_if_two_believe_to_be():
+    members = {"a": Member("x", (0,)), "b": Member("y", (0,))}
+    assert [owner.partitions for owner in assign(members, range(1)).values()] == [(0,), ()]
+
+
+def test_who_comes_back_is_known_by_its_name_never_by_its_address():
+    """Two proxies may have the same address by mistake; only one of them has the name."""
+    line = Owner("a:1", (0,), "proxy-a")
+    assert is_mine("old id", line, "new id", "proxy-a")
+    assert is_mine("id", line, "id", None)
+    assert not is_mine("old id", line, "new id", None)
+    assert not is_mine("old id", Owner("a:1", (0,)), "new id", "proxy-a")
+    assert not is_mine("old id", Owner("a:1", (0,)), "new id", "")
+
+
+def test_there_and_back():
+    member = Member("proxy:9092", (0, 49), "proxy-a")
+    assert decode_member(encode_member(member)) == member
+    table = {"m-1": Owner("a:1", (1, 2), "proxy-a"), "m-2": Owner("b:1", ())}
+    assert decode_table(encode_table(table)) == table
+    member = Member("proxy:9092", (0, 49), "proxy-a", "proxy:9999")
+    assert decode_member(encode_member(member)) == member
+    table = {"m-1": Owner("a:1", (1, 2), "proxy-a", "a:2"), "m-2": Owner("b:1", (), "", "b:2")}
+    assert decode_table(encode_table(table)) == table
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\2abc", b"\0\0\xff\xff"])
+def test_what_cannot_be_read_is_refused(data):
+    """A member of another release, or somebody else's bytes."""
+    with pytest.raises(RemoteProtocolError):
+        decode_member(data)
+    with pytest.raises(RemoteProtocolError):
+        decode_table(data)
+
+
+def fleet(*owned: tuple[int, ...]) -> dict[str, Member]:
+    return {chr(97 + n): Member(f"{n}:1", each, "", f"{n}:2") for n, each in enumerate(owned)}
+
+
+def test_fleet_shares_evenly():
+    table = spread(fleet((), (), ()), range(50))
+    assert sorted(len(owner.partitions) for owner in table.values()) == [16, 17, 17]
+    assert sorted(p for owner in table.values() for p in owner.partitions) == list(range(50))
+    assert {owner.peer for owner in table.values()} == {"0:2", "1:2", "2:2"}
+    assert spread({}, range(50)) == {}
+
+
+def test_what_moves_between_live_members_is_nobodys_until_its_owner_has_stopped():
+    """Two owners at once is what must never be."""
+    first = spread(fleet(tuple(range(6)), ()), range(6))
+    assert [owner.partitions for owner in first.values()] == [(0, 1, 2), ()]
+    second = spread(fleet((0, 1, 2), ()), range(6))
+    assert [owner.partitions for owner in second.values()] == [(0, 1, 2), (3, 4, 5)]
+
+
+def test_of_two_who_say_they_own_a_partition_one_is_believed():
+    table = spread(fleet((0, 1), (1, 2)), range(4))
+    assert [owner.partitions for owner in table.values()] == [(0, 1), (2, 3)]
+
+
+def test_nothing_moves_where_the_shares_are_even():
+    owned = spread(fleet((), (), ()), range(50))
+    again = spread(fleet(*(owner.partitions for owner in owned.values())), range(50))
+    assert [o.partitions for o in again.values()] == [o.partitions for o in owned.values()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_members_come_and_go_and_no_partition_ever_has_two_owners(seed):
+    """Whoever stops what is not its own any more and joins anew: an even share within two generations of the last."""
+    chance = random.Random(seed)
+    held: dict[str, set[int]] = {}
+    for step in range(30):
+        if chance.random() < 0.4 or not held:
+            held[f"m{step}"] = set()
+        elif chance.random() < 0.5:
+            del held[chance.choice(sorted(held))]
+        if not held:
+            continue
+        for _ in range(2):
+            members = {m: Member(m, tuple(sorted(owned)), "", m) for m, owned in held.items()}
+            before = {p: m for m, owned in held.items() for p in owned}
+            for member_id, owner in spread(members, range(50)).items():
+                assert all(before.get(p, member_id) == member_id for p in owner.partitions)
+                held[member_id] = set(owner.partitions)
+        sizes = [len(owned) for owned in held.values()]
+        assert sum(sizes) == 50
+        assert max(sizes) - min(sizes) <= 1

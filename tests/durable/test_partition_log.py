@@ -1,0 +1,117 @@
+"""What a log of several owners holds: only what was written under the latest takeover record before it counts."""
+
+from __future__ import annotations
+
+from proxy.durable.partition_log import TAKEOVERS_KEPT, Reign, Replay
+from proxy.wire.records import Record, build_batch, decode_records, iter_batches
+
+
+def reign_of(key):
+    if not key.startswith(b"T"):
+        return None
+    pid, epoch = key[1:].split(b"/")
+    return Reign(int(pid), int(epoch))
+
+
+def takeover(pid, epoch):
+    return (pid, epoch, [Record(b"T%d/%d" % (pid, epoch), b"owner")])
+
+
+def put(pid, epoch, **values):
+    records = [Record(key.encode(), None if value is None else value.encode()) for key, value in values.items()]
+    return (pid, epoch, records)
+
+
+def replay(*batches, until=None, start=0) -> Replay:
+    offset, data = start, b""
+    for pid, epoch, records in batches:
+        data += build_batch(offset, records, producer_id=pid, producer_epoch=epoch, base_sequence=0)
+        offset += len(records)
+    made = Replay(reign_of, offset - 1 if until is None else until)
+    for batch in iter_batches(data):
+        made.read(batch, lambda batch=batch: decode_records(data[batch.position : batch.end]))
+    return made
+
+
+def state(made):
+    return {key.decode(): value.decode() for key, value in made.values.items()}
+
+
+def test_last_value_counts_and_deletions_delete():
+    made = replay(takeover(7, 0), put(7, 0, a="1", b="1"), put(7, 0, a="2", b=None))
+    assert state(made) == {"a": "2"}
+    assert made.done
+
+
+def test_next_owner_goes_on():
+    made = replay(takeover(7, 0), put(7, 0, a="1", b="1"), takeover(7, 1), put(7, 1, a="2"))
+    assert state(made) == {"a": "2", "b": "1"}
+    assert made.reign == Reign(7, 1)
+    assert made.ignored == 0
+
+
+def test_late_owner_is_not_heard():
+    """The broker forgot the fence and took it (cluster-primitives.md B2)."""
+    made = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 0, a="late"), put(7, 1, b="1"))
+    assert state(made) == {"a": "1", "b": "1"}
+    assert made.ignored == 1
+
+
+def test_late_owner_does_not_come_back_by_its_own_takeover_record():
+    made = replay(takeover(7, 1), put(7, 1, a="1"), takeover(7, 0), put(7, 0, a="late"))
+    assert state(made) == {"a": "1"}
+    assert made.ignored == 2
+
+
+def test_new_producer_id_begins_a_reign():
+    """After the transactional id expired the epoch starts at 0 again."""
+    made = replay(takeover(7, 5), put(7, 5, a="1"), takeover(8, 0), put(8, 0, b="1"), put(7, 5, a="late"))
+    assert state(made) == {"a": "1", "b": "1"}
+
+
+def test_what_nobody_took_over_does_not_count():
+    made = replay(put(7, 0, a="1"), (-1, -1, [Record(b"a", b"foreign")]), takeover(7, 0))
+    assert state(made) == {}
+
+
+def test_foreign_records_change_nothing():
+    """Somebody with the right to write wrote a copy of a takeover record."""
+    made = replay(takeover(7, 0), (-1, -1, [Record(b"T9/0", b"owner")]), put(7, 0, a="1"), put(9, 0, a="x"))
+    assert state(made) == {"a": "1"}
+
+
+def test_nothing_behind_ones_own_takeover_is_read():
+    made = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 1, a="2"), until=2)
+    assert state(made) == {"a": "1"}
+    assert made.done
+
+
+def test_compacted_log_with_holes():
+    """Compaction leaves offsets out, and empty batches of the last producer."""
+    made = Replay(reign_of, 100)
+    batches = [
+        build_batch(3, [Record(b"T7/0", b"o", offset=3)], producer_id=7, producer_epoch=0, base_sequence=0),
+        build_batch(50, [Record(b"a", b"1", offset=57)], producer_id=7, producer_epoch=0, base_sequence=9),
+        build_batch(90, [], producer_id=7, producer_epoch=0, base_sequence=50, last_offset=100),
+    ]
+    for data in batches:
+        (batch,) = iter_batches(data)
+        made.read(batch, lambda data=data: decode_records(data))
+    assert state(made) == {"a": "1"}
+    assert made.next_offset == 101
+    assert made.done
+
+
+def test_takeovers_that_something_depends_on_stay():
+    """A value, and also a deletion that may have to hide an older value, keeps the record of its reign."""
+    reigns = [takeover(7, epoch) for epoch in range(TAKEOVERS_KEPT + 10)]
+    reigns.insert(6, put(7, 5, a="1"))
+    reigns.insert(4, put(7, 3, gone=None))
+    made = replay(*reigns)
+    gone = made.superfluous()
+    assert len(gone) == TAKEOVERS_KEPT + 10 - 3
+    assert not {b"T7/3", b"T7/5", b"T7/%d" % (TAKEOVERS_KEPT + 9)} & set(gone)
+    last = TAKEOVERS_KEPT + 9
+    after = replay(*reigns, (7, last, [Record(key, None) for key in gone]))
+    assert state(after) == {"a": "1"}
+    assert after.superfluous() == []

@@ -1,0 +1,63 @@
+"""Share state is written to more often than brokers forget its writers, whatever they are set to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.durable.producer_expiration import ANSWER_S, PRODUCER, TRANSACTIONAL, Periods, periods
+from proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
+from proxy.loop.promise import Promise
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, UpstreamLost
+
+
+class Own:
+    """The proxy's own questions."""
+
+    def __init__(self) -> None:
+        self.answer: Promise[Any] = Promise()
+        self.asked: list[tuple[int, int, Any]] = []
+
+    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+        self.asked.append((node_id, key, request))
+        return self.answer
+
+
+def answered(code: int = 0, **values: str | None) -> Any:
+    message = registry.message("DescribeConfigsResponse")
+    names = {"producer": PRODUCER, "transactional": TRANSACTIONAL}
+    configs = [message.DescribeConfigsResourceResult(name=names[key], value=value) for key, value in values.items()]
+    return message(results=[message.DescribeConfigsResult(error_code=code, configs=configs)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (answered(producer="86400000", transactional="604800000"), Periods(21_600.0, IDENTITY_S)),
+        (answered(producer="60000", transactional="120000"), Periods(15.0, 30.0)),
+        (answered(producer="60000"), Periods(15.0, IDENTITY_S)),
+        (answered(producer=None, transactional="x"), Periods()),
+        (answered(producer="0"), Periods()),
+        (answered(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer="60000"), Periods()),
+    ],
+)
+async def test_a_quarter_of_what_the_broker_says(answer: Any, expected: Periods) -> None:
+    own = Own()
+    own.answer.set(answer)
+    assert await periods(own, 3, lambda *_: None) == expected
+    (asked,) = own.asked
+    assert asked[:2] == (3, 32)
+    assert asked[2].resources[0].resource_name == "3"
+
+
+async def test_who_is_not_told_goes_by_the_defaults(autojump_clock: Any) -> None:
+    said: list[str] = []
+    notes = lambda event, **_context: said.append(event)  # noqa: E731
+    own = Own()
+    own.answer.fail(UpstreamLost("gone"))
+    assert await periods(own, 3, notes) == Periods(KEEP_ALIVE_S, IDENTITY_S)
+    assert await periods(Own(), 3, notes) == Periods()
+    assert said == ["state-expiration-not-known"] * 2
+    assert ANSWER_S < 10

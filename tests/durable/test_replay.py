@@ -1,0 +1,130 @@
+"""Reading state partitions from a broker: in pieces, up to the offset that counts, and again when a leader moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.brokers.own_connection import OwnSettings
+from proxy.durable import replay
+from proxy.durable.interfaces import StateKey
+from proxy.durable.partition_log import Replay
+from proxy.sharegroups import state_records
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
+from proxy.wire.records import Record, build_batch
+from proxy.wire.values import Address
+from tests.support.small_broker import RANGES, Broker
+
+HERE = {1: Address("b1", 9092)}
+
+
+class Leader(Broker):
+    """Also answers Fetch and ListOffsets about partitions that are lists of batches."""
+
+    def __init__(self) -> None:
+        super().__init__(ranges=RANGES | {2: (0, 7)})
+        self.logs: dict[int, list[tuple[int, int, bytes]]] = {}
+        """Partition -> (first offset, last offset, batch)."""
+        self.code = ErrorCode.NONE
+        self.fetches = 0
+
+    def append(self, partition: int, *records: Record, epoch: int = 1) -> int:
+        """Its first offset; offsets start at 5, as in a log that was cut."""
+        log = self.logs.setdefault(partition, [])
+        first = log[-1][1] + 1 if log else 5
+        data = build_batch(first, records, producer_id=7, producer_epoch=epoch, base_sequence=0)
+        log.append((first, first + len(records) - 1, data))
+        return first
+
+    def settings(self) -> OwnSettings:
+        async def connect(host: str, port: int) -> trio.abc.Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            trio.lowlevel.spawn_system_task(self.serve, theirs)
+            return ours
+
+        return OwnSettings(connect=connect)
+
+    def _k2(self, request: Any) -> Any:
+        answer = registry.message("ListOffsetsResponse")
+        (topic,) = request.topics
+        found = []
+        for wanted in topic.partitions:
+            log = self.logs.get(wanted.partition_index, [])
+            offset = 5 if wanted.timestamp == replay.EARLIEST or not log else log[-1][1] + 1
+            found.append(
+                answer.ListOffsetsPartitionResponse(
+                    partition_index=wanted.partition_index, error_code=self.code, offset=offset
+                )
+            )
+        return answer(topics=[answer.ListOffsetsTopicResponse(name=topic.name, partitions=found)])
+
+    def _k1(self, request: Any) -> Any:
+        self.fetches += 1
+        answer = registry.message("FetchResponse")
+        (topic,) = request.topics
+        parts = []
+        for wanted in topic.partitions:
+            rest = [data for _, last, data in self.logs[wanted.partition] if last >= wanted.fetch_offset]
+            parts.append(
+                answer.PartitionData(
+                    partition_index=wanted.partition, high_watermark=100, records=rest[0] if rest else b""
+                )
+            )
+        return answer(responses=[answer.FetchableTopicResponse(topic=topic.topic, partitions=parts)])
+
+
+def takeover(epoch: int) -> Record:
+    return state_records.takeover("p:1", 0, 7, epoch)
+
+
+def group(name: str, epoch: int) -> Record:
+    return Record(state_records.encode_key(StateKey("group", name)), state_records.group_value(epoch))
+
+
+async def test_read_to_the_takeover_and_no_further() -> None:
+    """One batch an answer here; both partitions in each request."""
+    leader = Leader()
+    replays = {}
+    for partition in (3, 4):
+        leader.append(partition, takeover(1))
+        leader.append(partition, group("g", 1))
+        leader.append(partition, group("g", 2), group("h", 1))
+        until = leader.append(partition, takeover(2), epoch=2)
+        leader.append(partition, group("g", 9), epoch=2)
+        replays[partition] = Replay(state_records.reign_of, until)
+    await replay.read(replays, {3: 1, 4: 1}, HERE, leader.settings())
+    for each in replays.values():
+        assert each.done
+        assert sorted(state_records.group_epoch(value) for value in each.values.values()) == [1, 2]
+    assert leader.fetches == 4
+    await replay.read(replays, {}, {}, leader.settings())
+    assert leader.fetches == 4, "nothing is left to read"
+
+
+async def test_ends_of_the_logs() -> None:
+    leader = Leader()
+    leader.append(3, group("g", 1), group("h", 1))
+    leader.logs[4] = []
+    assert await replay.ends([3, 4], {3: 1, 4: 1}, HERE, leader.settings()) == {3: 7, 4: 5}
+
+
+async def test_moved_leader_and_unknown_leader_are_told() -> None:
+    leader = Leader()
+    leader.append(3, takeover(1))
+    leader.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    wanted = {3: Replay(state_records.reign_of, 5)}
+    with pytest.raises(UpstreamLost, match="NOT_LEADER"):
+        await replay.read(wanted, {3: 1}, HERE, leader.settings())
+    with pytest.raises(UpstreamLost, match="no leader is known"):
+        await replay.read(wanted, {}, HERE, leader.settings())
+
+
+async def test_record_of_a_newer_release_is_told() -> None:
+    leader = Leader()
+    leader.append(3, takeover(1))
+    until = leader.append(3, Record(b"\0\x09new", b"x"))
+    with pytest.raises(RemoteProtocolError, match="type 9"):
+        await replay.read({3: Replay(state_records.reign_of, until)}, {3: 1}, HERE, leader.settings())

@@ -1,0 +1,184 @@
+"""The topic of share state: made as it must be, and refused when it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.durable.state_producer import BATCH_BYTES_MAX
+from proxy.durable.state_topic import MESSAGE_BYTES, OFFSETS_TOPIC, StateTopic, TopicRefused
+from proxy.sharegroups.model.coordinator import RECORD_OVERHEAD
+from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
+from proxy.sharegroups.state_records import PARTITIONS, TOPIC
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, UpstreamLost
+from proxy.wire.values import Address
+
+
+class Client:
+    """Answers as a cluster of some brokers would."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.brokers = brokers
+        self.topics: dict[str, tuple[int, int]] = {}
+        """Name -> (partitions, replicas)."""
+        self.leaderless: set[int] = set()
+        self.topic_code = ErrorCode.NONE
+        self.create_code = ErrorCode.NONE
+        self.coordinator_code = ErrorCode.NONE
+        self.created: Any = None
+        self.message_bytes: str | None = "1048588"
+        """As the brokers tell it; None: to nobody who may not read it."""
+
+    def address_of(self, node_id: int, advertised: Address) -> Address:
+        return Address("pinned", 1) if node_id == 2 else advertised
+
+    async def metadata(self, names: list[str]) -> tuple[Any, None]:
+        answer = registry.message("MetadataResponse")
+        brokers = [answer.MetadataResponseBroker(node_id=n, host=f"b{n}", port=9) for n in range(1, self.brokers + 1)]
+        return answer(brokers=brokers, topics=[self._topic(answer, name) for name in names]), None
+
+    def _topic(self, answer: Any, name: str) -> Any:
+        topic = answer.MetadataResponseTopic
+        if name not in self.topics:
+            return topic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=[])
+        count, replicas = self.topics[name]
+        partitions = [
+            answer.MetadataResponsePartition(
+                partition_index=index,
+                leader_id=-1 if index in self.leaderless else 1,
+                replica_nodes=list(range(1, replicas + 1)),
+            )
+            for index in range(count)
+        ]
+        return topic(name=name, error_code=self.topic_code, partitions=partitions)
+
+    def _configs(self, question: Any) -> Any:
+        (resource,) = question.resources
+        assert (resource.resource_type, resource.resource_name) == (2, TOPIC)
+        answer = registry.message("DescribeConfigsResponse")
+        if self.message_bytes is None:
+            refused = answer.DescribeConfigsResult(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, configs=[])
+            return answer(results=[refused])
+        (name,) = resource.configuration_keys
+        config = answer.DescribeConfigsResourceResult(name=name, value=self.message_bytes)
+        return answer(results=[answer.DescribeConfigsResult(configs=[config])])
+
+    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+        if key == 19:
+            (self.created,) = question.topics
+            answer = registry.message("CreateTopicsResponse")
+            return answer(topics=[answer.CreatableTopicResult(name=TOPIC, error_code=self.create_code)]), None
+        if key == 32:
+            return self._configs(question), None
+        answer = registry.message("FindCoordinatorResponse")
+        entries = [
+            answer.Coordinator(key=name, node_id=3, error_code=self.coordinator_code)
+            for name in question.coordinator_keys
+        ]
+        return answer(coordinators=entries), None
+
+
+def topic_of(client: Client) -> StateTopic:
+    return StateTopic(client)  # type: ignore[arg-type]
+
+
+async def test_missing_topic_is_made_as_decision_20_says() -> None:
+    client = Client()
+    assert await topic_of(client).view() is None
+    assert await topic_of(client).create()
+    configs = {config.name: config.value for config in client.created.configs}
+    assert (client.created.name, client.created.num_partitions, client.created.replication_factor) == (TOPIC, 50, 3)
+    assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
+
+
+@pytest.mark.parametrize(
+    ("brokers", "offsets", "replicas", "in_sync"), [(1, 0, 1, 1), (2, 0, 2, 1), (5, 0, 3, 2), (5, 5, 5, 4)]
+)
+async def test_it_is_replicated_as_the_offsets_are(brokers: int, offsets: int, replicas: int, in_sync: int) -> None:
+    client = Client(brokers)
+    if offsets:
+        client.topics[OFFSETS_TOPIC] = (50, offsets)
+    await topic_of(client).create()
+    configs = {config.name: config.value for config in client.created.configs}
+    assert (client.created.replication_factor, configs["min.insync.replicas"]) == (replicas, str(in_sync))
+
+
+async def test_view_names_leaders_where_brokers_are_dialled() -> None:
+    client = Client(2)
+    client.topics[TOPIC] = (PARTITIONS, 1)
+    client.leaderless = {7}
+    view = await topic_of(client).view()
+    assert view is not None
+    assert not view.is_whole
+    assert 7 not in view.leaders
+    assert view.addresses == {1: Address("b1", 9), 2: Address("pinned", 1)}
+    client.leaderless = set()
+    view = await topic_of(client).view()
+    assert view is not None
+    assert view.is_whole
+
+
+async def test_another_number_of_partitions_is_refused() -> None:
+    """Every group would be looked for elsewhere."""
+    client = Client()
+    client.topics[TOPIC] = (10, 1)
+    with pytest.raises(TopicRefused, match="has 10 partitions and must have 50"):
+        await topic_of(client).view()
+
+
+async def test_what_the_identity_may_not_do_is_named() -> None:
+    client = Client()
+    client.topics[TOPIC] = (PARTITIONS, 1)
+    client.topic_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(TopicRefused, match="DESCRIBE"):
+        await topic_of(client).view()
+    client.create_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(TopicRefused, match="cannot be created"):
+        await topic_of(client).create()
+    client.coordinator_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    with pytest.raises(TopicRefused, match="WRITE and DESCRIBE on transactional ids __proxy-share-"):
+        await topic_of(client).coordinators(["__proxy-share-0"])
+
+
+async def test_somebody_else_just_made_it() -> None:
+    client = Client()
+    client.create_code = ErrorCode.TOPIC_ALREADY_EXISTS
+    assert not await topic_of(client).create()
+    client.create_code = ErrorCode.NOT_CONTROLLER
+    with pytest.raises(UpstreamLost):
+        await topic_of(client).create()
+    assert await topic_of(client).coordinators(["a", "b"]) == {"a": 3, "b": 3}
+    await trio.lowlevel.checkpoint()
+
+
+LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
+
+
+@pytest.mark.parametrize(
+    ("told", "found", "said"),
+    [
+        ("2000000", 2_000_000, []),
+        ("65536", 65536, [LOW]),
+        (None, MESSAGE_BYTES, [NOT_KNOWN]),
+        ("", MESSAGE_BYTES, [NOT_KNOWN]),
+    ],
+)
+async def test_how_large_a_batch_may_be(told: str | None, found: int, said: list[str]) -> None:
+    """As the topic has it; who may not read its settings goes by what the proxy would have made."""
+    client, notes = Client(), list[str]()
+    client.message_bytes = told
+    topic = StateTopic(client)  # type: ignore[arg-type]
+    assert await topic.message_bytes(lambda event, **_: notes.append(event)) == found
+    assert notes == said
+
+
+async def test_the_topic_takes_what_the_proxy_makes() -> None:
+    """Also where the brokers allow less by default."""
+    client = Client()
+    await StateTopic(client).create()  # type: ignore[arg-type]
+    configs = {config.name: config.value for config in client.created.configs}
+    largest = SNAPSHOT_BYTES_MAX + RECORD_OVERHEAD + 32767
+    assert int(configs["max.message.bytes"]) >= max(largest, BATCH_BYTES_MAX)

@@ -1,0 +1,230 @@
+"""A client's proxy that does not own its group: what goes to the owner, what stays, and what becomes of a lost link."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.durable.gate import ALL, HOLD_MAX_S
+from proxy.fleet import edge
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.apis.k32_broker_addresses import BROKER
+from proxy.reading.far_records import HeldRecords
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.apis.group_configs import GROUP
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import Address, Limits
+from tests.support.far import FarWorld
+from tests.support.ports import acquired
+
+GONE, NOT_FOUND = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+@pytest.fixture
+def world() -> FarWorld:
+    made = FarWorld()
+    made.configure("g", share_auto_offset_reset="earliest")
+    return made
+
+
+def test_records_never_go_to_the_owner_and_are_let_go_when_used_up(world):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 100, value=b"v" * 1000)
+    member = world.member()
+    sizes: list[int] = []
+    encode = world.wire.ends[0].send
+    world.wire.ends[0].send = lambda message: sizes.append(len(data := encode(message))) or data
+    answer = member.fetch(topic, max_records=50)
+    assert acquired(answer) == [(0, 99, 1)]
+    assert len(answer.responses[0].partitions[0].records) > 100_000
+    assert max(sizes) < 10_000
+    assert member.acknowledge({(topic.topic_id, 0): [(0, 99, [1])]}).error_code == 0
+    assert world.peer.held.bytes > 0
+    world.timers.advance(10)
+    assert world.peer.held.bytes == 0
+    assert "PeerForget" in world.wire.sent
+
+
+def test_second_fetch_is_served_from_what_this_proxy_has(world):
+    """The owner knows the batches; nobody is asked a second time."""
+    topic = world.cluster.create("t")
+    for _ in range(4):
+        world.cluster.produce(topic, 10)
+    member = world.member()
+    got = [acquired(member.fetch(topic, max_records=10)) for _ in range(4)]
+    assert got == [[(n * 10, n * 10 + 9, 1)] for n in range(4)]
+    assert world.cluster.count(1) == 1
+
+
+def test_member_at_the_owner_does_not_get_what_another_proxy_has(world):
+    topic = world.cluster.create("t")
+    for _ in range(2):
+        world.cluster.produce(topic, 10)
+    assert acquired(world.member().fetch(topic, max_records=10)) == [(0, 9, 1)]
+    at_owner = world.member(member_id="m2")
+    world.served, world.edge = share_group_apis.served(world.services.coordinator), world.services
+    answer = at_owner.fetch(topic, max_records=10)
+    assert acquired(answer) == [(10, 19, 1)]
+    assert len(answer.responses[0].partitions[0].records) > 10
+    assert world.cluster.count(1) == 2
+
+
+def test_lost_link_ends_sessions_and_gives_records_back_with_their_delivery_counted(world):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
+    waiting = world.member(member_id="m2")
+    reply = waiting.send_fetch(topic, wait_ms=5000)
+    assert not reply.done
+    world.wire.cut()
+    assert reply.message.error_code == NOT_FOUND
+    assert len(world.services.coordinator.sessions) == 0
+    assert world.services.reads.waiting == 0
+    world.link()
+    assert member.acknowledge({(topic.topic_id, 0): [(0, 9, [1])]}).error_code == NOT_FOUND
+    member.epoch = 0
+    assert acquired(member.fetch(topic)) == [(0, 9, 2)]
+
+
+def test_after_a_lost_link_requests_wait_for_a_new_one_and_are_refused_in_the_end(world):
+    world.wire.cut()
+    world.others.peer = None
+    member = world.member()
+    reply = member.send_heartbeat(0, ["t"])
+    assert not reply.done
+    world.timers.advance(HOLD_MAX_S + 0.1)
+    assert reply.message.error_code == GONE
+    reply = member.send_heartbeat(0, ["t"])
+    world.link()
+    world.edge.gate.look()
+    assert reply.message.error_code == ErrorCode.NONE
+    assert world.timers.planned <= 2
+
+
+def test_who_is_not_the_owner_any_more_is_asked_again_for_a_while(world):
+    world.services.gate.closing(ALL, GONE, "moves")
+    reply = world.member().send_heartbeat(0, ["t"])
+    world.timers.advance(0.3)
+    assert not reply.done
+    world.services.gate.open()
+    world.timers.advance(0.2)
+    assert reply.message.error_code == ErrorCode.NONE
+    world.services.gate.closing(ALL, GONE, "moves")
+    reply = world.member().send_heartbeat(0, ["t"])
+    for _ in range(40):
+        world.timers.advance(0.1)
+    assert reply.message.error_code == GONE
+
+
+def test_owner_that_has_not_heard_of_a_table_answers_nothing_by_it(world):
+    """In the table it does not know, the group may be somebody else's."""
+    world.generations[0] = 2
+    reply = world.member().send_heartbeat(0, ["t"])
+    assert not reply.done
+    world.generations[1] = 2
+    world.timers.advance(0.2)
+    assert reply.message.error_code == ErrorCode.NONE
+
+
+def test_client_that_leaves_gives_its_records_back(world):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    member.fetch(topic)
+    member.connection.close()
+    assert world.owner.connections == 0
+    assert world.peer.waiting == 0
+    assert acquired(world.member(member_id="m2").fetch(topic)) == [(0, 9, 2)]
+
+
+def test_client_that_leaves_in_the_middle_leaves_nothing_behind(world):
+    topic = world.cluster.create("t")
+    member = world.member()
+    reply = member.send_fetch(topic, wait_ms=5000)
+    assert not reply.done
+    member.connection.close()
+    world.cluster.release()
+    assert (world.peer.waiting, world.owner.connections) == (0, 0)
+    world.assert_idle()
+
+
+def test_broker_that_hangs_up_ends_the_connection(world):
+    topic = world.cluster.create("t")
+    world.cluster.held.add(3)
+    member = world.member()
+    reply = member.send_fetch(topic)
+    member.connection.lose_upstream()
+    with pytest.raises(Exception, match="owner"):
+        _ = reply.message
+
+
+def test_records_that_had_to_be_dropped_end_the_session_and_are_given_back(world):
+    world.peer.held = HeldRecords(1)
+    topic, other = world.cluster.create("t"), world.cluster.create("u")
+    world.cluster.produce(topic, 10)
+    world.cluster.produce(other, 10)
+    member = world.member()
+    answer = member.fetch(topic, other)
+    assert answer.error_code == NOT_FOUND
+    assert len(world.services.coordinator.sessions) == 0
+    world.peer.held = HeldRecords(1 << 20)
+    world.timers.advance(3)
+    member.epoch = 0
+    assert acquired(member.fetch(topic, other), topic) == [(0, 9, 2)]
+
+
+def test_without_room_for_records_the_answer_comes_without_them_in_the_end():
+    world = FarWorld(limits=Limits(local_answers_total_bytes=8 << 20))
+    world.configure("g", share_auto_offset_reset="earliest")
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member = world.member()
+    world.edge.answers.add_unsent(8 << 20)
+    reply = member.send_fetch(topic, wait_ms=700)
+    world.timers.advance(0.5)
+    assert not reply.done
+    world.timers.advance(0.3)
+    assert not acquired(reply.message)
+    assert world.edge.answers.refusals == 1
+    world.edge.answers.sent(8 << 20)
+    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
+
+
+def test_no_more_than_so_many_requests_wait(world, monkeypatch):
+    monkeypatch.setattr(edge, "REQUESTS_MAX", 1)
+    topic = world.cluster.create("t")
+    assert not world.member().send_fetch(topic, wait_ms=5000).done
+    assert world.member(member_id="m2").send_fetch(topic).message.error_code == NOT_FOUND
+
+
+def test_groups_of_the_owner_are_known(world):
+    world.member().heartbeat(0, ["t"])
+    assert world.edge.holds("g") is False
+    world.owner.tell_groups()
+    assert world.edge.holds("g")
+    world.services.coordinator.remove_group("g")
+    world.owner.tell_groups()
+    assert not world.edge.holds("g")
+
+
+def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(world):
+    """The owner of the group asks the broker, and knows its own addresses only."""
+    message = registry.message("DescribeConfigsResponse")
+    listener = message.DescribeConfigsResourceResult(name="listeners", value="A://10.0.0.1:9092")
+
+    def answer(_key, _version, request):
+        (asked,) = request.resources
+        kind, name = asked.resource_type, asked.resource_name
+        configs = [listener] if kind == BROKER else []
+        return message(results=[message.DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)])
+
+    world.cluster.others = answer
+    world.edge.book = AddressBook(9300, "edge.example", lambda *_: True)
+    for book in (world.edge.book, world.services.book):
+        book.advertise(1, Address("10.0.0.1", 9092))
+    named = registry.message("DescribeConfigsRequest").DescribeConfigsResource
+    resources = [named(resource_type=kind, resource_name=name) for kind, name in ((BROKER, "1"), (GROUP, "g"))]
+    broker, group = world.ask(32, 4, resources=resources).results
+    assert [entry.value for entry in broker.configs] == ["A://edge.example:9301"]
+    assert group.error_code == 0

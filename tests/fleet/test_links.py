@@ -1,0 +1,295 @@
+"""Proxies of a fleet find and lose each other, over real sockets in one loop."""
+
+from __future__ import annotations
+
+import itertools
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trustme
+
+from proxy.fleet import links, peer_link
+from proxy.fleet.links import LINKS_MAX, Links, LinkTls
+from proxy.fleet.unproven_links import UNPROVEN_MAX
+from proxy.forwarding.interfaces import Call
+from proxy.loop.reactor import Reactor
+from proxy.sharegroups.services import Services
+from proxy.wire import registry
+from proxy.wire.values import Address
+from tests.support.far import FarWorld
+from tests.support.ports import Connection
+
+SECRET = b"sixteen bytes ok"
+LIMIT_S = 10.0
+
+
+class Table:
+    """What the group of proxies says."""
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.elsewhere: dict[int, str] = {}
+        self.peers: frozenset[str] = frozenset()
+
+
+class One:
+    """A proxy, as far as links go."""
+
+    def __init__(self, reactor: Reactor, name: str, secret: bytes | None, tls: LinkTls | None) -> None:
+        self.world = FarWorld()
+        self.services: Services = self.world.services
+        self.services.timers = reactor
+        self.table = Table()
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.links = Links(
+            reactor,
+            self.services,
+            {76: self._handle},
+            self.table,
+            lambda event, **context: self.notes.append((event, context)),
+            address=name,
+            secret=secret,
+            tls=tls,
+        )
+        self.address = f"127.0.0.1:{self.links.listen(Address('127.0.0.1', 0))}"
+        self.served = 0
+
+    async def _handle(self, call: Call, services: Services) -> bytes:
+        self.served += 1
+        return b"answer of " + str(call.client_id).encode()
+
+    def sees(self, other: One) -> None:
+        self.table.peers = frozenset({other.address})
+        self.table.elsewhere = dict.fromkeys(range(50), other.address)
+        self.links.look_soon()
+
+    def events(self) -> list[str]:
+        return [event for event, _ in self.notes]
+
+
+def call_of(one: One, group_id: str = "g") -> Call:
+    message = registry.message("ShareGroupHeartbeatRequest")(group_id=group_id, member_id="m")
+    return Call(76, 1, 1, "client", message, Connection(one.world.cluster, 1))
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    with trio.fail_after(LIMIT_S):
+        while not (value := condition()):  # noqa: ASYNC110 - of the loop's doing
+            await trio.sleep(0.01)
+    return value
+
+
+def play(
+    test: Callable[[Reactor, trio.Nursery, One, One], Awaitable[None]],
+    *secrets: bytes | None,
+    tls: tuple[LinkTls | None, LinkTls | None] = (None, None),
+) -> None:
+    reactor = Reactor()
+
+    async def main() -> None:
+        names = itertools.count(1)
+        parts = zip(secrets or (SECRET, SECRET), tls, strict=True)
+        a, b = (One(reactor, f"{next(names)}:1", secret, each) for secret, each in parts)
+        async with trio.open_nursery() as nursery:
+            for each in (a, b):
+                nursery.start_soon(each.links.run)
+            await test(reactor, nursery, a, b)
+            nursery.cancel_scope.cancel()
+
+    try:
+        reactor.run(main)
+    finally:
+        reactor.shut()
+
+
+def test_request_goes_to_the_owner_and_its_answer_comes_back() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        assert a.links.owner(3) is None
+        a.sees(b)
+        assert a.links.missing == [b.address]
+        peer = await until(lambda: a.links.owner(3))
+        answer = peer.serve(call_of(a))
+        await until(lambda: answer.done)
+        assert answer.result() == b"answer of client"
+        assert (b.served, b.links.far_clients, a.links.requests_waiting) == (1, 1, 0)
+        assert a.links.owners(range(50)) == [peer]
+        assert (a.links.linked, a.links.missing) == ([b.address], [])
+
+    play(test)
+
+
+def test_groups_that_come_and_go_are_heard_of() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        b.services.coordinator.add_group("g")
+        a.sees(b)
+        await until(lambda: "g" in a.links.groups)
+        b.services.coordinator.add_group("h")
+        b.services.coordinator.remove_group("g")
+        await until(lambda: set(a.links.groups) == {"h"})
+        b.links.close()
+        await until(lambda: not a.links.linked)
+        assert set(a.links.groups) == {"h"}, "it is a share group as long as its owner belongs to the fleet"
+        a.table.peers = frozenset()
+        a.links.look_soon()
+        await until(lambda: not a.links.groups)
+
+    play(test)
+
+
+def test_link_that_ends_is_made_anew_and_one_that_nobody_wants_is_not() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        first = await until(lambda: a.links.owner(0))
+        waiting = first.serve(call_of(a))
+        for link in list(b.links._accepted):
+            link.close("cut")
+        await until(lambda: waiting.done)
+        assert await until(lambda: a.links.owner(0) not in (None, first))
+        a.table.peers, a.table.elsewhere = frozenset(), {}
+        a.links.look_soon()
+        await until(lambda: not a.links.linked and not b.links._accepted)
+        assert "peer-lost" in a.events()
+
+    play(test)
+
+
+def test_who_does_not_know_the_secret_serves_and_is_served_by_nobody() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        b.sees(a)
+        await until(lambda: "peer-refused" in a.events() and "peer-refused" in b.events())
+        assert (a.links.linked, b.links.linked) == ([], [])
+        assert (a.links.owner(0), b.links.far_clients) == (None, 0)
+
+    play(test, SECRET, b"another secret...")
+    play(test, SECRET, None)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever proves nothing is not ended by the clock."""
+    monkeypatch.setattr(peer_link, "HANDSHAKE_S", 600.0)
+    monkeypatch.setattr(peer_link, "SILENT_S", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_strangers_do_not_take_the_places_of_members() -> None:
+    """From the same host, more of them than there are links for members, and they come back when they are ended."""
+
+    async def flood(address: str) -> None:
+        host, port = address.split(":")
+        held: list[trio.SocketStream] = []
+        try:
+            for _ in range(100_000):
+                held.append(await trio.open_tcp_stream(host, int(port)))
+                if len(held) > 2 * LINKS_MAX:
+                    held.pop().socket.close()
+        finally:
+            for stranger in held:
+                stranger.socket.close()
+
+    async def test(_r: Reactor, nursery: trio.Nursery, a: One, b: One) -> None:
+        nursery.start_soon(flood, b.address)
+        await until(lambda: b.events().count("peer-refused") > LINKS_MAX)
+        a.sees(b)
+        first = await until(lambda: a.links.owner(0))
+        answer = first.serve(call_of(a))
+        assert await until(lambda: answer.done)
+        for link in list(b.links._accepted):
+            link.close("cut")
+        assert await until(lambda: a.links.owner(0) not in (None, first))
+        assert len(b.links._strangers) <= UNPROVEN_MAX
+
+    play(test)
+
+
+@pytest.mark.usefixtures("patient")
+def test_members_beyond_their_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers do not count among them."""
+    monkeypatch.setattr(links, "LINKS_MAX", 1)
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        host, port = b.address.split(":")
+        strangers = [await trio.open_tcp_stream(host, int(port)) for _ in range(3)]
+        a.sees(b)
+        await until(lambda: a.links.owner(0))
+        b.sees(b)
+        await until(lambda: "more than 1 links of the fleet" in str(b.notes))
+        assert (len(b.links._accepted), len(b.links._strangers)) == (1, 3)
+        for stranger in strangers:
+            await stranger.aclose()
+        await until(lambda: not len(b.links._strangers))
+
+    play(test)
+
+
+def test_proxy_that_is_not_there_is_tried_again() -> None:
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.table.peers = frozenset({"127.0.0.1:1"})
+        a.links.look_soon()
+        await until(lambda: "peer-unreachable" in a.events())
+        assert a.links.owners([0]) is None
+        a.sees(b)
+        await until(lambda: a.links.owner(0))
+
+    play(test, None, None)
+
+
+FLEET_CA, OTHER_CA = trustme.CA(), trustme.CA()
+
+
+def link_tls(ca: trustme.CA = FLEET_CA, name: str = "127.0.0.1", server_name: str | None = None) -> LinkTls:
+    """A proxy's own certificate, and trust in the authority of the fleet."""
+    sides = []
+    for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
+        context = ssl.SSLContext(protocol)
+        context.verify_mode = ssl.CERT_REQUIRED
+        ca.issue_cert(name).configure_cert(context)
+        FLEET_CA.configure_trust(context)
+        sides.append(context)
+    return LinkTls(*sides, server_name)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "proxy.fleet"], ids=["host", "name"])
+def test_encrypted_links_do_what_plain_ones_do(name: str) -> None:
+    """Requests and answers of more than one TLS record, both ways at once; certificates for the host or for a name."""
+    server_name = None if name == "127.0.0.1" else name
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        b.sees(a)
+        for one in (a, b):
+            peer = await until(lambda one=one: one.links.owner(3))
+            answers = [peer.serve(call_of(one, "g" * 30_000)) for _ in range(20)]
+            await until(lambda answers=answers: all(answer.done for answer in answers))
+            assert {answer.result() for answer in answers} == {b"answer of client"}
+        assert {type(link._transport).__name__ for link in a.links._accepted} == {"TlsTransport"}
+
+    play(test, tls=(link_tls(name=name, server_name=server_name), link_tls(name=name, server_name=server_name)))
+
+
+STRANGERS = {
+    "certificate of another authority": link_tls(OTHER_CA),
+    "certificate of another host": link_tls(name="other.example"),
+    "no TLS": None,
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_who_shows_no_certificate_of_the_fleet_is_not_dialled_into_it(stranger: str) -> None:
+    """Even with the secret: no link to it, and where its certificate is no good at all, none from it."""
+
+    async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
+        a.sees(b)
+        await until(lambda: "peer-refused" in a.events())
+        assert (a.links.linked, a.links.owner(0), b.links.far_clients) == ([], None, 0)
+        if stranger != "certificate of another host":  # it dials under no name
+            b.sees(a)
+            refused = len([event for event in a.events() if event == "peer-refused"])
+            await until(lambda: a.events().count("peer-refused") > refused + 1)
+            assert b.links.linked == []
+
+    play(test, tls=(link_tls(), STRANGERS[stranger]))

@@ -1,0 +1,76 @@
+"""The owner's side of a link: clients that are far away, and everything that ends with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.fleet import owner
+from proxy.wire import registry
+from proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from tests.support.far import FarWorld
+
+
+@pytest.fixture
+def world() -> FarWorld:
+    return FarWorld()
+
+
+def request(**fields):
+    body = registry.request(76, 1).encode(registry.message("ShareGroupHeartbeatRequest")(group_id="g", member_id="m"))
+    values = {"id": 1, "connection_id": 5, "api_key": 76, "api_version": 1, "generation": 1, "client_host": "h"}
+    return registry.message("PeerRequest")(**values | {"body": body} | fields)
+
+
+def outcomes(world: FarWorld) -> list[int]:
+    said = world.wire.held or []
+    return [each.outcome for each in said if type(each).__name__ == "PeerResponse"]
+
+
+def test_what_it_does_not_serve_is_not_served(world, monkeypatch):
+    world.wire.held = []
+    world.owner.receive(request(api_key=0))
+    world.owner.receive(request(generation=9))
+    monkeypatch.setattr(owner, "REQUESTS_MAX", 0)
+    world.owner.receive(request())
+    assert outcomes(world) == [1, 1, 1]
+    assert world.owner.connections == 0
+
+
+def test_request_that_cannot_be_read_ends_the_link(world):
+    with pytest.raises(RemoteProtocolError):
+        world.owner.receive(request(api_version=99))
+    with pytest.raises(RemoteProtocolError):
+        world.owner.receive(request(body=b"\xff"))
+
+
+def test_fault_of_a_handler_is_noted_and_fails_that_request_only(world, monkeypatch):
+    async def broken(call, services):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.owner, "_handlers", {76: broken})
+    world.wire.held = []
+    world.owner.receive(request())
+    assert outcomes(world) == [2]
+    assert world.notes[-1][0] == "handler-failed"
+
+
+def test_connections_have_names_that_no_other_link_has(world):
+    """Sessions and reservations belong to connections by number."""
+    world.wire.held = []
+    world.owner.receive(request())
+    first = world.owner._connections[5]
+    world.owner.lost("cut")
+    world.link()
+    world.wire.held = []
+    world.owner.receive(request())
+    assert world.owner._connections[5].id != first.id
+    answer = first.ask(3, 0, b"")
+    with pytest.raises(UpstreamLost):
+        answer.result()
+
+
+def test_what_is_said_of_nothing_known_is_passed_over(world):
+    for name in ("PeerAnswer", "PeerClosed", "PeerCancel", "PeerPing"):
+        world.owner.receive(registry.message(name)())
+    for name in ("PeerResponse", "PeerForget", "PeerHoldings", "PeerPing"):
+        world.peer.receive(registry.message(name)())

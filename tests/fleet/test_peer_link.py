@@ -1,0 +1,153 @@
+"""One link: it ends when the other side is silent, does not listen, or is none of the fleet."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.fleet import peer_link
+from proxy.fleet.peer_link import PeerLink
+from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
+from proxy.loop.reactor import Reactor
+from proxy.loop.transports import PlainTransport
+from proxy.wire import registry
+
+LIMIT_S = 10.0
+
+
+class User:
+    """What came, and why it ended."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.reasons: list[str] = []
+
+    def receive(self, message: Any) -> None:
+        if type(message).__name__ == "PeerForget":
+            raise ZeroDivisionError
+        if type(message).__name__ != "PeerPing":
+            self.messages.append(message)
+
+    def lost(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class End:
+    """One end of a link."""
+
+    def __init__(self, reactor: Reactor, sock: socket.socket, *, dials: bool) -> None:
+        self.user = User()
+        self.ended = 0
+        self.events: list[str] = []
+        protocol = PeerProtocol("x:1", None, bytes([dials]) * NONCE_BYTES, dials=dials)
+        self.link = PeerLink(
+            reactor,
+            PlainTransport(reactor, sock),
+            protocol,
+            lambda event, **_context: self.events.append(event),
+            lambda: 7,
+            lambda _link: self.user,
+            self._end,
+        )
+
+    def _end(self, _link: PeerLink) -> None:
+        self.ended += 1
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    with trio.fail_after(LIMIT_S):
+        while not condition():  # noqa: ASYNC110 - of the loop's doing
+            await trio.sleep(0.005)
+
+
+def play(test: Callable[..., Any]) -> None:
+    reactor = Reactor()
+    try:
+        reactor.run(lambda: test(reactor))
+    finally:
+        reactor.shut()
+
+
+def closed(number: int) -> Any:
+    return registry.message("PeerClosed")(connection_id=number)
+
+
+def test_messages_pass_and_the_end_is_told_to_both() -> None:
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        a.link.send(closed(1))
+        b.link.send(registry.message("PeerResponse")(id=2, frame=bytes(10 << 20)))
+        await until(lambda: a.user.messages and b.user.messages)
+        assert len(a.user.messages[0].frame) == 10 << 20
+        a.link.close("enough")
+        a.link.close("twice")
+        a.link.send(closed(2))
+        await until(lambda: b.ended)
+        assert (a.user.reasons, b.user.reasons) == (["enough"], ["the other proxy closed the link"])
+        assert (a.ended, b.ended) == (1, 1)
+        assert a.events == ["peer-linked", "peer-lost"]
+
+    play(test)
+
+
+def test_fault_of_ours_ends_the_link_with_a_note() -> None:
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        a.link.send(registry.message("PeerForget")(chunks=[1]))
+        await until(lambda: b.ended)
+        assert b.events == ["peer-linked", "callback-failed", "peer-lost"]
+
+    play(test)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n"])
+def test_stranger_is_let_go(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_link, "HANDSHAKE_S", 0.1)
+    monkeypatch.setattr(peer_link, "PING_S", 0.05)
+
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a = End(reactor, left, dials=False)
+        right.sendall(said)
+        await until(lambda: a.ended)
+        assert a.events == ["peer-refused"]
+        right.close()
+
+    play(test)
+
+
+def test_silent_side_and_one_that_takes_nothing_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_link, "SILENT_S", 0.4)
+    monkeypatch.setattr(peer_link, "PING_S", 0.1)
+    monkeypatch.setattr(peer_link, "UNSENT_BYTES_MAX", 4 << 20)
+
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        await trio.sleep(0.6)
+        assert not a.ended, "pings are signs of life"
+        b.link._transport.want(0)
+        b.link._alarm.cancel()
+        for number in range(8):
+            a.link.send(registry.message("PeerResponse")(id=number, frame=bytes(1 << 20)))
+        assert a.user.reasons == ["the other proxy does not take what it is told"]
+        b.link.close("over")
+        left, right = socket.socketpair()
+        c, d = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: c.link.user and d.link.user)
+        d.link._transport.want(0)
+        d.link._alarm.cancel()
+        await until(lambda: c.ended)
+        assert "silent" in c.user.reasons[0]
+        d.link.close("over")
+
+    play(test)

@@ -1,0 +1,61 @@
+"""Whose link ends when somebody else wants to be let in."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from proxy.fleet import unproven_links
+from proxy.fleet.peer_link import PeerLink
+from proxy.fleet.unproven_links import Strangers
+
+
+def links(count: int) -> list[PeerLink]:
+    """Only their identity matters."""
+    return [cast(PeerLink, object()) for _ in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unproven_links, "UNPROVEN_MAX", 4)
+
+
+def filled(*hosts: str) -> tuple[Strangers, list[PeerLink]]:
+    made, waiting = links(len(hosts)), Strangers()
+    for link, host in zip(made, hosts, strict=True):
+        waiting.add(link, host)
+    return waiting, made
+
+
+def test_there_is_room_for_so_many() -> None:
+    waiting, made = filled("a", "a", "a")
+    assert waiting.in_the_way("a") is None
+    waiting.add(links(1)[0], "a")
+    assert waiting.in_the_way("a") is made[0]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "newcomer", "ends"),
+    [
+        (("member", "x", "x", "x"), "y", 1),
+        (("member", "x", "x", "x"), "x", 1),
+        (("member", "other", "x", "x"), "x", 2),
+        (("a", "b", "c", "d"), "e", 0),
+        (("a", "b", "c", "d"), "c", 2),
+    ],
+)
+def test_the_oldest_of_the_host_with_the_most_ends(hosts: tuple[str, ...], newcomer: str, ends: int) -> None:
+    """Of several with equally many the newcomer's own, else the first."""
+    waiting, made = filled(*hosts)
+    assert waiting.in_the_way(newcomer) is made[ends]
+
+
+def test_who_has_proven_itself_counts_no_more() -> None:
+    waiting, made = filled("a", "a", "b", "c")
+    for _ in range(2):
+        waiting.remove(made[0])
+    assert (len(waiting), waiting.in_the_way("a")) == (3, None)
+    waiting.add(links(1)[0], "b")
+    assert waiting.in_the_way("c") is made[2]
+    assert waiting.links()[0] is made[1]

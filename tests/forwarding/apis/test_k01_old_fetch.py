@@ -1,0 +1,71 @@
+"""Fetch v0-v3 where views are served: an answer for each partition, and no cut connection."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from proxy.forwarding.apis import k01_old_fetch
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import Kind
+from proxy.loop.promise import Task
+from proxy.wire.errors import RemoteProtocolError
+
+
+def request(version: int, topics: dict[bytes, list[int]]) -> bytes:
+    body = struct.pack(">hhih2siii", 1, version, 7, 2, b"me", -1, 100, 1)
+    if version == 3:
+        body += struct.pack(">i", 1000)
+    body += struct.pack(">i", len(topics))
+    for name, partitions in topics.items():
+        body += struct.pack(">h", len(name)) + name + struct.pack(">i", len(partitions))
+        body += b"".join(struct.pack(">iqi", index, 5, 1000) for index in partitions)
+    return body
+
+
+def answer(version: int, frame: bytes) -> Task:
+    call = Call(1, version, 7, None, memoryview(frame), None)
+    task = Task(k01_old_fetch.handle(call, None), lambda _: None)
+    task.start()
+    return task
+
+
+@pytest.mark.parametrize("version", k01_old_fetch.VERSIONS)
+def test_every_partition_is_told(version):
+    """By name and number, in the layout of its version."""
+    data = answer(version, request(version, {b"__view.r2.t": [0, 3], b"u": [1]})).value
+    assert struct.unpack_from(">ii", data) == (len(data) - 4, 7)
+    at = 12 if version else 8
+    assert struct.unpack_from(">ih11si", data, at) == (2, 11, b"__view.r2.t", 2)
+    assert struct.unpack_from(">ihqi", data, at + 21) == (0, 35, -1, 0)
+    assert struct.unpack_from(">ihqi", data, at + 39) == (3, 35, -1, 0)
+    assert struct.unpack_from(">h1siihqi", data, at + 57) == (1, b"u", 1, 1, 35, -1, 0)
+    assert len(data) == at + 57 + 25
+
+
+@pytest.mark.parametrize("cut", [4, 30, 45, 60])
+def test_bytes_that_are_no_request_are_refused(cut):
+    """Whatever is missing, and however many entries are promised."""
+    assert isinstance(answer(3, request(3, {b"topic": [0, 1, 2]})[:cut]).error, RemoteProtocolError)
+    promised = request(3, {})[:-4] + struct.pack(">i", 1 << 30)
+    assert isinstance(answer(3, promised).error, RemoteProtocolError)
+
+
+def test_route_reads_nothing_before():
+    assert (k01_old_fetch.route(2).kind, k01_old_fetch.route(2).opaque) == (Kind.LOCAL, True)
+
+
+def test_table_answers_old_versions_only_where_fetch_is_looked_at():
+    """Else they are refused as any version that is not offered."""
+    from proxy.forwarding.address_book import AddressBook
+    from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+    from proxy.forwarding.route_table import Served, build
+    from proxy.forwarding.routes import header
+    from proxy.wire.values import Limits
+
+    book = AddressBook(9000, "h", lambda *_: True)
+    for served, kind in (({}, Kind.REFUSE), ({1: Served(k01_old_fetch.handle, lambda _: False)}, Kind.LOCAL)):
+        routes = build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), served)
+        assert routes[header(1, 2)].kind is kind
+        assert routes[header(1, 15)].kind is (Kind.INSPECT if served else Kind.FORWARD)

@@ -1,0 +1,53 @@
+"""FindCoordinator: more cases in tests/tables/find_coordinator.yaml."""
+
+import pytest
+
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.apis import k10_find_coordinator
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import World
+from tests.tables.golden import recorded, replaced, rewritten
+
+ANSWER = registry.message("FindCoordinatorResponse")
+
+
+@pytest.mark.parametrize(("release", "version", "frame"), recorded("FindCoordinator"))
+def test_in_a_real_answer_only_the_address_changes(release, version, frame):
+    assert rewritten(10, version, frame) == replaced(10, version, frame)
+
+
+def test_a_coordinator_that_cannot_be_dialled_keeps_its_key():
+    """The client has asked for several at once and matches answers by key."""
+    coordinator = ANSWER.Coordinator(key="group", node_id=4, host="kafka-4", port=9092, error_message=None)
+    answer = ANSWER(coordinators=[coordinator])
+    k10_find_coordinator.repair(answer, AddressBook(20000, "h", lambda *_: False))
+    (told,) = answer.coordinators
+    assert (told.key, told.error_code, told.node_id, told.host, told.port) == ("group", 15, -1, "", -1)
+    assert "proxy" in told.error_message
+
+
+def test_a_long_request_is_asked_in_parts_and_answered_as_one():
+    """In the order of its keys; a coordinator without a place here keeps its key, and one refused its code."""
+    world = World()
+    keys = [f"group-{number}" for number in range(2 * k10_find_coordinator.KEYS_AT_ONCE + 1)]
+    world.cluster.group_errors[keys[7]] = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    message = registry.message("FindCoordinatorRequest")(key_type=0, coordinator_keys=keys)
+    connection = world.member().connection
+    call = Call(10, 6, 7, "c", message, connection)
+    task = Task(k10_find_coordinator.handle(call, world.services), lambda _: None)
+    task.start()
+    assert task.finished
+    answer = frames.decode_response(10, 6, memoryview(task.value)[4:])[1]
+    assert [each.key for each in answer.coordinators] == keys
+    assert answer.coordinators[7].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    ours = world.services.book.ours_of(1)
+    assert {(each.host, each.port) for each in answer.coordinators} == {ours}
+
+
+def test_only_long_requests_are_asked_in_parts():
+    longest = bytes(k10_find_coordinator.LONG_BYTES)
+    assert not k10_find_coordinator.is_long(memoryview(longest))
+    assert k10_find_coordinator.is_long(memoryview(longest + b"x"))

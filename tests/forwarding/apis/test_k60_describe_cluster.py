@@ -1,0 +1,22 @@
+"""DescribeCluster: more cases in tests/tables/describe_cluster.yaml."""
+
+import pytest
+
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.apis import k60_describe_cluster
+from proxy.wire import registry
+from tests.tables.golden import recorded, replaced, rewritten
+
+ANSWER = registry.message("DescribeClusterResponse")
+
+
+@pytest.mark.parametrize(("release", "version", "frame"), recorded("DescribeCluster"))
+def test_in_a_real_answer_only_the_address_changes(release, version, frame):
+    assert rewritten(60, version, frame) == replaced(60, version, frame)
+
+
+def test_a_kind_of_endpoint_nobody_knows_yet_is_hidden_like_controllers():
+    broker = ANSWER.DescribeClusterBroker(broker_id=1, host="unknown.internal", port=1)
+    answer = ANSWER(endpoint_type=3, cluster_id="c", brokers=[broker])
+    k60_describe_cluster.repair(answer, AddressBook(20000, "h", lambda *_: True))
+    assert (answer.error_code, answer.brokers) == (115, [])

@@ -1,0 +1,45 @@
+"""A world with a local handler whose every step a test decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Promise
+from proxy.wire.values import Limits
+from tests.forwarding.plane_world import HEARTBEAT, World, request, some_routes, world
+
+ASK_VERSION = 0
+"""Heartbeat v0: header v1, no tags."""
+
+
+def asked(correlation_id: int, body: bytes) -> bytes:
+    """A request of the proxy's own: header v1 without a client id."""
+    return request(HEARTBEAT, ASK_VERSION, correlation_id, b"\xff\xff" + body)
+
+
+class Handler:
+    """A local handler whose every step a test decides."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.results: list[Promise[bytes | None]] = []
+        self.ended: list[int] = []
+
+    async def __call__(self, call: Call, _services: Any) -> bytes | None:
+        self.calls.append(call)
+        self.results.append(Promise())
+        try:
+            return await self.results[-1]
+        finally:
+            self.ended.append(call.correlation_id)
+
+
+def local_world(handler: Callable[..., Any], limits: Limits | None = None, **options: Any) -> Any:
+    return world(some_routes(local=handler), limits, **options)
+
+
+def started(w: World, handler: Handler, count: int = 1) -> Call:
+    w.turn_until(lambda: len(handler.calls) >= count)
+    return handler.calls[count - 1]

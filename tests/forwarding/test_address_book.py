@@ -1,0 +1,220 @@
+"""The address book, and the memory of rewritten answers."""
+
+import pytest
+
+from proxy.forwarding import address_book
+from proxy.forwarding.address_book import AddressBook, AnswerCache, placed
+from proxy.forwarding.routes import Context
+from proxy.wire.endpoints import Endpoint
+from proxy.wire.values import Address
+
+KAFKA_1, MOVED = Address("kafka-1", 9092), Address("kafka-1b", 9092)
+
+
+class Plane:
+    """Binds listeners; `taken` ports cannot be had."""
+
+    def __init__(self) -> None:
+        self.taken: set[int] = set()
+        self.bound: list[tuple[int, Address]] = []
+
+    def bind(self, node_id: int, upstream: Address) -> bool:
+        if node_id in self.taken:
+            return False
+        self.bound.append((node_id, upstream))
+        return True
+
+
+@pytest.fixture
+def plane():
+    return Plane()
+
+
+@pytest.fixture
+def book(plane):
+    return AddressBook(19093, "proxy.example", plane.bind)
+
+
+def test_a_broker_is_told_by_its_node_id_and_bound_once(book, plane):
+    assert book.advertise(3, KAFKA_1) == Address("proxy.example", 19096)
+    assert book.advertise(3, KAFKA_1) == Address("proxy.example", 19096)
+    assert plane.bound == [(3, KAFKA_1)]
+    assert book.upstream_of(3) == KAFKA_1
+    assert book.ours_of(3) == Address("proxy.example", 19096)
+    assert dict(book.nodes) == {3: KAFKA_1}
+
+
+def test_a_broker_that_moved_is_told_to_the_plane(book, plane):
+    book.advertise(3, KAFKA_1)
+    before = book.generation
+    assert book.advertise(3, MOVED) == Address("proxy.example", 19096)
+    assert plane.bound == [(3, KAFKA_1), (3, MOVED)]
+    assert book.upstream_of(3) == MOVED
+    assert book.generation > before
+
+
+def test_a_broker_without_listener_is_left_out_until_it_is_tried_again(book, plane):
+    plane.taken.add(1)
+    assert book.advertise(1, KAFKA_1) is None
+    plane.taken.clear()
+    assert book.advertise(1, KAFKA_1) is None, "not with every answer"
+    assert dict(book.unbound) == {1: KAFKA_1}
+    assert book.upstream_of(1) is None
+    before = book.generation
+    book.retry_unbound()
+    assert book.generation > before, "answers rewritten without the broker are forgotten"
+    assert book.advertise(1, KAFKA_1) is not None
+    assert not book.unbound
+    before = book.generation
+    book.retry_unbound()
+    assert book.generation == before
+
+
+def test_a_broker_whose_new_address_cannot_be_served_is_no_longer_told(book, plane):
+    book.advertise(1, KAFKA_1)
+    plane.taken.add(1)
+    assert book.advertise(1, MOVED) is None
+    assert book.ours_of(1) is None
+    assert not book.nodes
+
+
+@pytest.mark.parametrize("node_id", [-1, 65536 - 19093, 2**31 - 1])
+def test_what_is_no_port_is_never_asked_of_the_plane(book, plane, node_id):
+    assert book.advertise(node_id, KAFKA_1) is None
+    assert book.address_for(node_id) is None
+    assert plane.bound == []
+
+
+def test_the_highest_port_is_one(book):
+    assert book.advertise(65535 - 19093, KAFKA_1) == Address("proxy.example", 65535)
+
+
+def test_a_forgotten_broker_is_bound_anew(book, plane):
+    book.advertise(3, KAFKA_1)
+    before = book.generation
+    book.forget(3)
+    book.forget(4)
+    assert book.generation == before + 1
+    assert book.upstream_of(3) is None
+    assert book.advertise(3, KAFKA_1) is not None
+    assert len(plane.bound) == 2
+
+
+def test_brokers_without_listener_are_remembered_up_to_a_limit(plane, monkeypatch):
+    monkeypatch.setattr(address_book, "UNBOUND_MAX", 3)
+    book = AddressBook(19093, "h", lambda *_: False)
+    for node_id in range(10):
+        assert book.advertise(node_id, KAFKA_1) is None
+    assert len(book.unbound) == 3
+
+
+def test_an_empty_host_is_no_address_and_one_missing_broker_is_enough(book, plane):
+    some, none = Endpoint(1, 0, 4, "kafka-1", 9092), Endpoint(-1, 4, 8, "", -1)
+    assert placed([some, none], book) == [(some, Address("proxy.example", 19094))]
+    plane.taken.add(2)
+    assert placed([some, Endpoint(2, 8, 12, "kafka-2", 9092)], book) is None
+    assert placed([Endpoint(-1, 0, 4, "kafka-x", 1)], book) is None, "an address of nobody does not pass"
+
+
+def test_a_pinned_broker_is_dialled_where_the_settings_say(plane):
+    """Whatever it advertises: it may be known to the proxy's host by another name."""
+    book = AddressBook(19093, "proxy.example", plane.bind, pinned={3: MOVED})
+    for advertised in (KAFKA_1, MOVED, KAFKA_1):
+        assert book.advertise(3, advertised) == Address("proxy.example", 19096)
+    assert plane.bound == [(3, MOVED)]
+    assert book.upstream_of(3) == MOVED
+    book.advertise(4, KAFKA_1)
+    assert book.upstream_of(4) == KAFKA_1
+
+
+class Rewriter:
+    """Puts a word behind every answer, or changes nothing; counts how often it was asked."""
+
+    def __init__(self, word: bytes | None = b"!") -> None:
+        self.word = word
+        self.asked = 0
+
+    def __call__(self, frame: memoryview, _: Context) -> bytes | None:
+        self.asked += 1
+        if self.word is None:
+            return None
+        return (len(frame) + len(self.word)).to_bytes(4, "big") + bytes(frame) + self.word
+
+
+def answer(correlation_id: int, rest: bytes) -> memoryview:
+    return memoryview(correlation_id.to_bytes(4, "big") + rest)
+
+
+CONTEXT = Context(node_id=1)
+
+
+def test_a_repeated_answer_is_rewritten_once_with_each_correlation_id(book):
+    rewriter = Rewriter()
+    through = AnswerCache(book).through(rewriter)
+    told = [through(answer(n, b"brokers"), CONTEXT) for n in (1, 2, 3)]
+    assert told == [b"\0\0\0\x0c" + n.to_bytes(4, "big") + b"brokers!" for n in (1, 2, 3)]
+    assert rewriter.asked == 1
+
+
+def test_that_nothing_changes_is_remembered_too(book):
+    rewriter = Rewriter(None)
+    through = AnswerCache(book).through(rewriter)
+    assert [through(answer(n, b"no coordinator"), CONTEXT) for n in (1, 2)] == [None, None]
+    assert rewriter.asked == 1
+
+
+def test_rewriters_are_kept_apart(book):
+    cache = AnswerCache(book)
+    routes = [cache.through(Rewriter(word)) for word in (b"1", b"2", b"3")]
+    for _ in range(2):
+        assert [route(answer(1, b"x"), CONTEXT)[-1:] for route in routes] == [b"1", b"2", b"3"]
+
+
+def test_everything_is_forgotten_when_the_book_changes(book):
+    cache, rewriter = AnswerCache(book), Rewriter()
+    through = cache.through(rewriter)
+    through(answer(1, b"x"), CONTEXT)
+    book.advertise(3, KAFKA_1)
+    rewriter.word = b"?"
+    assert through(answer(1, b"x"), CONTEXT)[-1:] == b"?"
+    assert len(cache) == 1
+
+
+def test_an_answer_that_made_a_broker_known_is_kept(book):
+    """Binding a listener changes the book while the answer is being rewritten: what came out is the newest."""
+    cache = AnswerCache(book)
+    asked = []
+
+    def rewrite(frame: memoryview, _: Context) -> bytes:
+        asked.append(book.advertise(3, KAFKA_1))
+        return b"\0\0\0\4" + bytes(frame[:4])
+
+    through = cache.through(rewrite)
+    through(answer(1, b"x"), CONTEXT)
+    through(answer(2, b"x"), CONTEXT)
+    assert len(asked) == 1
+
+
+def test_those_kept_longest_go_first_and_the_count_holds(book):
+    cache, rewriter = AnswerCache(book, answers_max=2), Rewriter()
+    through = cache.through(rewriter)
+    for rest in (b"a", b"b", b"a", b"c", b"b"):
+        through(answer(1, rest), CONTEXT)
+    assert (len(cache), rewriter.asked) == (2, 3)
+    through(answer(1, b"a"), CONTEXT)
+    assert rewriter.asked == 4
+
+
+def test_the_bytes_are_bounded_and_counted(book, monkeypatch):
+    cache, rewriter = AnswerCache(book, bytes_max=1000), Rewriter()
+    through = cache.through(rewriter)
+    for n in range(50):
+        through(answer(1, n.to_bytes(100, "big")), CONTEXT)
+        assert cache.bytes_held <= 1000
+    assert len(cache) == 4
+    monkeypatch.setattr(address_book, "ANSWER_BYTES_MAX", 500)
+    through(answer(1, bytes(600)), CONTEXT)
+    assert len(cache) == 4, "a large answer does not drive out small ones"
+    book.advertise(3, KAFKA_1)
+    through(answer(1, b""), CONTEXT)
+    assert cache.bytes_held == 1

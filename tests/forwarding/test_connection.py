@@ -1,0 +1,189 @@
+"""One client connection and its upstream connection: what holds the two together, and the end."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from proxy.wire.values import Limits
+from tests.forwarding.plane_world import API_VERSIONS, FETCH, PRODUCE, UPSTREAM, World, answer, produce, request, world
+
+
+def test_bytes_pass_both_ways_unchanged_and_nothing_is_dialled_before_the_first() -> None:
+    with world() as w:
+        client = w.client()
+        assert w.dialled == []
+        client.send(request(FETCH, 11, 7, b"request"))
+        w.turn_until(lambda: w.brokers)
+        w.brokers[0].expect(request(FETCH, 11, 7, b"request"))
+        w.brokers[0].send(answer(7, b"answer"))
+        client.expect(answer(7, b"answer"))
+        assert w.dialled == [[UPSTREAM]]
+
+
+def test_each_client_has_an_upstream_connection_of_its_own() -> None:
+    with world() as w:
+        pairs = [w.pair() for _ in range(3)]
+        for number, (client, _) in enumerate(pairs):
+            client.send(request(FETCH, 11, number))
+        for number, (_, broker) in enumerate(pairs):
+            broker.expect(request(FETCH, 11, number))
+
+
+def test_an_api_nobody_knows_ends_the_connection_with_a_reason_and_no_other() -> None:
+    with world() as w:
+        client, _ = w.pair()
+        other, _ = w.pair()
+        client.send(request(9999, 0, 1))
+        client.expect_end()
+        assert (w.notes[-1][0], w.reason()) == ("request-refused", "API key 9999 version 0 is not known here")
+        other.send(request(FETCH, 11, 1))
+        w.brokers[1].expect(request(FETCH, 11, 1))
+
+
+def test_a_broker_that_closes_takes_its_client_along_after_its_last_bytes() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1, b"x"))
+        broker.receive(13)
+        broker.send(answer(1, bytes(10_000)))
+        broker.close()
+        client.expect(answer(1, bytes(10_000)))
+        client.expect_end()
+
+
+@pytest.mark.parametrize("farewell", ["close", "reset", "half"])
+def test_a_client_that_leaves_takes_its_upstream_connection_along(farewell: str) -> None:
+    with world() as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1))
+        broker.receive(12)
+        if farewell == "half":
+            client.sock.shutdown(socket.SHUT_WR)
+        else:
+            client.close() if farewell == "close" else client.reset()
+        broker.expect_end()
+        assert w.plane.statistics().connections == 0
+
+
+def test_what_a_leaving_client_sent_reaches_a_broker_that_is_slow_to_read() -> None:
+    """acks=0 records are not lost because their producer closed."""
+    with world() as w:
+        client, broker = w.pair()
+        records = b"".join(produce(n, 0, 9000) for n in range(300))
+        client.send(records)
+        client.close()
+        assert broker.receive(len(records)) == records
+        broker.expect_end()
+
+
+def test_what_a_client_sent_before_there_was_a_broker_reaches_it_even_if_the_client_has_left() -> None:
+    with world() as w:
+        w.hold_dials = True
+        client = w.client()
+        client.send(produce(1, 0))
+        w.turn_until(lambda: w.dials)
+        client.close()
+        for _ in range(5):
+            w.turn()
+        w.dials[0]()
+        w.turn_until(lambda: w.brokers)
+        w.brokers[0].expect(produce(1, 0))
+        w.brokers[0].expect_end()
+
+
+def test_an_upstream_that_cannot_be_reached_ends_the_client_with_a_reason() -> None:
+    with world() as w:
+        w.refuse_dials = OSError("broker.test:9092: Connection refused")
+        client = w.client()
+        client.send(request(API_VERSIONS, 3, 1))
+        client.expect_end()
+        assert (w.notes[-1][0], w.reason()) == ("upstream-unreachable", "broker.test:9092: Connection refused")
+
+
+def test_bytes_that_come_while_dialling_wait_in_order() -> None:
+    with world() as w:
+        w.hold_dials = True
+        client = w.client()
+        client.send(request(FETCH, 11, 1, b"one"))
+        w.turn_until(lambda: w.dials)
+        client.send(request(FETCH, 11, 2, b"two"))
+        for _ in range(3):
+            w.turn()
+        w.dials[0]()
+        w.turn_until(lambda: w.brokers)
+        w.brokers[0].expect(request(FETCH, 11, 1, b"one") + request(FETCH, 11, 2, b"two"))
+
+
+def test_both_ways_stalled_at_once_go_on_again() -> None:
+    """Neither side reads while it sends: nothing is lost, nothing locks up."""
+    with world() as w:
+        client, broker = w.pair()
+        up = b"".join(request(FETCH, 11, n, bytes(200_000)) for n in range(60))
+        client.send(request(FETCH, 11, 1000))
+        broker.receive(12)
+        down = answer(1000, bytes(12_000_000))
+        sent_up = sent_down = stuck = 0
+        while stuck < 20:
+            stuck += 1
+            for _ in range(2):
+                try:
+                    sent_up += (count := client.sock.send(memoryview(up)[sent_up : sent_up + 500_000]))
+                    sent_down += (more := broker.sock.send(memoryview(down)[sent_down : sent_down + 500_000]))
+                    stuck = 0 if count + more else stuck
+                except BlockingIOError:
+                    w.turn()
+        assert client.receive(sent_down) == down[:sent_down]
+        assert broker.receive(sent_up) == up[:sent_up]
+
+
+def test_a_client_too_many_is_closed_with_a_note() -> None:
+    with world(limits=Limits(connections=2)) as w:
+        kept = [w.client(), w.client()]
+        sock = socket.create_connection(("127.0.0.1", w.port))
+        third = w.peer(sock)
+        third.expect_end()
+        assert w.events() == ["connection-limit"]
+        kept[0].close()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.client()
+
+
+def test_hundreds_of_connections_at_once() -> None:
+    with world() as w:
+        pairs = [w.pair() for _ in range(300)]
+        for number, (client, _) in enumerate(pairs):
+            client.send(request(FETCH, 11, number))
+        for number, (_, broker) in enumerate(pairs):
+            broker.expect(request(FETCH, 11, number))
+            broker.send(answer(number, b"%d" % number))
+        for number, (client, _) in enumerate(pairs):
+            client.expect(answer(number, b"%d" % number))
+        assert w.plane.statistics().connections == 300
+
+
+def test_figures_add_up_after_connections_have_gone() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        client.send(produce(1, 1, 50))
+        broker.receive(len(produce(1, 1, 50)))
+        assert w.plane.statistics().in_flight == 1
+        broker.send(answer(1, b"ok"))
+        client.receive(10)
+        client.close()
+        w.turn_until(lambda: not w.plane.statistics().connections)
+        figures = w.plane.statistics()
+        assert figures.bytes_up == 12 + len(produce(1, 1, 50))
+        assert figures.bytes_down == 8 + 10
+        assert figures.ended == {"connection-closed": 1}
+
+
+def test_the_world_of_these_tests_notices_silence() -> None:
+    """The tests can fail: bytes that never come are an error."""
+    with world() as w:
+        client, _ = w.pair()
+        with pytest.raises(AssertionError, match="never came about"):
+            w.turn_until(lambda: client.take(), limit_s=0.05)
+    assert isinstance(w, World)
+    assert PRODUCE == 0

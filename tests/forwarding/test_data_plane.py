@@ -1,0 +1,250 @@
+"""Listeners of the plane, drain, and who may come in."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+
+from proxy.forwarding.data_plane import Plane
+from proxy.loop.promise import Promise
+from proxy.loop.reactor import Reactor
+from proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from tests.forwarding.plane_world import FETCH, LOCAL, UPSTREAM, answer, request, some_routes, world
+
+
+def test_a_port_that_is_taken_is_a_clear_error() -> None:
+    with world() as w, pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{w.port}: .*in use"):
+        w.plane.listen(7, "127.0.0.1", w.port, lambda: [UPSTREAM])
+
+
+def test_a_port_above_65535_is_a_clear_error() -> None:
+    with world() as w, pytest.raises(OSError, match="ports end at 65535"):
+        w.plane.listen(60_000, "127.0.0.1", 9093 + 60_000, lambda: [UPSTREAM])
+
+
+def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
+    seen: list[int] = []
+
+    def targets() -> list[Address]:
+        return [Address("seven.test", 1)]
+
+    async def handle(call: Any, _services: Any) -> bytes:
+        seen.append(call.connection.node_id)
+        return answer(call.correlation_id)
+
+    with world(some_routes(local=handle)) as w:
+        port = w.plane.listen(7, "127.0.0.1", 0, targets)
+        bootstrap = w.client()
+        bootstrap.send(request(LOCAL, 1, 1))
+        bootstrap.expect(answer(1))
+        w.port = port
+        client = w.client()
+        client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2))
+        client.expect(answer(1))
+        w.turn_until(lambda: w.dialled)
+        assert seen == [UNKNOWN_NODE, 7]
+        assert w.dialled == [[Address("seven.test", 1)]]
+
+
+def test_a_listener_that_closes_leaves_its_connections_alone() -> None:
+    with world() as w:
+        client, broker = w.pair()
+        w.plane.close_listener(UNKNOWN_NODE)
+        w.plane.close_listener(UNKNOWN_NODE)
+        w.turn()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", w.port))
+        client.send(request(FETCH, 11, 1))
+        broker.expect(request(FETCH, 11, 1))
+
+
+def test_a_listener_can_be_opened_again_on_the_same_port() -> None:
+    with world() as w:
+        client, _ = w.pair()
+        w.plane.close_listener(UNKNOWN_NODE)
+        client.close()
+        w.turn_until(lambda: not w.plane.statistics().connections)
+        assert w.plane.listen(UNKNOWN_NODE, "127.0.0.1", w.port, lambda: [UPSTREAM]) == w.port
+        w.pair()
+
+
+def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.0) -> tuple[bool, Any]:
+    """Run a scenario (a Trio function given a plane, its reactor and port) and then drain."""
+    reactor = Reactor()
+    handler_wait: Promise[None] = Promise()
+
+    async def handle(call: Any, _services: Any) -> bytes:
+        await handler_wait
+        return answer(call.correlation_id)
+
+    async def main() -> tuple[bool, Any]:
+        def dial(targets: Any, done: Any) -> Callable[[], None]:
+            ours, theirs = socket.socketpair()
+            theirs.setblocking(False)
+            brokers.append(theirs)
+            reactor.call_soon(owner, lambda: done(Dialled(ours, targets[0])))
+            return lambda: None
+
+        plane = Plane(reactor, lambda: routes, None, Limits(), lambda *_a, **_k: None, dial)
+        port = plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
+        async with trio.open_nursery() as nursery:
+            result = await scenario(plane, reactor, port, brokers, handler_wait, nursery)  # type: ignore[call-arg]
+            outcome = await plane.drained(reactor.now() + within_s)
+            nursery.cancel_scope.cancel()
+        if isinstance(result, trio.SocketStream):
+            await trio.aclose_forcefully(result)
+        return outcome, result
+
+    from proxy.brokers.dialling import Dialled
+
+    class Owner:
+        def failed(self, error: Exception) -> None:
+            raise error
+
+    owner = Owner()
+    routes = some_routes(local=handle)
+    brokers: list[socket.socket] = []
+    try:
+        return reactor.run(main)
+    finally:
+        for broker in brokers:
+            broker.close()
+        reactor.turn(0)
+        reactor.shut()
+
+
+async def connect(port: int) -> trio.SocketStream:
+    return await trio.open_tcp_stream("127.0.0.1", port)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with trio.fail_after(5):
+        while not condition():  # noqa: ASYNC110  # what is waited for is outside Trio
+            await trio.sleep(0.002)
+
+
+def test_drain_ends_idle_connections_at_once() -> None:
+    async def scenario(plane: Plane, _r: Any, port: int, *_rest: Any) -> trio.SocketStream:
+        stream = await connect(port)
+        await until(lambda: plane.statistics().connections == 1)
+        return stream
+
+    start = Reactor()
+    before = start.now()
+    outcome, stream = drained(scenario)
+    assert outcome is True
+    assert start.now() - before < 4.0
+    assert stream is not None
+    start.shut()
+
+
+def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:
+    async def scenario(
+        plane: Plane, _r: Any, port: int, brokers: list[socket.socket], wait: Promise[None], nursery: trio.Nursery
+    ) -> list[bytes]:
+        got: list[bytes] = []
+        forwarded, local = await connect(port), await connect(port)
+        await forwarded.send_all(request(FETCH, 11, 1))
+        await local.send_all(request(LOCAL, 1, 2))
+        await until(lambda: plane.statistics().in_flight == 2 and brokers)
+
+        async def rest() -> None:
+            async with forwarded, local:
+                await trio.sleep(0.05)
+                await forwarded.send_all(request(FETCH, 11, 99))
+                await trio.sleep(0.05)
+                wait.set(None)
+                got.append(await local.receive_some(100))
+                got.append(await local.receive_some(100))
+                brokers[0].send(answer(1, b"late"))
+                with trio.CancelScope(shield=True):
+                    got.append(await forwarded.receive_some(100))
+
+        nursery.start_soon(rest)
+        await trio.lowlevel.checkpoint()
+        results.append(got)
+        return got
+
+    results: list[list[bytes]] = []
+    outcome, _ = drained(scenario)
+    assert outcome is True
+    assert results[0] == [answer(2), b"", answer(1, b"late")]
+
+
+def test_drain_takes_no_answer_away_that_was_given() -> None:
+    """A request that stands unread in the kernel when the connection ends does not reset it."""
+
+    async def scenario(
+        plane: Plane, _r: Any, port: int, brokers: list[socket.socket], wait: Promise[None], nursery: trio.Nursery
+    ) -> None:
+        stream = await connect(port)
+        await stream.send_all(request(LOCAL, 1, 2))
+        await until(lambda: plane.statistics().in_flight == 1)
+
+        async def rest() -> None:
+            await stream.send_all(request(FETCH, 11, 99) * 10)
+            wait.set(None)
+            with trio.CancelScope(shield=True), trio.fail_after(5):
+                await until(lambda: not plane.statistics().connections)
+                await trio.sleep(0.05)
+                results.append(await stream.receive_some(1000))
+                results.append(await stream.receive_some(1000))
+                await stream.aclose()
+
+        nursery.start_soon(rest)
+        await trio.lowlevel.checkpoint()
+
+    results: list[bytes] = []
+    outcome, _ = drained(scenario)
+    assert (outcome, results) == (True, [answer(2), b""])
+
+
+def test_drain_cuts_what_has_not_finished_by_the_deadline() -> None:
+    async def scenario(plane: Plane, _r: Any, port: int, brokers: list[socket.socket], *_rest: Any) -> Any:
+        stream = await connect(port)
+        await stream.send_all(request(FETCH, 11, 1))
+        await until(lambda: brokers and plane.statistics().in_flight == 1)
+        return stream
+
+    assert drained(scenario, within_s=0.1)[0] is False
+
+
+def test_drain_of_an_empty_plane_is_over_at_once() -> None:
+    async def scenario(*_all: Any) -> None:
+        return None
+
+    assert drained(scenario, within_s=60.0) == (True, None)
+
+
+def test_one_address_gets_no_more_than_its_limit_and_all_of_it_again() -> None:
+    with world(limits=Limits(connections_per_address=2)) as w:
+        first, second = w.client(), w.client()
+        w.turn_until(lambda: w.plane.statistics().connections == 2)
+        w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
+        ((_, context),) = [noted for noted in w.notes if noted[0] == "connection-limit"]
+        assert context["reason"] == "limits.connections_per_address (2) is reached"
+        first.close()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.client()
+        w.turn_until(lambda: w.plane.statistics().connections == 2)
+        second.close()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        assert sum(w.plane._by_address.values()) == 1
+
+
+def test_a_side_that_still_sends_after_its_connection_ended_counts_as_one() -> None:
+    """It keeps its descriptor until its peer has taken all."""
+    with world(limits=Limits(connections=2)) as w:
+        w.pair()
+        (connection,) = w.plane._connections.values()
+        connection.to_client(bytes(64 << 20))  # more than the kernel takes
+        connection.broker_left(None)
+        assert (len(w.plane._lingering), w.plane.statistics().connections) == (1, 0)
+        w.client()
+        w.turn_until(lambda: w.plane.statistics().connections == 1)
+        w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()

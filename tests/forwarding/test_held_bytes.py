@@ -1,0 +1,212 @@
+"""What clients can make the proxy keep before their requests are whole, and before the broker knows them."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import Kind, Route, Routes
+from proxy.wire import frames, registry
+from proxy.wire.values import Limits
+from tests.forwarding.local_requests_world import Handler, local_world, started
+from tests.forwarding.plane_world import LIST, LOCAL, METADATA, Peer, World, answer, request, some_routes, world
+from tests.forwarding.test_framing import STATUS, resident
+
+INTRODUCTION = (METADATA, 1, b"\0\0\0\0")
+"""Metadata v1 of no topics."""
+INTRODUCED = request(METADATA, 1, 1, b"\xff\xff\0\0\0\0")
+ANSWER = answer(1, b"\0\0\0\0\0\0\0\0\0\0\0\0")
+
+
+def nobody_looks(_frame: memoryview) -> bool:
+    raise AssertionError("looked into")
+
+
+def inspecting(limits: Limits, serve_here: Any = nobody_looks, **options: Any) -> Any:
+    return world(some_routes(inspect=Handler(), serve_here=serve_here), limits, **options)
+
+
+def half(w: World, size: int, come: int) -> Peer:
+    """A client that has sent a part of a request which is gathered."""
+    client = w.client()
+    client.send(request(LIST, 1, 1, bytes(size))[:come])
+    w.turn_until(lambda: w.plane.gathered.used >= come or w.events())
+    return client
+
+
+def test_a_request_is_bounded_until_the_broker_knows_the_client() -> None:
+    """512 KiB as on a broker before SASL is done: beyond it the client is not read until a question is answered."""
+    limits = Limits(unauthenticated_request_bytes=100_000)
+    with inspecting(limits, lambda _: False, introduction=INTRODUCTION) as w:
+        client, large = w.client(), request(LIST, 1, 7, bytes(500_000))
+        client.send(large[:90_000])
+        w.turn_until(lambda: w.brokers)
+        w.brokers[0].expect(INTRODUCED)
+        for _ in range(20):
+            w.turn()
+        assert w.plane.gathered.used <= 90_000
+        w.brokers[0].send(ANSWER)
+        client.send(large[90_000:])
+        w.brokers[0].expect(large)
+        client.send(large)
+        w.brokers[0].expect(large)  # asked once
+
+
+def test_a_client_that_the_broker_does_not_know_gathers_nothing() -> None:
+    limits = Limits(unauthenticated_request_bytes=100_000)
+    with inspecting(limits, introduction=INTRODUCTION) as w:
+        client = w.client()
+        client.send(request(LIST, 1, 7, bytes(500_000))[:90_000])
+        w.turn_until(lambda: w.brokers)
+        w.brokers[0].expect(INTRODUCED)
+        w.brokers[0].close()
+        client.expect_end()
+        assert w.plane.gathered.used == 0
+
+
+def test_nothing_is_decoded_before_the_broker_knows_the_client() -> None:
+    handler = Handler()
+    with local_world(handler, introduction=INTRODUCTION) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 5))
+        w.turn_until(lambda: w.brokers)
+        w.brokers[0].expect(INTRODUCED)
+        assert handler.calls == []
+        w.brokers[0].send(ANSWER)
+        started(w, handler)
+        handler.results[0].set(answer(5))
+        client.expect(answer(5))
+        client.send(request(LOCAL, 1, 6))
+        started(w, handler, 2)
+        w.brokers[0].expect_silence()
+        other = w.client()
+        other.send(request(LOCAL, 1, 5))
+        w.turn_until(lambda: len(w.brokers) > 1)
+        w.brokers[1].close()
+        other.expect_end()
+        assert len(handler.calls) == 2
+
+
+def test_half_requests_of_all_connections_have_one_limit() -> None:
+    """The longest unfinished request makes room; the others, and short ones, go on."""
+    with inspecting(Limits(gathered_total_bytes=1_000_000), lambda _: False) as w:
+        first = half(w, 900_000, 200_000)
+        longest = half(w, 900_000, 500_000)
+        second = half(w, 900_000, 200_000)
+        second.send(request(LIST, 1, 1, bytes(900_000))[200_000:400_000])
+        longest.expect_end()
+        assert w.events() == ["request-refused"]
+        assert "limits.gathered_total_bytes (1000000)" in w.reason()
+        assert w.plane.gathered.used == 600_000
+        first.expect_silence()
+        for client in (first, second):
+            client.reset()
+        w.turn_until(lambda: w.plane.gathered.used == 0)
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="resident memory is told by /proc")
+def test_what_an_ended_connection_kept_is_given_back_at_once() -> None:
+    """Whatever refers to it: there may be no garbage collection for long."""
+    gc.collect()
+    gc.disable()
+    try:
+        with inspecting(Limits(gathered_total_bytes=8 << 20), lambda _: False) as w:
+            before = resident()
+            for _ in range(20):
+                half(w, 4_000_000, 3_000_000)
+            w.turn_until(lambda: w.events().count("request-refused") >= 17)
+            assert resident() - before < (8 << 20) + (8 << 20), "60 MB came; the clients are of this process, too"
+    finally:
+        gc.enable()
+
+
+def test_the_newcomer_ends_where_nobody_is_unfinished() -> None:
+    """Answers that are being gathered are the brokers' to finish."""
+    with world(limits=Limits(gathered_total_bytes=400_000)) as w:
+        client, broker = w.pair()
+        client.send(request(METADATA, 9, 2))
+        broker.receive(12)
+        broker.send(answer(2, b"b" * 300_000)[:1000])
+        w.turn_until(lambda: w.plane.gathered.used == 300_008)
+        other, other_broker = w.pair()
+        other.send(request(METADATA, 9, 2))
+        other_broker.receive(12)
+        other_broker.send(answer(2, b"b" * 300_000)[:1000])
+        other.expect_end()
+        assert "limits.gathered_total_bytes" in w.reason()
+        broker.send(answer(2, b"b" * 300_000)[1000:])
+        assert client.frame()[4:] == b"B" * 300_000
+        assert w.plane.gathered.used == 0
+
+
+def test_a_rewritten_answer_counts_until_its_client_has_taken_it() -> None:
+    with world(limits=Limits(gathered_total_bytes=12_000_000)) as w:
+        pairs = [w.pair(), w.pair()]
+        for client, broker in pairs:
+            client.send(request(METADATA, 9, 2))
+            broker.receive(12)
+        pairs[0][1].send(answer(2, b"b" * 10_000_000))
+        w.turn_until(lambda: 1_000_000 < w.plane.gathered.used < 10_000_000)
+        pairs[1][1].send(answer(2, b"b" * 10_000_000)[:1000])
+        pairs[1][0].expect_end()
+        assert "limits.gathered_total_bytes" in w.reason()
+        assert len(pairs[0][0].frame()) == 10_000_004
+        w.turn_until(lambda: w.plane.gathered.used == 0)
+
+
+def test_a_request_has_to_come_whole_in_time() -> None:
+    with inspecting(Limits(gathering_s=1.0)) as w:
+        client = half(w, 900_000, 1000)
+        w.turn_until(lambda: client.take() or client.ended)
+        assert "limits.gathering_s (1)" in w.reason()
+        assert w.plane.gathered.used == 0
+
+
+def test_an_inspected_request_has_a_limit_of_its_own() -> None:
+    with inspecting(Limits(inspected_request_bytes=1000)) as w:
+        client = w.client()
+        client.send(request(LIST, 1, 1, bytes(1000))[:50])
+        client.expect_end()
+        assert "limits.inspected_request_bytes" in w.reason()
+
+
+def delete_groups(names: list[str]) -> bytes:
+    return frames.request(42, 2, 7, "client", registry.message("DeleteGroupsRequest")(groups_names=names))
+
+
+def decoding(handler: Any, **limits: Any) -> Any:
+    """A world with one API that is decoded and served."""
+    routes = Routes()
+    routes.add(Route(kind=Kind.LOCAL, key=42, version=2, handler=handler))
+    return world(routes, Limits(**limits))
+
+
+def test_a_request_with_too_many_elements_is_refused_with_the_name_of_the_limit() -> None:
+    handler = Handler()
+    with decoding(handler, served_request_elements=5000) as w:
+        client = w.client()
+        client.send(delete_groups(["group"] * 5001))
+        client.expect_end()
+        assert w.reason() == "request 42 v2 has more elements than limits.served_request_elements (5000)"
+        assert handler.calls == []
+        assert w.events() == ["request-refused"]
+
+
+def test_a_large_request_is_read_over_several_turns_and_then_served() -> None:
+    calls: list[Call] = []
+    handler = Handler()
+    with decoding(handler) as w:
+        w.client().send(delete_groups(["g"] * 25_000))
+        turns = 0
+        while not handler.calls:
+            w.turn()
+            turns += 1
+        calls = handler.calls
+        assert len(calls[0].message.groups_names) == 25_000
+        assert turns > 2
+        assert w.plane.gathered.used > 25_000
+        handler.results[0].set(answer(7))
+        w.turn_until(lambda: w.plane.gathered.used == 0)

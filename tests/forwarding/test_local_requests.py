@@ -1,0 +1,371 @@
+"""Requests served here: the muted channel, and what becomes of it at the end."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from proxy.wire.values import Limits
+from tests.forwarding.local_requests_world import Handler, local_world, started
+from tests.forwarding.plane_world import (
+    FETCH,
+    LIST,
+    LOCAL,
+    METADATA,
+    Peer,
+    World,
+    answer,
+    produce,
+    request,
+    some_routes,
+    world,
+)
+
+
+def test_a_local_request_is_answered_here_and_never_passed_on() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 5, b"body"))
+        call = started(w, handler)
+        assert (call.key, call.version, call.correlation_id) == (LOCAL, 1, 5)
+        assert bytes(call.message) == request(LOCAL, 1, 5, b"body")[4:]
+        assert call.connection.client_host == "127.0.0.1"
+        handler.results[0].set(answer(5, b"from here"))
+        client.expect(answer(5, b"from here"))
+        assert w.dialled == []
+        assert w.plane.statistics().local_answers_total == 1
+
+
+def test_how_long_a_local_request_took_is_told() -> None:
+    """From the whole request until its answer, waits for earlier answers included; nothing of one that is forwarded."""
+    handler = Handler()
+    served: list[tuple[int, float]] = []
+    with local_world(handler, served=lambda key, took_s: served.append((key, took_s))) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 5))
+        started(w, handler)
+        assert served == []
+        time.sleep(0.05)
+        handler.results[0].set(answer(5))
+        client.expect(answer(5))
+        ((key, took_s),) = served
+        assert key == LOCAL
+        assert 0.05 <= took_s < 5
+
+
+def test_it_starts_when_every_earlier_answer_is_written() -> None:
+    """An earlier Fetch is parked at the broker: the local request waits, and its lock does not run."""
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(METADATA, 9, 2) + request(LOCAL, 1, 3))
+        broker.receive(24)
+        client.expect_silence()
+        broker.send(answer(1))
+        client.expect(answer(1))
+        assert handler.calls == []
+        broker.send(answer(2, b"half")[:9])
+        client.expect_silence()
+        assert handler.calls == []
+        broker.send(answer(2, b"half")[9:])
+        client.expect(answer(2, b"HALF"))
+        started(w, handler)
+        handler.results[0].set(answer(3))
+        client.expect(answer(3))
+
+
+def test_a_half_passed_answer_counts_as_not_written() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(LOCAL, 1, 2))
+        broker.receive(12)
+        broker.send(answer(1, bytes(100))[:50])
+        client.receive(50)
+        client.expect_silence()
+        assert handler.calls == []
+        broker.send(answer(1, bytes(100))[50:])
+        started(w, handler)
+
+
+def test_nothing_behind_it_is_looked_at_until_its_answer_is_written() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2) + request(LOCAL, 1, 3) + request(FETCH, 11, 4))
+        started(w, handler)
+        client.send(request(FETCH, 11, 5))
+        broker.expect_silence()
+        handler.results[0].set(answer(1, b"first"))
+        client.expect(answer(1, b"first"))
+        broker.expect(request(FETCH, 11, 2))
+        assert len(handler.calls) == 1
+        broker.send(answer(2))
+        started(w, handler, 2)
+        handler.results[1].set(answer(3, b"second"))
+        client.expect(answer(2) + answer(3, b"second"))
+        broker.expect(request(FETCH, 11, 4) + request(FETCH, 11, 5))
+
+
+def test_records_without_acks_before_it_are_passed_on_first() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        burst = b"".join(produce(n, 0, 5000) for n in range(200))
+        client.send(burst + request(LOCAL, 1, 3))
+        for _ in range(10):
+            w.turn()
+        assert handler.calls == []
+        broker.expect(burst)
+        started(w, handler)
+
+
+def test_a_flood_behind_a_muted_request_is_not_read() -> None:
+    """At most one receive buffer is kept."""
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        flood = b"".join(request(FETCH, 11, n, bytes(1000)) for n in range(8000))
+        sent = stuck = 0
+        while stuck < 20:
+            try:
+                sent += client.sock.send(memoryview(flood)[sent : sent + 500_000])
+            except BlockingIOError:
+                stuck += 1
+                w.turn()
+        assert sent < len(flood)
+        handler.results[0].set(answer(1))
+        client.expect(answer(1))
+        assert broker.receive(sent) == flood[:sent]
+
+
+def test_a_large_local_request_is_gathered_and_one_too_large_refused() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(served_request_bytes=600_000)) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1, bytes(500_000)))
+        started(w, handler)
+        other = w.client()
+        other.send(request(LOCAL, 1, 1, bytes(600_000))[:50])
+        other.expect_end()
+        assert "limits.served_request_bytes" in w.reason()
+
+
+def test_a_request_larger_than_those_served_here_is_refused_at_its_head() -> None:
+    """Its objects would take many times its bytes, before anybody asked whether the client may."""
+    handler = Handler()
+    with local_world(handler, Limits(served_request_bytes=1000)) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1, bytes(1000))[:50])
+        client.expect_end()
+        assert "of 1008 bytes is larger than limits.served_request_bytes (1000)" in w.reason()
+        assert handler.calls == []
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_an_inspected_request_may_be_larger_only_where_it_passes_on(is_ours: bool) -> None:
+    handler = Handler()
+    routes = some_routes(inspect=handler, serve_here=lambda frame: is_ours)
+    with world(routes, Limits(served_request_bytes=1000)) as w:
+        client = w.client()
+        large = request(LIST, 1, 1, bytes(1000))
+        client.send(large)
+        if is_ours:
+            client.expect_end()
+            assert "limits.served_request_bytes" in w.reason()
+        else:
+            w.turn_until(lambda: w.brokers)
+            w.brokers[0].expect(large)
+        assert handler.calls == []
+
+
+def test_a_client_that_leaves_while_muted_ends_everything_at_once() -> None:
+    handler = Handler()
+    closed: list[str] = []
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2))
+        call = started(w, handler)
+        call.connection.on_close(lambda: closed.append("told"))
+        client.close()
+        broker.expect_end()
+        assert handler.ended == [1]
+        assert closed == ["told"]
+        handler.results[0].set(answer(1))
+        assert w.plane.statistics().connections == 0
+
+
+def test_a_client_that_leaves_while_its_request_still_waits_ends_at_once() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(LOCAL, 1, 2))
+        broker.receive(12)
+        client.expect_silence()
+        client.sock.shutdown(socket.SHUT_WR)
+        broker.expect_end()
+        assert handler.calls == []
+
+
+def test_a_broker_that_goes_while_a_local_request_runs_ends_the_client_at_once() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        broker.close()
+        client.expect_end()
+        assert handler.ended == [1]
+
+
+def test_on_close_of_a_connection_that_has_ended_is_called_at_once() -> None:
+    handler = Handler()
+    told: list[int] = []
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1))
+        call = started(w, handler)
+        client.close()
+        w.turn_until(lambda: not w.plane.statistics().connections)
+        call.connection.on_close(lambda: told.append(1))
+        assert told == [1]
+
+
+def test_memory_is_a_connections_own() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        first, second = w.client(), w.client()
+        first.send(request(LOCAL, 1, 1))
+        started(w, handler).connection.memory["right"] = "granted"
+        second.send(request(LOCAL, 1, 1))
+        assert started(w, handler, 2).connection.memory == {}
+        assert handler.calls[0].connection.memory == {"right": "granted"}
+        assert handler.calls[0].connection.id != handler.calls[1].connection.id
+
+
+def test_a_handler_that_fails_ends_its_connection_with_a_note() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        handler.results[0].fail(ZeroDivisionError("a bug"))
+        client.expect_end()
+        assert w.events() == ["handler-failed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [(RemoteProtocolError("no such request"), "client-protocol-error"), (UpstreamLost("gone"), "connection-closed")],
+)
+def test_a_handlers_errors_are_told_apart(error: Exception, event: str) -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1))
+        started(w, handler)
+        handler.results[0].fail(error)
+        client.expect_end()
+        assert w.events() == [event]
+
+
+def test_a_request_whose_bytes_cannot_be_decoded_ends_the_connection() -> None:
+    routes = some_routes(local=Handler())
+    for name, route in list(routes.items()):
+        if route.key == LOCAL:
+            routes[name] = type(route)(kind=route.kind, key=LOCAL, version=route.version, handler=route.handler)
+    with world(routes) as w:
+        client = w.client()
+        client.send(request(LOCAL, 1, 1, b"\x00\x02me\x00\xff\xff\xff\xff"))
+        client.expect_end()
+        assert w.events() == ["client-protocol-error"]
+
+
+def test_an_inspected_request_is_served_here_or_passed_on_in_order() -> None:
+    handler = Handler()
+    routes = some_routes(inspect=handler, serve_here=lambda frame: bytes(frame[8:]) == b"ours")
+    with world(routes) as w:
+        client, broker = w.pair()
+        client.send(request(FETCH, 11, 1) + request(LIST, 0, 2, b"theirs") + request(LIST, 0, 3, b"ours"))
+        broker.expect(request(FETCH, 11, 1) + request(LIST, 0, 2, b"theirs"))
+        broker.send(answer(1) + answer(2, b"list"))
+        client.expect(answer(1) + answer(2, b"list"))
+        started(w, handler)
+        handler.results[0].set(answer(3, b"our list"))
+        client.expect(answer(3, b"our list"))
+
+
+def test_a_handler_that_answers_none_lets_the_request_pass_unchanged() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client, broker = w.pair()
+        client.send(request(LOCAL, 1, 1, b"body") + request(FETCH, 11, 2))
+        started(w, handler)
+        handler.results[0].set(None)
+        broker.expect(request(LOCAL, 1, 1, b"body") + request(FETCH, 11, 2))
+        broker.send(answer(1, b"theirs") + answer(2))
+        client.expect(answer(1, b"theirs") + answer(2))
+
+
+def slow_client(w: World, handler: Handler, size: int) -> Peer:
+    client = w.client()
+    client.send(request(LOCAL, 1, 1))
+    started(w, handler, len(handler.calls) + 1)
+    handler.results[-1].set(answer(1, bytes(size)))
+    return client
+
+
+def test_a_local_answer_counts_until_the_kernel_has_it() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = slow_client(w, handler, 20_000_000)
+        assert w.plane.budget.used == 20_000_008
+        client.receive(20_000_008)
+        w.turn_until(lambda: w.plane.budget.used == 0)
+
+
+def test_a_local_answer_leaves_the_account_with_its_connection() -> None:
+    handler = Handler()
+    with local_world(handler) as w:
+        client = slow_client(w, handler, 20_000_000)
+        client.close()
+        w.turn_until(lambda: w.plane.budget.used == 0)
+
+
+def test_a_client_that_takes_no_byte_of_a_local_answer_is_closed() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(stalled_client_s=1.0)) as w:
+        slow_client(w, handler, 20_000_000)
+        w.turn_until(lambda: w.events() == ["client-stalled"])
+        assert w.plane.budget.used == 0
+
+
+def test_a_client_that_takes_a_little_now_and_then_is_not_closed() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(stalled_client_s=1.0)) as w:
+        client = slow_client(w, handler, 40_000_000)
+        for _ in range(3):
+            before = w.reactor.now()
+            w.turn_until(lambda before=before: w.reactor.now() > before + 0.8)  # type: ignore[misc]
+            client.take()
+        assert w.events() == []
+
+
+def test_a_silent_client_is_closed_with_its_upstream_but_not_while_it_waits_for_an_answer() -> None:
+    handler = Handler()
+    with local_world(handler, Limits(idle_client_s=1.0)) as w:
+        client, broker = w.pair()
+        waiting, other_broker = w.pair()
+        waiting.send(request(FETCH, 11, 1))
+        broker.expect_end()
+        client.expect_end()
+        assert w.reason() == "client idle"
+        w.turn()
+        assert other_broker.take() == request(FETCH, 11, 1)
+        assert not other_broker.ended

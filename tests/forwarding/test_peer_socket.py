@@ -1,0 +1,235 @@
+"""What a peer has not taken yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from proxy.forwarding.peer_socket import FAREWELL_S, PIECES_MAX, Linger, Side
+from proxy.loop.polling import ERROR, READ, WRITE
+from proxy.loop.transports import Data
+from proxy.wire.frames import Pieces
+
+
+class Kernel:
+    """A transport that takes `room` bytes and then no more."""
+
+    def __init__(self, room: int = 0) -> None:
+        self.room = room
+        self.taken = b""
+        self.masks: list[int] = []
+        self.closed = 0
+        self.parted = 0
+        self.dropped: list[bool] = []
+        """What `drop` will say, one after the other."""
+        self.ready: Callable[[int], None] | None = None
+
+    def send(self, data: Data) -> int:
+        if self.room <= 0:
+            raise BlockingIOError
+        piece = bytes(data[: self.room])
+        self.room -= len(piece)
+        self.taken += piece
+        return len(piece)
+
+    def sendmsg(self, pieces: Sequence[Data]) -> int:
+        return self.send(b"".join(pieces))
+
+    def recv_into(self, _buffer: memoryview) -> int:
+        raise BlockingIOError
+
+    def attach(self, ready: Callable[[int], None], mask: int) -> None:
+        self.ready = ready
+        self.masks.append(mask)
+
+    def want(self, mask: int) -> None:
+        self.masks.append(mask)
+
+    def part(self) -> None:
+        self.parted += 1
+
+    def drop(self) -> bool:
+        return self.dropped.pop(0)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_what_the_kernel_takes_is_not_kept() -> None:
+    kernel = Kernel(100)
+    side = Side(kernel)
+    side.write(b"hello")
+    assert (kernel.taken, side.has_unsent, side.unsent) == (b"hello", False, 0)
+
+
+def test_the_rest_waits_in_order_behind_what_waited_before() -> None:
+    kernel = Kernel(3)
+    side = Side(kernel)
+    side.write(b"hello")
+    side.write(b" world")
+    assert (kernel.taken, side.unsent) == (b"hel", 8)
+    kernel.room = 4
+    side.flush()
+    assert (kernel.taken, side.unsent) == (b"hello w", 4)
+    kernel.room = 100
+    side.flush()
+    assert (kernel.taken, side.has_unsent) == (b"hello world", False)
+
+
+def pieces() -> Pieces:
+    return Pieces([b"head", memoryview(b"x" * 100), b"", b"tail"])
+
+
+def test_pieces_go_out_in_one_call_and_nothing_is_kept() -> None:
+    kernel = Kernel(1000)
+    side = Side(kernel)
+    side.write(pieces())
+    assert (kernel.taken, side.has_unsent) == (bytes(pieces()), False)
+
+
+@pytest.mark.parametrize("room", [0, 3, 4, 50, 107])
+def test_of_pieces_too_the_rest_waits(room: int) -> None:
+    """Wherever the kernel stops."""
+    kernel = Kernel(room)
+    side = Side(kernel)
+    side.write(pieces())
+    side.write(b"next")
+    assert side.unsent == len(bytes(pieces())) + 4 - room
+    kernel.room = 1000
+    side.flush()
+    assert (kernel.taken, side.has_unsent) == (bytes(pieces()) + b"next", False)
+
+
+def test_pieces_wait_behind_what_waits_and_for_a_socket() -> None:
+    side = Side()
+    side.write(b"first")
+    side.write(pieces())
+    kernel = Kernel(1000)
+    side.open(kernel)
+    side.flush()
+    assert kernel.taken == b"first" + bytes(pieces())
+
+
+def test_more_pieces_than_one_call_takes_go_out_all_the_same() -> None:
+    kernel = Kernel(10_000)
+    many = Pieces([b"%04d" % number for number in range(PIECES_MAX + 1)])
+    side = Side(kernel)
+    side.write(many)
+    assert (kernel.taken, side.has_unsent) == (bytes(many), False)
+
+
+def test_what_waits_is_a_copy() -> None:
+    """The receive buffer is used again at once."""
+    kernel = Kernel(0)
+    side = Side(kernel)
+    buffer = bytearray(b"abc")
+    side.write(memoryview(buffer))
+    buffer[:] = b"xyz"
+    kernel.room = 10
+    side.flush()
+    assert kernel.taken == b"abc"
+
+
+def test_bytes_wait_for_a_socket_that_is_yet_to_come() -> None:
+    side = Side()
+    side.write(b"early")
+    assert not side.is_open
+    kernel = Kernel(100)
+    side.open(kernel)
+    side.flush()
+    assert kernel.taken == b"early"
+
+
+def test_progress_grows_only_when_waiting_bytes_are_taken() -> None:
+    kernel = Kernel(2)
+    side = Side(kernel)
+    side.write(b"abcdef")
+    assert side.progress == 0
+    side.flush()
+    assert side.progress == 0
+    kernel.room = 1
+    side.flush()
+    assert side.progress == 1
+
+
+def test_an_error_of_the_socket_passes_through() -> None:
+    class Gone(Kernel):
+        def send(self, data: Data) -> int:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        Side(Gone()).write(b"x")
+
+
+def test_discarded_bytes_are_never_sent() -> None:
+    kernel = Kernel(0)
+    side = Side(kernel)
+    side.write(b"x")
+    side.discard()
+    kernel.room = 10
+    side.flush()
+    assert kernel.taken == b""
+
+
+def lingering(kernel: Kernel, ended: list[Linger]) -> Linger:
+    side = Side(kernel)
+    side.write(b"last words")
+    linger = Linger(side, 30.0, lambda: 10.0, ended.append)
+    linger.proceed()
+    return linger
+
+
+def test_the_last_bytes_are_sent_and_the_peer_ends_first() -> None:
+    kernel, ended = Kernel(0), list[Linger]()
+    linger = lingering(kernel, ended)
+    assert kernel.masks[-1] == WRITE
+    kernel.room = 4
+    linger.ready(WRITE)
+    assert (ended, kernel.closed) == ([], 0)
+    kernel.room = 100
+    linger.ready(WRITE)
+    assert kernel.taken == b"last words"
+    assert (ended, kernel.closed, kernel.parted, kernel.masks[-1]) == ([], 0, 1, READ)
+    kernel.dropped = [False, True]
+    linger.ready(READ)
+    assert ended == []
+    linger.ready(READ)
+    assert (ended, kernel.closed, kernel.parted) == ([linger], 1, 1)
+
+
+def test_a_peer_that_does_not_end_has_a_moment_only() -> None:
+    """From when it was told; with nothing left to send that is at once."""
+    kernel, ended = Kernel(100), list[Linger]()
+    linger = Linger(Side(kernel), 30.0, lambda: 10.0, ended.append)
+    linger.proceed()
+    assert (kernel.parted, kernel.masks[-1], linger.deadline) == (1, READ, 10.0 + FAREWELL_S)
+    assert not linger.has_unsent
+
+
+def test_a_peer_that_cannot_even_be_told_is_left() -> None:
+    """The socket is closed."""
+
+    class Gone(Kernel):
+        def part(self) -> None:
+            raise BrokenPipeError
+
+    kernel, ended = Gone(100), list[Linger]()
+    linger = Linger(Side(kernel), 30.0, lambda: 10.0, ended.append)
+    linger.proceed()
+    assert (ended, kernel.closed) == ([linger], 1)
+
+
+@pytest.mark.parametrize("end", ["error", "failed", "deadline"])
+def test_it_ends_once_whatever_happens(end: str) -> None:
+    kernel, ended = Kernel(0), list[Linger]()
+    linger = lingering(kernel, ended)
+    for _ in range(2):
+        if end == "error":
+            linger.ready(ERROR)
+        elif end == "failed":
+            linger.failed(BrokenPipeError())
+        else:
+            linger.end()
+    assert ended == [linger]
+    assert kernel.taken == b""

@@ -1,0 +1,261 @@
+"""Frame boundaries: the walk in C says what its twin in Python says, for any bytes cut anywhere."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from proxy.forwarding import walk as twin
+from proxy.forwarding.produce_acks import acks_layout
+from proxy.forwarding.request_inspection import (
+    SILENT,
+    AcksLook,
+    IdLook,
+    RememberedLook,
+    WordLook,
+    look_to_amend,
+    look_to_inspect,
+)
+from proxy.wire import frames, registry
+from proxy.wire.errors import RemoteProtocolError
+
+in_c = pytest.importorskip("proxy.forwarding._walk", reason="the walk could not be built in C here")
+
+FRAME_MAX = 4096
+KNOWN_ID, OTHER_ID = b"k" * 16, b"o" * 16
+
+
+class Named:
+    """Expected."""
+
+    def __init__(self, name: str, rewrite: Any = None) -> None:
+        self.name, self.rewrite = name, rewrite
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def name(key: int, version: int) -> bytes:
+    return struct.pack(">hh", key, version)
+
+
+PLAIN, ANSWERED, PRODUCE, LOOKED, FETCH, IDS, REPEATED = (
+    Named("plain"), Named("answered", len), Named("produce"), Named("looked"), Named("fetch"), Named("ids"),
+    Named("repeated"),
+)  # fmt: skip
+
+
+def mine(frame: memoryview) -> bool:
+    return b"mine" in bytes(frame)
+
+
+def tables() -> Iterator[Any]:
+    """The same for both: every kind of look."""
+    inspect = look_to_inspect(mine, look_to_amend(lambda _: None, FETCH))
+    ids = look_to_inspect(lambda frame: not _ids_are_known(bytes(frame)), look_to_amend(lambda _: None, IDS))
+    for walk in (twin, in_c):
+        looked = {
+            name(78, 1): look_to_amend(lambda frame: LOOKED if frame[-1] % 2 else None, PLAIN),
+            name(1, 11): WordLook((b"mine", b"never"), inspect, FETCH),
+            name(1, 13): IdLook({KNOWN_ID: None}, 26, ids, IDS),
+            name(3, 9): RememberedLook(look_to_inspect(mine, look_to_amend(lambda _: None, REPEATED))),
+            **{name(0, version): AcksLook(acks_layout(version), PRODUCE) for version in (0, 2, 3, 8, 9, 11)},
+        }
+        yield walk.Table({name(12, 4): PLAIN, name(10, 2): ANSWERED}, looked, SILENT)
+
+
+def _ids_are_known(frame: bytes) -> bool:
+    """What Fetch v13 asks for, read another way: by its shape only what `fetch13` makes."""
+    body = frame[8 + 2 + max(struct.unpack_from(">h", frame, 8)[0], 0) + 1 + 26 :]
+    topics, body = body[0] - 1, body[1:]
+    for _ in range(topics):
+        topic_id, partitions, body = body[:16], body[16] - 1, body[17:]
+        if topic_id != KNOWN_ID or any(body[33 * i + 32] for i in range(partitions)):
+            return False
+        body = body[33 * partitions + 1 :]
+    return True
+
+
+def request(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    head = struct.pack(">hhi", key, version, correlation_id)
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def fetch13(random_: random.Random) -> bytes:
+    """Client id, tags, what stands before the topics, and topics by id."""
+    body = struct.pack(">h", 2) + b"me" + b"\0" + bytes(26)
+    topics = random_.randrange(3)
+    body += bytes([topics + 1])
+    for _ in range(topics):
+        partitions = random_.randrange(3)
+        body += random_.choice((KNOWN_ID, KNOWN_ID, OTHER_ID)) + bytes([partitions + 1])
+        body += b"".join(
+            random_.randbytes(32) + random_.choice((b"\0", b"\0", b"\0", b"\1")) for _ in range(partitions)
+        )
+        body += b"\0"
+    return body + b"\1\1\0"
+
+
+def produce(version: int, random_: random.Random) -> bytes:
+    client_id = random_.choice((b"\xff\xff", b"\0\0", b"\0\2me"))
+    acks = struct.pack(">h", random_.choice((0, 1, -1)))
+    if version >= 9:
+        return client_id + b"\0" + random_.choice((b"\0", b"\3tx")) + acks + bytes(20)
+    return client_id + (random_.choice((b"\xff\xff", b"\0\2tx")) if version >= 3 else b"") + acks + bytes(20)
+
+
+def some_request(random_: random.Random, number: int) -> bytes:
+    key, version = random_.choice(
+        ((12, 4), (10, 2), (78, 1), (1, 11), (1, 13), (3, 9), (0, 2), (0, 8), (0, 9), (99, 1))
+    )
+    body = random_.randbytes(random_.randrange(40)) + random_.choice((b"", b"mine"))
+    if key == 0:
+        body = produce(version, random_)
+    elif version == 13:
+        body = fetch13(random_)
+    elif key == 3:
+        body = b"\0\2me" + random_.choice((b"topic-a", b"topic-b", b"mine"))
+    return request(key, version, number, body)
+
+
+def walked(walk: Any, module: Any, data: bytes, cuts: list[int]) -> tuple[list[int], list[tuple[int, object]], int]:
+    """Positions it stopped at, stepping over what does not pass; what is queued then; what is left."""
+    stops: list[int] = []
+    at = 0
+    buffer = memoryview(bytearray(data + bytes(FRAME_MAX)))
+    for end in [*cuts, len(data)]:
+        while at < end:
+            try:
+                upto = walk.receive(buffer, at, end)
+            except (IndexError, RemoteProtocolError):
+                upto = -1  # a look of this test that reads on where nothing is
+            if upto < 0:
+                return stops, list(walk.pending), -1
+            stops.append(upto)
+            if upto == at:
+                size = struct.unpack_from(">i", buffer, at)[0]
+                if end - at < 4 or not 8 <= size <= FRAME_MAX or end - at < size + 4:
+                    break
+                upto = at + size + 4
+            at = upto
+    return stops, list(walk.pending), walk.left
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_requests_in_c_and_in_python(seed: int) -> None:
+    """Frames of every kind, cut anywhere; every third stream has a few bytes changed."""
+    random_ = random.Random(seed)
+    data = bytearray(b"".join(some_request(random_, number) for number in range(random_.randrange(1, 12))))
+    if seed % 3 == 0:
+        for _ in range(3):
+            data[random_.randrange(len(data))] = random_.randrange(256)
+    cuts = sorted(random_.randrange(len(data)) for _ in range(random_.randrange(4)))
+    outcomes = [
+        walked(module.RequestWalk(module.Pending(), table, FRAME_MAX), module, bytes(data), cuts)
+        for module, table in zip((twin, in_c), tables(), strict=True)
+    ]
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_answers_in_c_and_in_python(seed: int) -> None:
+    """Answers that pass, some that do not, some out of order, with impossible sizes, or that nobody asked for."""
+    random_ = random.Random(seed)
+    expected = [(n, random_.choice((PLAIN, PLAIN, PLAIN, ANSWERED))) for n in range(random_.randrange(8))]
+    data = b"".join(
+        struct.pack(">ii", random_.choice((4, 9, 30, 30, 3, FRAME_MAX + 1)), n + (random_.random() < 0.05)).ljust(34)
+        for n in range(8)
+    )
+    cuts = sorted(random_.randrange(len(data)) for _ in range(random_.randrange(4)))
+    outcomes = []
+    for module in (twin, in_c):
+        pending = module.Pending()
+        for pair in expected:
+            pending.append(pair)
+        outcomes.append(walked(module.AnswerWalk(pending, FRAME_MAX), module, data, cuts))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("module", [twin, in_c])
+def test_what_waits_is_a_queue(module: Any) -> None:
+    """Taken off at both ends, however many there were."""
+    pending = module.Pending()
+    for number in range(100):
+        pending.append((number, PLAIN))
+    assert (pending[0], pending[99], len(pending)) == ((0, PLAIN), (99, PLAIN), 100)
+    assert [pending.popleft()[0] for _ in range(50)] == list(range(50))
+    assert pending.pop() == (99, PLAIN)
+    assert [n for n, _ in pending] == list(range(50, 99))
+    pending.clear()
+    assert (len(pending), list(pending)) == (0, [])
+    with pytest.raises(IndexError):
+        pending.popleft()
+
+
+def test_a_walk_refuses_what_is_no_range_of_the_buffer() -> None:
+    """C reads nothing outside."""
+    walk = in_c.AnswerWalk(in_c.Pending(), FRAME_MAX)
+    for start, end in ((-1, 4), (4, 2), (0, 9)):
+        with pytest.raises(ValueError, match="no range"):
+            walk.receive(memoryview(bytes(8)), start, end)
+
+
+def test_a_table_refuses_names_that_are_no_api_version() -> None:
+    """Four bytes each."""
+    with pytest.raises(ValueError, match="four bytes"):
+        in_c.Table({b"12": PLAIN}, {}, SILENT)
+
+
+class Produced:
+    """Expected of Produce v10 and later: its answers pass unless they have something to rewrite."""
+
+    def __init__(self, version: int) -> None:
+        self.rewrite = self
+        self.produce_version = version
+
+    def __call__(self, frame: memoryview, context: object) -> None:
+        raise AssertionError("nothing is gathered here")
+
+
+def produced(version: int, **changes: Any) -> bytes:
+    """An answer of the codec."""
+    message = registry.message("ProduceResponse")
+    part = {"index": 1, "error_code": 6, "base_offset": 5, "record_errors": [], "error_message": None}
+    partition = message.PartitionProduceResponse(**{**part, **changes.get("partition", {})})
+    topics = [
+        message.TopicProduceResponse(name=name, topic_id=b"t" * 16, partition_responses=[partition, partition])
+        for name in ("a", "long" * 20)
+    ]
+    return frames.response(0, version, 7, message(responses=topics, **changes.get("top", {})))
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+def test_answers_to_produce_pass_in_c_unless_there_is_something_in_them(version: int) -> None:
+    """As the codec makes them, whole; cut short anywhere they are waited for."""
+    message = registry.message("ProduceResponse")
+    node = message.NodeEndpoint(node_id=1, host="kafka-1", port=9092)
+    leader = message.LeaderIdAndEpoch(leader_id=1, leader_epoch=2)
+    error = message.BatchIndexAndErrorMessage(batch_index=0)
+    for changes, passes in (
+        ({}, True),
+        ({"top": {"responses": []}}, True),
+        ({"top": {"throttle_time_ms": 3}}, True),
+        ({"top": {"node_endpoints": [node]}}, False),
+        ({"partition": {"current_leader": leader}}, False),
+        ({"partition": {"error_message": "no"}}, False),
+        ({"partition": {"record_errors": [error]}}, False),
+    ):
+        if "responses" in changes.get("top", {}):
+            data = frames.response(0, version, 7, message(responses=[]))
+        else:
+            data = produced(version, **changes)
+        buffer = memoryview(bytearray(data + bytes(64)))
+        for end in (len(data), *range(8, len(data))):
+            pending = in_c.Pending()
+            pending.append((7, Produced(version)))
+            upto = in_c.AnswerWalk(pending, FRAME_MAX).receive(buffer, 0, end)
+            assert upto == (end if passes and end == len(data) else 0), changes

@@ -1,0 +1,101 @@
+"""Attempts one beside the other: the first success counts, what is not wanted is given back, faults are told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from proxy.loop.first_success import AT_ONCE_MAX, STAGGER_S, Race, race
+
+
+class Runners:
+    """Attempts whose course the test lays down; `begun` says when each began."""
+
+    def __init__(self) -> None:
+        self.began_at = trio.current_time()
+        self.begun: list[float] = []
+        self.discarded: list[str] = []
+
+    def attempt(self, seconds: float, outcome: str | Exception) -> Callable[[], Awaitable[str]]:
+        async def run() -> str:
+            self.begun.append(trio.current_time() - self.began_at)
+            await trio.sleep(seconds)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        return run
+
+    async def race(self, *attempts: Callable[[], Awaitable[str]]) -> Race[str, OSError]:
+        return await race(attempts, OSError, self.discard)
+
+    async def discard(self, result: str) -> None:
+        self.discarded.append(result)
+
+
+async def test_a_quick_failure_is_followed_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """Nobody waits for a server that has refused."""
+    runners, refused = Runners(), OSError("refused")
+    found = await runners.race(runners.attempt(0, refused), runners.attempt(0, "b"), runners.attempt(0, "c"))
+    assert (found.winner, found.failures) == ((1, "b"), {0: refused})
+    assert runners.begun == [0, 0]
+
+
+async def test_the_slow_one_wins_if_it_is_still_the_first(autojump_clock: trio.testing.MockClock) -> None:
+    """Those begun beside it are given up."""
+    runners = Runners()
+    found = await runners.race(runners.attempt(2 * STAGGER_S, "a"), runners.attempt(60, "b"))
+    assert (found.winner, runners.begun, runners.discarded) == ((0, "a"), [0, STAGGER_S], [])
+    assert trio.current_time() - runners.began_at == pytest.approx(2 * STAGGER_S)
+
+
+async def test_failures_are_told_in_the_order_of_the_attempts(autojump_clock: trio.testing.MockClock) -> None:
+    """Whichever was quicker."""
+    runners = Runners()
+    found = await runners.race(runners.attempt(9, OSError("slow")), runners.attempt(0, OSError("quick")))
+    assert found.winner is None
+    assert [(index, str(error)) for index, error in found.failures.items()] == [(0, "slow"), (1, "quick")]
+    assert (await runners.race()).winner is None
+
+
+async def test_a_second_result_is_given_back(autojump_clock: trio.testing.MockClock) -> None:
+    """Two that succeed in the same moment: an unused connection may not stay open."""
+    runners = Runners()
+    found = await runners.race(runners.attempt(1 + STAGGER_S, "a"), runners.attempt(1, "b"))
+    assert found.winner is not None
+    assert {found.winner[1], *runners.discarded} <= {"a", "b"}
+    both = [found.winner[1], *runners.discarded]
+    assert len(both) == len(set(both))
+
+
+async def test_a_result_beside_a_fault_is_given_back(autojump_clock: trio.testing.MockClock) -> None:
+    """A fault is told; the connection that was made meanwhile does not stay open."""
+    runners = Runners()
+
+    async def faulty() -> str:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(2)
+        raise ValueError("a bug")
+
+    with pytest.raises(ExceptionGroup):
+        await runners.race(faulty, runners.attempt(0, "b"))
+    assert runners.discarded == ["b"]
+
+
+async def test_no_more_than_so_many_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """A long list of dead servers is no reason for as many sockets."""
+    runners = Runners()
+    attempts = [runners.attempt(100, OSError("no answer")) for _ in range(AT_ONCE_MAX + 1)]
+    await runners.race(*attempts)
+    assert runners.begun[:AT_ONCE_MAX] == [STAGGER_S * number for number in range(AT_ONCE_MAX)]
+    assert runners.begun[AT_ONCE_MAX] == 100
+
+
+async def test_what_is_not_expected_passes_through(autojump_clock: trio.testing.MockClock) -> None:
+    """A fault is not one more server that is down."""
+    runners = Runners()
+    with pytest.raises(ExceptionGroup) as caught:
+        await runners.race(runners.attempt(0, ValueError("a bug")), runners.attempt(0, "b"))
+    assert caught.group_contains(ValueError)

@@ -1,0 +1,65 @@
+"""Trouble that lasts: first line, reminder, end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.loop.lasting_trouble import REMIND_S, LastingTrouble
+
+
+class Told:
+    """Lines, and a clock."""
+
+    def __init__(self, patience_s: float = 0.0) -> None:
+        self.now = 100.0
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+        self.trouble = LastingTrouble(
+            self.note, "not-read", "read", patience_s=patience_s, clock=lambda: self.now, topic="t"
+        )
+
+    def note(self, event: str, /, **context: Any) -> None:
+        self.lines.append((event, context))
+
+
+def test_lasting_trouble_has_a_first_line_reminders_with_its_count_and_an_end() -> None:
+    """Twice a second for two and a half minutes is four lines."""
+    told = Told()
+    for _ in range(300):
+        told.trouble.happened("refused")
+        told.now += 0.5
+    told.trouble.ended()
+    told.trouble.ended()
+    assert told.lines == [
+        ("not-read", {"reason": "refused", "topic": "t"}),
+        ("not-read", {"reason": "refused", "times": 121, "for_s": 60, "topic": "t"}),
+        ("not-read", {"reason": "refused", "times": 241, "for_s": 120, "topic": "t"}),
+        ("read", {"times": 300, "lasted_s": 150.0, "topic": "t"}),
+    ]
+
+
+def test_a_new_reason_is_told_at_once() -> None:
+    """And what comes afterwards is trouble of its own."""
+    told = Told()
+    told.trouble.happened("refused")
+    told.trouble.happened("no leader")
+    told.trouble.ended()
+    told.trouble.happened("refused")
+    assert [(event, context.get("reason")) for event, context in told.lines] == [
+        ("not-read", "refused"), ("not-read", "no leader"), ("read", None), ("not-read", "refused"),
+    ]  # fmt: skip
+
+
+def test_what_is_over_soon_is_not_told() -> None:
+    """Neither its beginning nor its end; what lasts is."""
+    told = Told(patience_s=5.0)
+    told.trouble.happened("not there yet")
+    told.trouble.ended()
+    assert told.lines == []
+    for _ in range(7):
+        told.trouble.happened("not there yet")
+        told.now += 1
+    assert [context["times"] for _, context in told.lines] == [6]
+    assert told.now - 100.0 < REMIND_S
+    told.trouble.ended()
+    told.trouble.happened("the wrong password", patient=False)
+    assert [event for event, _ in told.lines] == ["not-read", "read", "not-read"]

@@ -1,0 +1,114 @@
+"""Listening sockets of the loop."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from proxy.loop import listeners
+from proxy.loop.listeners import Listener, bind
+from proxy.loop.reactor import Reactor
+
+
+@pytest.fixture
+def reactor() -> Iterator[Reactor]:
+    made = Reactor()
+    yield made
+    made.shut()
+
+
+def turn_until(reactor: Reactor, condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        reactor.turn(0.01)
+
+
+def test_binding_says_which_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: ") as caught:
+            bind("127.0.0.1", port)
+    assert caught.value.errno == errno.EADDRINUSE
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 70_000])
+def test_there_are_no_ports_above_65535(port: int) -> None:
+    with pytest.raises(OSError, match="ports end at 65535"):
+        bind("127.0.0.1", port)
+
+
+def test_a_host_that_is_not_ours_is_a_clear_error() -> None:
+    with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:9092"):
+        bind("192.0.2.1", 9092)
+
+
+def test_connections_are_accepted_until_closed(reactor: Reactor) -> None:
+    accepted: list[tuple[socket.socket, str]] = []
+    (sock,) = bind("127.0.0.1", 0)
+    listener = Listener(reactor, sock, lambda client, host: accepted.append((client, host)), print)
+    clients = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(5)]
+    turn_until(reactor, lambda: len(accepted) == 5)
+    assert {host for _, host in accepted} == {"127.0.0.1"}
+    assert all(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for client, _ in accepted)
+    listener.close()
+    listener.close()
+    reactor.turn(0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", listener.port))
+    for closing in (*clients, *(client for client, _ in accepted)):
+        closing.close()
+
+
+class Scarce:
+    """A listening socket in a process that has no descriptor left for a while."""
+
+    def __init__(self, real: socket.socket, failures: int) -> None:
+        self.real, self.failures = real, failures
+        self.tries = 0
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        self.tries += 1
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return self.real.accept()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+
+def test_without_descriptors_it_pauses_says_so_and_goes_on(reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "PAUSE_S", 0.1)
+    troubles: list[Exception] = []
+    accepted: list[socket.socket] = []
+    (sock,) = bind("127.0.0.1", 0)
+    scarce = Scarce(sock, failures=2)
+    listener = Listener(reactor, scarce, lambda client, _host: accepted.append(client), troubles.append)  # type: ignore[arg-type]
+    client = socket.create_connection(("127.0.0.1", listener.port))
+    turn_until(reactor, lambda: accepted)
+    assert len(troubles) == 2
+    assert scarce.tries <= 4  # not one for each turn of the loop
+    listener.close()
+    reactor.turn(0)
+    client.close()
+    accepted[0].close()
+
+
+def test_one_that_is_closed_while_it_pauses_stays_closed(reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "PAUSE_S", 0.01)
+    (sock,) = bind("127.0.0.1", 0)
+    scarce = Scarce(sock, failures=1)
+    troubles: list[Exception] = []
+    listener = Listener(reactor, scarce, lambda _client, _host: None, troubles.append)  # type: ignore[arg-type]
+    client = socket.create_connection(("127.0.0.1", listener.port))
+    turn_until(reactor, lambda: troubles)
+    listener.close()
+    start = time.monotonic()
+    turn_until(reactor, lambda: time.monotonic() > start + 0.05)
+    assert scarce.tries == 1
+    client.close()

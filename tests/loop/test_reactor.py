@@ -1,0 +1,364 @@
+"""The loop as its own host, and as host of Trio."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import trio
+import trio.lowlevel
+
+from proxy.loop.polling import READ
+from proxy.loop.reactor import SPREAD_S, Reactor
+from proxy.wire.errors import LocalProtocolError
+
+LIMIT_S = 10.0
+
+
+class Owner:
+    """Owns a socket of the loop and remembers what it was told."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.masks: list[int] = []
+        self.failures: list[Exception] = []
+
+    def ready(self, mask: int) -> None:
+        self.masks.append(mask)
+        if self.error is not None:
+            raise self.error
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+@pytest.fixture
+def reactor() -> Iterator[Reactor]:
+    made = Reactor()
+    yield made
+    made.shut()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ends = socket.socketpair()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def turn_until(reactor: Reactor, condition: object) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        reactor.turn(0.01)
+
+
+# the loop alone
+
+
+def test_what_is_not_read_is_reported_again(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+    owner = Owner()
+    reactor.register(pair[0].fileno(), READ, owner.ready)
+    pair[1].send(b"x")
+    reactor.turn(1)
+    reactor.turn(1)
+    assert owner.masks == [READ, READ]
+
+
+def test_timers_ring_in_order_at_their_time_and_not_when_cancelled(reactor: Reactor) -> None:
+    rung: list[str] = []
+    start = reactor.now()
+    reactor.call_at(start + 0.02, lambda: rung.append("later"))
+    reactor.call_at(start + 0.01, lambda: rung.append("sooner"))
+    reactor.call_at(start - 1, lambda: rung.append("overdue"))
+    cancelled = reactor.call_at(start + 0.005, lambda: rung.append("never"))
+    cancelled.cancel()
+    cancelled.cancel()
+    turn_until(reactor, lambda: len(rung) == 3)
+    assert rung == ["overdue", "sooner", "later"]
+    assert reactor.now() >= start + 0.02
+
+
+def test_a_timer_may_set_and_cancel_others(reactor: Reactor) -> None:
+    rung: list[str] = []
+    now = reactor.now()
+    second = reactor.call_at(now + 0.001, lambda: rung.append("second"))
+
+    def first() -> None:
+        rung.append("first")
+        second.cancel()
+        reactor.call_at(now, lambda: rung.append("third"))
+
+    reactor.call_at(now, first)
+    turn_until(reactor, lambda: "third" in rung)
+    assert rung == ["first", "third"]
+
+
+def test_the_wall_clock_is_in_milliseconds(reactor: Reactor) -> None:
+    assert abs(reactor.wall_ms() - time.time() * 1000) < 1000
+
+
+def test_a_call_for_soon_comes_at_the_end_of_the_turn_and_one_from_it_in_the_next(reactor: Reactor) -> None:
+    owner, called = Owner(), []
+
+    def first() -> None:
+        called.append(1)
+        reactor.call_soon(owner, lambda: called.append(2))
+
+    reactor.call_soon(owner, first)
+    reactor.turn(0)
+    assert called == [1]
+    reactor.turn(0)
+    assert called == [1, 2]
+
+
+def test_what_a_callback_raises_is_its_owners_trouble_only(
+    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    broken, healthy = Owner(ZeroDivisionError("a bug")), Owner()
+    reactor.register(pair[0].fileno(), READ, broken.ready)
+    reactor.register(pair[1].fileno(), READ, healthy.ready)
+    pair[0].send(b"x")
+    pair[1].send(b"x")
+    reactor.turn(1)
+    assert [type(error) for error in broken.failures] == [ZeroDivisionError]
+    assert (healthy.masks, healthy.failures) == ([READ], [])
+
+
+def test_a_descriptor_unregistered_in_a_turn_gets_no_event_of_that_turn(
+    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Each callback takes the other's registration away: only one may run."""
+    called: list[int] = []
+
+    class Rival(Owner):
+        def __init__(self, other: int) -> None:
+            super().__init__()
+            self.other = other
+
+        def ready(self, mask: int) -> None:
+            called.append(mask)
+            reactor.unregister(self.other)
+
+    reactor.register(pair[0].fileno(), READ, Rival(pair[1].fileno()).ready)
+    reactor.register(pair[1].fileno(), READ, Rival(pair[0].fileno()).ready)
+    pair[0].send(b"x")
+    pair[1].send(b"x")
+    reactor.turn(1)
+    assert called == [READ]
+
+
+def test_a_socket_is_closed_at_the_end_of_the_turn(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+    states: list[int] = []
+
+    class Closing(Owner):
+        def ready(self, mask: int) -> None:
+            reactor.unregister(pair[0].fileno())
+            reactor.close(pair[0])
+            states.append(pair[0].fileno())
+
+    reactor.register(pair[0].fileno(), READ, Closing().ready)
+    pair[1].send(b"x")
+    reactor.turn(1)
+    assert states[0] >= 0
+    assert pair[0].fileno() == -1
+
+
+# as host of Trio
+
+
+def test_trio_runs_as_guest_and_its_result_is_given(reactor: Reactor) -> None:
+    async def main() -> str:
+        await trio.sleep(0.01)
+        await trio.to_thread.run_sync(time.sleep, 0.01)
+        return "done"
+
+    assert reactor.run(main) == "done"
+
+
+def test_what_main_raises_is_raised(reactor: Reactor) -> None:
+    async def main() -> None:
+        await trio.lowlevel.checkpoint()
+        raise KeyError("main")
+
+    with pytest.raises(KeyError, match="main"):
+        reactor.run(main)
+
+
+def test_sockets_are_served_while_trio_sleeps(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+    event = trio.Event()
+
+    class Echo(Owner):
+        def ready(self, mask: int) -> None:
+            pair[0].send(pair[0].recv(100).upper())
+            if not event.is_set():
+                event.set()
+
+    async def main() -> bytes:
+        reactor.register(pair[0].fileno(), READ, Echo().ready)
+        await trio.to_thread.run_sync(pair[1].send, b"x")
+        with trio.fail_after(LIMIT_S):
+            await event.wait()
+        return await trio.to_thread.run_sync(pair[1].recv, 100)
+
+    assert reactor.run(main) == b"X"
+
+
+def test_trio_goes_on_while_sockets_are_busy(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+    """Neither starves the other: a socket that is always ready does not stop Trio's tasks."""
+    busy = Owner()
+
+    async def main() -> int:
+        reactor.register(pair[0].fileno(), READ, busy.ready)
+        pair[1].send(b"never read")
+        with trio.fail_after(LIMIT_S):
+            for _ in range(100):
+                await trio.sleep(0.0001)
+        return len(busy.masks)
+
+    assert reactor.run(main) > 50
+
+
+def test_busy_trio_tasks_do_not_stop_the_sockets(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
+    served = trio.Event()
+
+    class Served(Owner):
+        def ready(self, mask: int) -> None:
+            pair[0].recv(100)
+            served.set()
+
+    async def main() -> int:
+        reactor.register(pair[0].fileno(), READ, Served().ready)
+        pair[1].send(b"x")
+        checkpoints = 0
+        while not served.is_set():
+            await trio.lowlevel.checkpoint()
+            checkpoints += 1
+            assert checkpoints < 10_000
+        return checkpoints
+
+    assert reactor.run(main) <= 20
+
+
+def test_an_error_of_the_loop_cancels_trio_which_still_cleans_up(reactor: Reactor) -> None:
+    """The loop runs on until Trio has ended: its clean-up may need it."""
+    steps: list[str] = []
+
+    def fatal() -> None:
+        raise MemoryError("a timer")
+
+    async def main() -> None:
+        try:
+            reactor.call_at(reactor.now(), fatal)
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.02)
+                await trio.to_thread.run_sync(steps.append, "cleaned up")
+
+    with pytest.raises(MemoryError, match="a timer"):
+        reactor.run(main)
+    assert steps == ["cleaned up"]
+
+
+def test_what_is_no_exception_in_a_callback_ends_the_run(
+    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    owner = Owner(KeyboardInterrupt())
+
+    async def main() -> None:
+        reactor.register(pair[0].fileno(), READ, owner.ready)
+        pair[1].send(b"x")
+        await trio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        reactor.run(main)
+    assert owner.failures == []
+
+
+def test_signals_are_received_by_a_trio_task(reactor: Reactor) -> None:
+    async def main() -> int:
+        with trio.open_signal_receiver(signal.SIGUSR1) as received:
+            reactor.call_at(reactor.now() + 0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+            with trio.fail_after(LIMIT_S):
+                async for number in received:
+                    return int(number)
+        return 0
+
+    assert reactor.run(main) == signal.SIGUSR1
+
+
+def test_it_runs_in_the_main_thread_only(reactor: Reactor) -> None:
+    errors: list[BaseException] = []
+
+    async def main() -> None: ...
+
+    def elsewhere() -> None:
+        try:
+            reactor.run(main)
+        except LocalProtocolError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(LIMIT_S)
+    assert len(errors) == 1
+
+
+def test_calls_from_other_threads_wake_the_loop(reactor: Reactor) -> None:
+    """Trio's worker threads come back through the bell; without it the loop would sleep for a minute."""
+
+    async def main() -> float:
+        start = time.monotonic()
+        for _ in range(5):
+            await trio.to_thread.run_sync(time.sleep, 0.001)
+        return time.monotonic() - start
+
+    assert reactor.run(main) < 5.0
+
+
+def test_what_is_spread_over_turns_lets_others_in_between(
+    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Hundreds of TLS handshakes that come at once are no reason to keep anybody waiting for all of them."""
+    ours, theirs = pair
+    owner, called = Owner(), []
+
+    def takes_long() -> None:
+        time.sleep(2 * SPREAD_S)
+        called.append(time.monotonic())
+
+    for _ in range(5):
+        reactor.call_in_turn(owner, takes_long)
+    reactor.register(ours.fileno(), READ, owner.ready)
+    theirs.send(b"x")
+    for number in range(1, 6):
+        reactor.turn(LIMIT_S)
+        assert (len(called), len(owner.masks)) == (number, number)
+    reactor.unregister(ours.fileno())
+
+
+def test_short_work_is_done_together(reactor: Reactor) -> None:
+    called: list[int] = []
+    for number in range(20):
+        reactor.call_in_turn(Owner(), lambda number=number: called.append(number))  # type: ignore[misc]
+    reactor.turn(0)
+    assert called == list(range(20))
+
+
+def test_what_fails_in_its_turn_is_its_owners_trouble(reactor: Reactor) -> None:
+    owner, called = Owner(), []
+
+    def fails() -> None:
+        raise ValueError("fails")
+
+    reactor.call_in_turn(owner, fails)
+    reactor.call_in_turn(owner, lambda: called.append(1))
+    reactor.turn(0)
+    assert ([str(error) for error in owner.failures], called) == (["fails"], [1])

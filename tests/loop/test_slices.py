@@ -1,0 +1,112 @@
+"""Large work a little at a time: the loop belongs to one slice in each turn, whoever sends large requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.loop.promise import Promise, Task
+from proxy.loop.reactor import Reactor
+from proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
+from proxy.sharegroups import owner_routing, state_records
+from proxy.sharegroups.state_records import state_partition
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import ManualTimers
+
+GROUP = 32
+
+
+class Passing(ManualTimers):
+    """Each look at the clock takes a millisecond."""
+
+    def now(self) -> float:
+        self._now += 0.001
+        return self._now
+
+
+def counted(work: Work, steps: int, into: list[int]) -> Task[None]:
+    async def count() -> None:
+        for number in range(steps):
+            into.append(number)
+            await work.step()
+
+    task: Task[None] = Task(count(), lambda _: None)
+    task.start()
+    return task
+
+
+def test_work_stops_after_its_time_and_goes_on_in_a_later_turn() -> None:
+    timers, done = Passing(), list[int]()
+    task = counted(Work(Slices(timers)), 1000, done)
+    assert len(done) <= STEPS_UNLOOKED * (1 + round(SLICE_S / 0.001))
+    before = len(done)
+    timers.advance(0.01)
+    assert before < len(done) < 1000
+    timers.advance(60)
+    assert task.finished
+    assert done == list(range(1000))
+
+
+def test_long_elements_are_as_many_steps_as_they_take_time() -> None:
+    """Group ids may be 32 KiB, and hashing one takes milliseconds."""
+    timers, done = Passing(), list[int]()
+    work = Work(Slices(timers))
+
+    async def hash_long_names() -> None:
+        for number in range(100):
+            done.append(number)
+            await work.step(STEPS_UNLOOKED * STEP_BYTES)
+
+    Task(hash_long_names(), lambda _: None).start()
+    assert len(done) <= 1 + round(SLICE_S / 0.001)
+
+
+def test_one_of_all_that_wait_goes_on_in_each_turn() -> None:
+    reactor = Reactor()
+    slices, woken = Slices(reactor), list[int]()
+    for number in range(5):
+        slices.turn().on_settled(lambda number=number: woken.append(number))  # type: ignore[misc]
+    for turns in range(1, 6):
+        reactor.turn(0.0)
+        assert woken == list(range(turns))
+    reactor.shut()
+
+
+def test_whoever_gave_up_waiting_costs_the_others_nothing() -> None:
+    timers = ManualTimers()
+    slices, done = Slices(timers), list[int]()
+    task = counted(Work(slices), 10, done)
+    task.cancel()
+    waiting: Promise[None] = slices.turn()
+    timers.advance(0.1)
+    assert waiting.done
+
+
+def test_without_slices_nothing_is_interrupted() -> None:
+    done: list[int] = []
+    assert counted(Work(), 10_000, done).finished
+
+
+def test_too_many_groups_are_refused_one_by_one(world: Any) -> None:
+    """42, and nothing is asked upstream."""
+    message = registry.message("DescribeConfigsRequest")
+    count = owner_routing.GROUPS_MAX[32] + 1
+    resources = [
+        message.DescribeConfigsResource(resource_type=GROUP, resource_name=f"g{n}", configuration_keys=None)
+        for n in range(count)
+    ]
+    answer = world.call(32, 4, resources=resources)
+    assert {result.error_code for result in answer.results} == {ErrorCode.INVALID_REQUEST}
+    assert [result.resource_name for result in answer.results] == [f"g{n}" for n in range(count)]
+    assert world.broker.asked == []
+    names = [f"g{n}" for n in range(owner_routing.GROUPS_MAX[42] + 1)]
+    world.group("g1")
+    codes = {result.error_code for result in world.call(42, 2, groups_names=names).results}
+    assert codes == {ErrorCode.INVALID_REQUEST}
+    assert world.broker.asked == []
+
+
+def test_a_long_group_id_is_not_remembered_for_its_partition() -> None:
+    before = state_records._short.cache_info().currsize
+    state_partition("g" * 32_000)
+    assert state_records._short.cache_info().currsize == before

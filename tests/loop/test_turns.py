@@ -1,0 +1,238 @@
+"""How long turns of the loop take: what counts, what does not, and what is said about long ones."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+
+from proxy.app import metrics as figures
+from proxy.app import observe
+from proxy.loop.polling import READ, new_poller
+from proxy.loop.reactor import Reactor
+from proxy.loop.turns import LOGGED_S, LONG_S
+
+SLOW_S = 1.5 * LONG_S
+VERY_SLOW_S = 1.5 * LOGGED_S
+
+
+class Watched:
+    """A loop with what it notes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, pump: bool) -> None:
+        if not pump:
+            monkeypatch.setattr("proxy.loop.reactor.new_pump", lambda *_: None)
+        self.noted: list[dict[str, Any]] = []
+        self.reactor = Reactor(new_poller(), lambda event, **context: self.noted.append({"event": event, **context}))
+        self.reactor.turns.begin()
+        self.reactor.turn(0)
+
+    def turns(self, count: int = 3) -> None:
+        for _ in range(count):
+            self.reactor.turn(0.001)
+
+    @property
+    def over(self) -> dict[str, float]:
+        return dict(self.reactor.turns.over())
+
+
+class Owner:
+    """Reads its socket and takes its time."""
+
+    def __init__(self, sock: socket.socket, seconds: float) -> None:
+        self.sock, self.seconds = sock, seconds
+
+    def ready(self, _mask: int) -> None:
+        self.sock.recv(100)
+        time.sleep(self.seconds)
+
+    def failed(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def describe(self) -> dict[str, object]:
+        return {"connection": 7}
+
+
+@pytest.fixture(params=[True, False], ids=["pump", "python"])
+def watched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    made = Watched(monkeypatch, request.param)
+    if request.param and made.reactor._pump is None:
+        pytest.skip("the pump could not be built in C here")
+    yield made
+    made.reactor.shut()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ends = socket.socketpair()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def serve_once(watched: Watched, pair: tuple[socket.socket, socket.socket], seconds: float) -> None:
+    ours, theirs = pair
+    watched.reactor.register(ours.fileno(), READ, Owner(ours, seconds).ready)
+    theirs.send(b"x")
+    watched.turns()
+    watched.reactor.unregister(ours.fileno())
+
+
+def test_waiting_does_not_count(watched: Watched) -> None:
+    watched.reactor.call_at(watched.reactor.now() + SLOW_S, lambda: None)
+    watched.reactor.turn(1.0)
+    watched.turns()
+    assert watched.over == {"0.02": 0, "0.1": 0}
+    assert watched.reactor.turns.take_longest() < SLOW_S
+
+
+def test_a_long_turn_is_counted_and_is_the_longest_until_asked(
+    watched: Watched, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    serve_once(watched, pair, SLOW_S)
+    assert watched.over == {"0.02": 1, "0.1": 0}
+    assert SLOW_S <= watched.reactor.turns.take_longest() < LOGGED_S
+    assert watched.reactor.turns.take_longest() == 0
+    assert watched.noted == []
+
+
+def test_a_very_long_turn_is_told_with_what_it_did(watched: Watched, pair: tuple[socket.socket, socket.socket]) -> None:
+    serve_once(watched, pair, VERY_SLOW_S)
+    (line,) = watched.noted
+    assert line["event"] == "turn-long"
+    assert line["reason"] == "Owner.ready"
+    assert line["connection"] == 7
+    assert line["took_s"] >= LOGGED_S
+
+
+@pytest.mark.parametrize("kind", ["chore", "alarm", "guarded"])
+def test_calls_that_wait_count_as_well(watched: Watched, pair: tuple[socket.socket, socket.socket], kind: str) -> None:
+    def slow() -> None:
+        time.sleep(VERY_SLOW_S)
+
+    owner = Owner(pair[0], 0)
+    if kind == "alarm":
+        watched.reactor.call_at(watched.reactor.now(), slow)
+    elif kind == "chore":
+        watched.reactor.call_from_thread(slow)
+    else:
+        watched.reactor.call_soon(owner, slow)
+    watched.turns()
+    (line,) = watched.noted
+    assert "slow" in line["reason"]
+    assert line.get("connection") == (7 if kind == "guarded" else None)
+
+
+def test_many_short_calls_are_one_long_turn(watched: Watched) -> None:
+    for _ in range(100):
+        watched.reactor.call_from_thread(partial(time.sleep, VERY_SLOW_S / 100))
+    watched.turns()
+    (line,) = watched.noted
+    assert line["took_s"] >= LOGGED_S
+
+
+def test_a_task_of_trio_is_named(watched: Watched) -> None:
+    async def busy_task() -> None:
+        time.sleep(VERY_SLOW_S)  # noqa: ASYNC251  # that is the fault to be told
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(busy_task)
+        await trio.lowlevel.checkpoint()
+
+    watched.reactor.run(main)
+    assert any("busy_task" in line["reason"] for line in watched.noted)
+
+
+def test_a_collection_of_garbage_is_named(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        def __del__(self) -> None:
+            time.sleep(VERY_SLOW_S)
+
+    def collect() -> None:
+        circle = Slow()
+        circle.itself = circle  # type: ignore[attr-defined]
+        del circle
+        gc.collect()
+
+    watched.reactor.call_from_thread(collect)
+    watched.turns()
+    assert watched.noted[0]["reason"] == "collection of garbage, generation 2"
+
+
+@pytest.mark.parametrize("watched", [True], indirect=True, ids=["pump"])
+def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
+    """The loop was woken, and cannot go on: that is no rest. (`select.epoll` tells only once it has the lock.)"""
+    text = "a" * 32 + "!"
+
+    def hold() -> None:
+        import re
+
+        re.match("(a|aa)+$", text)  # one call that gives the lock back only at its end
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    while thread.is_alive():
+        watched.reactor.turn(0.001)
+    watched.turns()
+    assert watched.over["0.1"] >= 1
+
+
+def test_nothing_counts_before_clients_are_let_in() -> None:
+    reactor = Reactor()
+    reactor.call_from_thread(partial(time.sleep, SLOW_S))
+    for _ in range(3):
+        reactor.turn(0.001)
+    assert set(reactor.turns.over().values()) == {0}
+    reactor.shut()
+
+
+def test_lines_about_turns_are_limited(pair: tuple[socket.socket, socket.socket]) -> None:
+    lines: list[str] = []
+    notes = observe.LogNotes(lambda _level, event, _context: lines.append(event))
+    reactor = Reactor(notes=notes)
+    reactor.turns.begin()
+    for _ in range(3 * observe.LINES_MAX):
+        reactor.turns.took("work", 1.0)
+        reactor.turns.ended(1.0)
+    reactor.shut()
+    assert lines == ["turn-long"] * observe.LINES_MAX
+
+
+def test_the_figures_are_told() -> None:
+    metrics, reactor = observe.Metrics(), Reactor()
+    figures.of_turns(metrics, reactor.turns)
+    reactor.turns.begin()
+    reactor.turns.ended(0.03)
+    text = metrics.render().decode()
+    assert "ksp_turn_longest_seconds 0.03" in text
+    assert 'ksp_turns_over_total{seconds="0.02"} 1.0' in text
+    assert 'ksp_turns_over_total{seconds="0.1"} 0.0' in text
+    assert "ksp_turn_longest_seconds 0.0\n" in metrics.render().decode()
+    reactor.shut()
+
+
+def test_a_failing_owner_is_still_timed(watched: Watched, pair: tuple[socket.socket, socket.socket]) -> None:
+    class Fails(Owner):
+        def ready(self, mask: int) -> None:
+            super().ready(mask)
+            raise ValueError("fails")
+
+        def failed(self, error: Exception) -> None:
+            self.error = error
+
+    ours, theirs = pair
+    owner = Fails(ours, SLOW_S)
+    watched.reactor.register(ours.fileno(), READ, owner.ready)
+    theirs.send(b"x")
+    watched.turns()
+    assert isinstance(owner.error, ValueError)
+    assert watched.over["0.02"] == 1

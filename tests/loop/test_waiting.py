@@ -1,0 +1,102 @@
+"""Waits with a deadline leave neither timers nor callbacks behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from proxy.loop.promise import Promise, Task
+from proxy.loop.waiting import Slices, first_until, settled_within, wait_until
+from tests.support.ports import ManualTimers
+
+
+@pytest.fixture
+def timers() -> ManualTimers:
+    return ManualTimers()
+
+
+def started(coroutine):
+    task = Task(coroutine, lambda task: None)
+    task.start()
+    return task
+
+
+def test_ends_at_the_deadline(timers):
+    task = started(wait_until(timers, 1003.0))
+    timers.advance(2.9)
+    assert not task.finished
+    timers.advance(0.2)
+    assert task.finished
+
+
+def test_ends_with_the_first_promise(timers):
+    slow, quick = Promise(), Promise()
+    task = started(first_until(timers, 1003.0, slow, quick))
+    quick.set(1)
+    assert task.finished
+    assert not slow.done
+    assert slow._callbacks == []
+    assert timers.planned == 0
+
+
+def test_one_that_is_settled_already_is_not_waited_for(timers):
+    settled = Promise()
+    settled.set(1)
+    assert started(first_until(timers, 1003.0, Promise(), settled)).finished
+    assert timers.planned == 0
+
+
+def test_one_that_fails_ends_the_wait_and_raises_nothing(timers):
+    failing = Promise()
+    task = started(first_until(timers, 1003.0, failing))
+    failing.fail(ValueError("lost"))
+    assert task.finished
+    assert task.error is None
+
+
+def test_cancelled_wait_takes_its_timer_along(timers):
+    promise = Promise()
+    task = started(first_until(timers, 1003.0, promise))
+    assert timers.planned == 1
+    task.cancel()
+    assert timers.planned == 0
+    promise.set(1)
+
+
+def test_settled_in_time_or_not(timers):
+    promise = Promise()
+    task = started(settled_within(timers, 2.0, promise))
+    timers.advance(2.1)
+    assert task.value is False
+    task = started(settled_within(timers, 2.0, promise))
+    promise.set(1)
+    assert task.value is True
+    assert started(settled_within(timers, 2.0, promise)).value is True
+    assert timers.planned == 0
+
+
+def test_of_all_slices_one_runs_in_each_turn():
+    """Whoever goes on asks again, behind the others."""
+    rung: list[Callable[[], None]] = []
+
+    class Timers(ManualTimers):
+        def call_at(self, deadline, callback):
+            rung.append(callback)
+            return super().call_at(deadline, callback)
+
+    slices, timers, order = Slices(), Timers(), list[str]()
+
+    async def work(name: str) -> None:
+        for _ in range(2):
+            await slices.next(timers)
+            order.append(name)
+
+    for name in "ab":
+        Task(work(name), lambda _: None).start()
+    for turn in range(4):
+        assert len(rung) == turn + 1
+        rung[turn]()
+        assert len(order) == turn + 1
+    assert order == ["a", "b", "a", "b"]
+    assert len(rung) == 4

@@ -1,0 +1,110 @@
+"""Threads for long computations: results come back in the loop, and there is a limit to what waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from proxy.loop.interfaces import WorkersBusy
+from proxy.loop.reactor import Reactor
+from proxy.loop.workers import Workers
+
+LIMIT_S = 10.0
+
+
+@pytest.fixture
+def reactor():
+    made = Reactor()
+    yield made
+    made.shut()
+
+
+def turn_until(reactor: Reactor, condition) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, "the loop waited in vain"
+        reactor.turn(0.1)
+
+
+def test_result_arrives_in_the_loop(reactor):
+    """Computed elsewhere, told here."""
+    workers = Workers(reactor)
+    told: list[tuple[int, int]] = []
+    promise = workers.run(threading.get_ident)
+    promise.on_settled(lambda: told.append((promise.result(), threading.get_ident())))
+    turn_until(reactor, lambda: told)
+    computed, here = told[0]
+    assert here == threading.get_ident() != computed
+    workers.end()
+
+
+def test_error_arrives_as_one(reactor):
+    workers = Workers(reactor)
+    promise = workers.run(lambda: 1 // 0)
+    turn_until(reactor, lambda: promise.done)
+    with pytest.raises(ZeroDivisionError):
+        promise.result()
+    workers.end()
+
+
+def test_what_is_too_much_is_told_to_who_asks(reactor):
+    """Nothing piles up, and nothing is computed in the loop."""
+    workers = Workers(reactor, threads=1, waiting_max=1)
+    gate = threading.Event()
+    held = workers.run(lambda: gate.wait(LIMIT_S))
+    turn_until(reactor, lambda: workers.waiting == 0)
+    queued = workers.run(lambda: "queued")
+    mine = workers.run(threading.get_ident)
+    with pytest.raises(WorkersBusy):
+        mine.result()
+    assert not queued.done
+    gate.set()
+    turn_until(reactor, lambda: held.done and queued.done)
+    workers.end()
+
+
+def test_large_work_holds_nobody_up(reactor):
+    """It has a thread of its own."""
+    workers, gate = Workers(reactor, threads=1), threading.Event()
+    large = [workers.run(lambda: gate.wait(LIMIT_S), is_large=True) for _ in range(5)]
+    quick = workers.run(threading.get_ident)
+    turn_until(reactor, lambda: quick.done)
+    assert not any(promise.done for promise in large)
+    gate.set()
+    turn_until(reactor, lambda: all(promise.done for promise in large))
+    workers.end()
+
+
+def test_who_has_used_much_time_goes_behind_who_has_not(reactor):
+    """Whoever came first: fifty computations that wait do not hold up the one of somebody else."""
+    workers, gate, order = Workers(reactor, threads=1), threading.Event(), list[str]()
+    greedy = workers.run(lambda: gate.wait(0.1), "greedy")
+    turn_until(reactor, lambda: greedy.done)
+    held = workers.run(lambda: gate.wait(LIMIT_S), "third")
+    turn_until(reactor, lambda: workers.waiting == 0)
+    asked = [workers.run(lambda: order.append("greedy"), "greedy") for _ in range(50)]
+    asked.append(workers.run(lambda: order.append("modest"), "modest"))
+    gate.set()
+    turn_until(reactor, lambda: held.done and all(promise.done for promise in asked))
+    assert order == ["modest"] + ["greedy"] * 50
+    workers.end()
+
+
+def test_remembered_owners_are_bounded(reactor, monkeypatch):
+    monkeypatch.setattr("proxy.loop.workers.OWNERS_MAX", 5)
+    workers = Workers(reactor, threads=1)
+    for number in range(50):
+        promise = workers.run(int, number)
+        turn_until(reactor, lambda promise=promise: promise.done)
+    assert len(workers._lanes[0]._used) <= 10
+    workers.end()
+
+
+def test_threads_are_few(reactor):
+    workers = Workers(reactor, threads=2)
+    promises = [workers.run(threading.get_ident) for _ in range(50)]
+    turn_until(reactor, lambda: all(promise.done for promise in promises))
+    assert len({promise.result() for promise in promises}) <= 2
+    workers.end()

@@ -1,0 +1,83 @@
+"""Records that stay where they were read: batches there and back, references, bounds."""
+
+from __future__ import annotations
+
+from proxy.reading.far_records import Elsewhere, FarSlice, HeldRecords, holder_of, on_the_wire, taken_in
+from proxy.wire import records, registry
+from proxy.wire.batches import split_complete
+from proxy.wire.records import Record
+from tests.support.ports import Cluster, Connection, ManualTimers
+
+
+def answer_with(*data: bytes):
+    message = registry.message("FetchResponse")
+    parts = [message.PartitionData(partition_index=n, records=each) for n, each in enumerate(data)]
+    return message(responses=[message.FetchableTopicResponse(topic="t", partitions=parts)])
+
+
+def batch(offset: int, count: int = 3) -> bytes:
+    return bytes(records.build_batch(offset, [Record(b"k", b"v" * 50) for _ in range(count)], producer_id=7))
+
+
+def far_connection(forgotten: list[int]) -> Connection:
+    connection = Connection(Cluster(ManualTimers()), 1)
+    connection.memory[Elsewhere.MEMORY] = Elsewhere(9, forgotten.append)
+    return connection
+
+
+def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
+    data = batch(10) + batch(13) + batch(20)[:-5]
+    held, forgotten = HeldRecords(1 << 20), list[int]()
+    answer = answer_with(data, b"")
+    held.hold(answer, 0)
+    here, there = answer.responses[0].partitions
+    assert not there.records
+    connection = far_connection(forgotten)
+    batches, far = taken_in(connection, here.records, 10, 0)
+    whole, size = split_complete(memoryview(data))
+    told = [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in batches]
+    assert told == [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in whole]
+    assert len(far) == size == held.bytes
+    part = far[batches[1].position : batches[1].end]
+    assert isinstance(part, FarSlice)
+    assert len(part) == batches[1].size
+    assert bytes(held.records_of(on_the_wire(part))) == batch(13)
+    far.forget()
+    assert forgotten == [1]
+    held.forget(forgotten)
+    held.forget(forgotten)
+    assert held.bytes == 0
+    assert held.records_of(on_the_wire(part)) is None
+
+
+def test_what_this_proxy_reads_itself_stays_bytes():
+    connection = Connection(Cluster(ManualTimers()), 1)
+    batches, kept = taken_in(connection, batch(0) + b"cut off", 0, 0)
+    assert (len(batches), bytes(kept), holder_of(connection)) == (1, batch(0), 0)
+    assert holder_of(far_connection([])) == 9
+    assert len(taken_in(far_connection([]), b"", 0, 0)[0]) == 0
+    assert on_the_wire(b"bytes") == b"bytes"
+
+
+def test_small_parts_of_large_answers_do_not_keep_them():
+    data = memoryview(batch(0) + batch(3, 30)[:-1])
+    kept = taken_in(Connection(Cluster(ManualTimers()), 1), data, 0, 10_000)[1]
+    assert isinstance(kept, memoryview)
+    assert len(kept.obj) == len(batch(0))
+
+
+def test_oldest_goes_first_when_there_is_too_much():
+    held = HeldRecords(len(batch(0)))
+    answer = answer_with(batch(0), batch(0))
+    held.hold(answer, 0)
+    first, second = (taken_in(far_connection([]), p.records, 0, 0)[1][0:10] for p in answer.responses[0].partitions)
+    assert held.records_of(on_the_wire(first)) is None
+    assert held.records_of(on_the_wire(second)) is not None
+    assert held.bytes == len(batch(0))
+
+
+def test_answer_without_whole_batches_keeps_nothing():
+    held = HeldRecords(1000)
+    answer = answer_with(batch(0)[:-1])
+    held.hold(answer, 0)
+    assert (held.bytes, answer.responses[0].partitions[0].records) == (0, b"")

@@ -1,0 +1,30 @@
+"""Requests with extreme values against every handler; `python -m tests.support.extremes` goes on for longer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.model.coordinator import ShareCoordinator
+from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.views import view_apis
+from proxy.views.model.catalog import ViewCatalog
+from proxy.wire import registry
+from tests.support import extremes
+
+SEEDS = range(40)
+
+
+def test_every_request_is_answered() -> None:
+    """None raises, none goes without an answer, and every API that is served here took part."""
+    answered: Counter[str] = Counter()
+    for seed in SEEDS:
+        answered += extremes.run(seed)
+    served = (
+        share_group_apis.served(ShareCoordinator(BrokerShareLimits())).keys() | view_apis.served(ViewCatalog()).keys()
+    )
+    assert {registry.API_KEYS[key] for key in served} == answered.keys()
+
+
+def test_a_seed_says_it_all() -> None:
+    assert extremes.run(7, 40) == extremes.run(7, 40)

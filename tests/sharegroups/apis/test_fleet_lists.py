@@ -1,0 +1,54 @@
+"""Lists of all groups in a fleet: whole, or not at all."""
+
+from __future__ import annotations
+
+from proxy.durable.gate import HOLD_MAX_S
+from proxy.loop.promise import Task
+from proxy.sharegroups.apis.fleet_lists import held_elsewhere
+from tests.support.far import FarWorld
+from tests.support.ports import World
+
+
+def started(services) -> Task:
+    task = Task(held_elsewhere(services), lambda _: None)
+    task.start()
+    return task
+
+
+def test_alone_there_is_nothing_elsewhere():
+    assert started(World().services).value == ()
+
+
+def test_what_the_owner_holds_is_told():
+    world = FarWorld()
+    world.configure("set", share_auto_offset_reset="earliest")
+    world.member().heartbeat(0, ["t"])
+    (holdings,) = started(world.edge).value
+    assert [tuple(group) for group in holdings.groups] == [("g", "Stable")]
+    assert list(holdings.with_settings) == ["set"]
+
+
+def test_without_one_of_the_owners_there_is_no_list():
+    """What one proxy holds would seem not to exist."""
+    world = FarWorld()
+    world.wire.cut()
+    world.others.peer = None
+    task = started(world.edge)
+    world.timers.advance(HOLD_MAX_S + 0.1)
+    assert task.finished
+    assert task.value is None
+    task = started(world.edge)
+    world.link()
+    world.edge.gate.look()
+    assert len(task.value) == 1
+
+
+def test_link_that_ends_while_it_is_asked_is_asked_again():
+    world = FarWorld()
+    world.wire.held = []
+    task = started(world.edge)
+    assert not task.finished
+    world.wire.cut()
+    world.link()
+    world.edge.gate.look()
+    assert task.value is not None

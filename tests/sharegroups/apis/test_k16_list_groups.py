@@ -1,0 +1,169 @@
+"""ListGroups: the broker's groups and ours."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.brokers import rights
+from proxy.sharegroups.apis.k16_list_groups import is_listed_at
+from proxy.wire import registry
+from proxy.wire.values import UNKNOWN_NODE
+
+LIST = 16
+
+
+def upstream(*groups: tuple[str, str], error_code: int = 0):
+    """A broker with these groups: (id, protocol type)."""
+
+    def answer(version, request):
+        message = registry.message("ListGroupsResponse")
+        rows = [message.ListedGroup(group_id=name, protocol_type=kind) for name, kind in groups]
+        return message(groups=rows, error_code=error_code)
+
+    return answer
+
+
+def rows(answer):
+    return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
+
+
+def test_more_groups_than_rights_are_remembered_for_are_listed_all_the_same(world, monkeypatch):
+    """What the broker has just said of each group counts, remembered or not."""
+    monkeypatch.setattr(rights, "VERDICTS_BYTES_MAX", 10 * rights.VERDICT_BYTES)
+    for number in range(600):
+        world.group(f"g{number:03}")
+    world.broker.denied.update({("DESCRIBE", "g007"), ("DESCRIBE", "cluster")})
+    world.broker.answers[LIST] = upstream()
+    for _ in range(2):
+        ids = [group.group_id for group in world.call(LIST, 5).groups]
+        assert ids == [f"g{number:03}" for number in range(600) if number != 7]
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_ours_follow_the_brokers(world, version):
+    """Protocol type share always, state from v4, type from v5 on."""
+    world.group("empty")
+    world.group("full", "member")
+    world.broker.answers[LIST] = upstream(("classic", "consumer"))
+    state = ("Empty", "Stable") if version >= 4 else ("", "")
+    kind = "share" if version >= 5 else ""
+    assert rows(world.call(LIST, version)) == [
+        ("classic", "consumer", "", ""),
+        ("empty", "share", state[0], kind),
+        ("full", "share", state[1], kind),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "ids"),
+    [
+        ([], ["Share"], ["empty", "full"]),
+        ([], ["CLASSIC", "share"], ["empty", "full"]),
+        ([], ["consumer"], []),
+        ([], ["bogus"], []),
+        (["EMPTY"], [], ["empty"]),
+        (["stable", "bogus"], ["share"], ["full"]),
+        (["Dead"], [], []),
+    ],
+)
+def test_filters_are_compared_without_case(world, states, types, ids):
+    """Item 68; the filters reach the broker as they are."""
+    world.group("empty")
+    world.group("full", "member")
+    world.broker.answers[LIST] = upstream()
+    answer = world.call(LIST, 5, states_filter=states, types_filter=types)
+    assert [group.group_id for group in answer.groups] == ids
+    (asked,) = world.broker.requests(LIST)
+    assert (asked.states_filter, asked.types_filter) == (states, types)
+
+
+def test_groups_one_may_not_describe_are_left_out(world):
+    """The broker is asked about all of them at once, and not again within a while."""
+    for name in ("a", "b", "c"):
+        world.group(name)
+    world.broker.denied |= {("DESCRIBE", "b"), ("DESCRIBE", "cluster")}
+    world.broker.answers[LIST] = upstream()
+    for _ in range(2):
+        assert [group.group_id for group in world.call(LIST, 5).groups] == ["a", "c"]
+    assert len(world.broker.requests(10)) == len(world.broker.requests(60)) == 1
+
+
+def test_who_may_describe_the_cluster_sees_every_group(world):
+    """As on a broker; that right is only asked about when a group is refused."""
+    world.group("a")
+    world.broker.answers[LIST] = upstream()
+    world.call(LIST, 5)
+    assert world.broker.requests(60) == []
+    world.group("b")
+    world.broker.denied.add(("DESCRIBE", "b"))
+    assert [group.group_id for group in world.call(LIST, 5).groups] == ["a", "b"]
+
+
+def test_nothing_is_asked_about_groups_that_are_not_shown(world):
+    """A filter that admits none of ours needs no right."""
+    world.group("a")
+    world.broker.answers[LIST] = upstream(("classic", "consumer"))
+    world.call(LIST, 5, types_filter=["classic"])
+    assert world.broker.requests(10) == []
+
+
+def test_the_group_of_the_proxies_is_hidden(world):
+    """A group of that name but another protocol is not ours to hide."""
+    world.broker.answers[LIST] = upstream(("__proxy_owners", "proxy"), ("__proxy_owners2", "consumer"), ("x", "proxy"))
+    assert [group.group_id for group in world.call(LIST, 5).groups] == ["__proxy_owners2", "x"]
+
+
+def test_an_error_of_the_broker_is_passed_on(world):
+    """The client asks again; half a list would be taken for the whole."""
+    world.group("a")
+    world.broker.answers[LIST] = upstream(error_code=15)
+    answer = world.call(LIST, 5)
+    assert (answer.error_code, answer.groups) == (15, [])
+
+
+def test_each_group_is_listed_at_one_broker_and_at_the_bootstrap_listener(world):
+    """What a client gets together from all brokers has every group once."""
+    brokers = [SimpleNamespace(node_id=n, host="h", port=9000 + n, rack=None) for n in (1, 2, 3)]
+    world.services.topology.fold(SimpleNamespace(cluster_id="c", brokers=brokers, topics=[]), 100.0)
+    names = sorted(f"group-{number}" for number in range(20))
+    for name in names:
+        world.group(name)
+    world.broker.answers[LIST] = upstream()
+    found = []
+    for node_id in (1, 2, 3):
+        world.client.node_id = node_id
+        here = [group.group_id for group in world.call(LIST, 5).groups]
+        assert here
+        found += here
+    assert sorted(found) == names
+    world.client.node_id = UNKNOWN_NODE
+    assert [group.group_id for group in world.call(LIST, 5).groups] == names
+
+
+@given(st.text(min_size=1), st.sets(st.integers(0, 20), min_size=1))
+def test_the_choice_of_a_broker_is_stable(group_id, nodes):
+    """Exactly one broker lists it; one that goes takes only its own groups with it."""
+    (chosen,) = [node for node in nodes if is_listed_at(group_id, node, nodes)]
+    for gone in nodes - {chosen}:
+        assert is_listed_at(group_id, chosen, nodes - {gone})
+    assert not is_listed_at(group_id, 99, nodes)
+
+
+@pytest.mark.parametrize("code", [-1, 14, 30_137])
+def test_where_the_broker_cannot_judge_there_is_no_list(world, code):
+    """Neither the groups nor a part of them: its code, unless the principal may describe the cluster."""
+    world.group("g")
+    world.broker.answers[LIST] = upstream(("classic", "consumer"))
+    found = registry.message("FindCoordinatorResponse")
+    world.broker.answers[10] = lambda version, request: found(
+        coordinators=[found.Coordinator(key="g", error_code=code)]
+    )
+    assert [group.group_id for group in world.call(LIST, 5).groups] == ["classic", "g"]
+    world.client.memory.clear()
+    world.broker.denied.add(("DESCRIBE", "cluster"))
+    answer = world.call(LIST, 5)
+    assert (answer.error_code, answer.groups) == (code, [])

@@ -1,0 +1,56 @@
+"""Requests about several groups, taken apart and put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.sharegroups.apis.several_groups import SEVERAL, answers_of
+from proxy.wire import frames, registry
+
+
+def call(key: int, version: int, message: object) -> Call:
+    return Call(key=key, version=version, correlation_id=1, client_id=None, message=message, connection=None)  # type: ignore[arg-type]
+
+
+def test_what_is_no_group_is_listed_but_no_group() -> None:
+    """A topic's settings stand beside those of a group."""
+    message = registry.message("DescribeConfigsRequest")
+    resources = [
+        message.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in ((2, "t"), (32, "g"))
+    ]
+    several, request = SEVERAL[32], message(resources=resources)
+    assert (several.groups(request), len(several.entries(request))) == (["g"], 2)
+    part = several.about(call(32, 4, request), resources[1:]).message
+    assert ([each.resource_name for each in part.resources], len(request.resources)) == (["g"], 2)
+
+
+def test_answers_come_in_the_order_of_the_request() -> None:
+    """Whoever gave them; what nobody asked for comes last."""
+    asked = registry.message("DeleteGroupsRequest")(groups_names=["a", "b", "c"])
+    message = registry.message("DeleteGroupsResponse")
+    parts = [
+        frames.response(
+            42, 2, 1, message(results=[message.DeletableGroupResult(group_id=name, error_code=0) for name in names])
+        )
+        for names in (["c", "x"], ["b", "a"])
+    ]
+    one = call(42, 2, asked)
+    joined: list[Any] = []
+
+    async def join() -> None:
+        joined.append(await SEVERAL[42].joined(one, await answers_of(one, parts)))
+
+    Task(join(), lambda _: None).start()
+    assert [each.group_id for each in joined[0].results] == ["a", "b", "c", "x"]
+
+
+@pytest.mark.parametrize("key", SEVERAL)
+def test_the_fields_are_those_of_the_messages(key: int) -> None:
+    """Of the request and of the response."""
+    name, several = registry.API_KEYS[key], SEVERAL[key]
+    assert several.field in registry.message(f"{name}Request").__slots__
+    assert several.answers in registry.message(f"{name}Response").__slots__

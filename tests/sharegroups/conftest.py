@@ -1,0 +1,238 @@
+"""A broker of a few lines, and share groups in front of it: what handlers of group APIs need to be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.brokers.cluster_view import ClusterView
+from proxy.durable.memory_journal import MemoryJournal
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.loop.promise import Task, settled
+from proxy.sharegroups import services
+from proxy.sharegroups.apis import group_apis
+from proxy.sharegroups.model.group import Heartbeat, TopicInfo
+from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import UNKNOWN_NODE, Limits
+from tests.support.far import FarWorld
+from tests.support.ports import ManualTimers, Reply, SlowJournal
+
+
+class Clock:
+    """Stands still."""
+
+    def now(self) -> float:
+        return 100.0
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Clock:
+        return self
+
+    def cancel(self) -> None:
+        """Nothing was planned."""
+
+
+class Broker:
+    """Answers what group handlers ask; rights are granted unless taken away."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[str, str]] = set()
+        """(operation, group id), or (operation, "cluster")."""
+        self.answers: dict[int, Callable[[int, Any], Any]] = {}
+        """API key -> answer to (version, request), in place of the usual one."""
+        self.asked: list[tuple[int, int, Any]] = []
+        """(key, version, request) in order."""
+
+    def answer(self, key: int, version: int, request: Any) -> Any:
+        self.asked.append((key, version, request))
+        return (self.answers.get(key) or self._usual(key))(version, request)
+
+    def requests(self, key: int) -> list[Any]:
+        return [request for asked, _, request in self.asked if asked == key]
+
+    def _usual(self, key: int) -> Callable[[int, Any], Any]:
+        return {
+            10: self._find_coordinator,
+            12: self._heartbeat,
+            47: self._offset_delete,
+            60: self._describe_cluster,
+        }[key]
+
+    def _describe_cluster(self, version: int, request: Any) -> Any:
+        operations = 0 if ("DESCRIBE", "cluster") in self.denied else 1 << 8
+        return registry.message("DescribeClusterResponse")(cluster_id="c", cluster_authorized_operations=operations)
+
+    def _code(self, operation: str, group_id: str, allowed: ErrorCode) -> ErrorCode:
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED if (operation, group_id) in self.denied else allowed
+
+    def _heartbeat(self, version: int, request: Any) -> Any:
+        code = self._code("READ", request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return registry.message("HeartbeatResponse")(error_code=code)
+
+    def _find_coordinator(self, version: int, request: Any) -> Any:
+        message = registry.message("FindCoordinatorResponse")
+        entries = [
+            message.Coordinator(
+                key=key, node_id=1, host="h", port=1, error_code=self._code("DESCRIBE", key, ErrorCode.NONE)
+            )
+            for key in request.coordinator_keys
+        ]
+        return message(coordinators=entries)
+
+    def _offset_delete(self, version: int, request: Any) -> Any:
+        assert not request.topics, "a question must not delete anything"
+        code = self._code("DELETE", request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        return registry.message("OffsetDeleteResponse")(error_code=code, topics=[])
+
+
+class Client:
+    """One connection; implements interfaces.Connection."""
+
+    def __init__(self, broker: Broker, node_id: int = UNKNOWN_NODE) -> None:
+        self.id, self.node_id, self.client_host = 1, node_id, "127.0.0.1"
+        self.memory: dict[str, Any] = {}
+        self._broker = broker
+
+    def ask(self, key: int, version: int, body: bytes) -> Any:
+        request = registry.request(key, version).decode(body)
+        answer = self._broker.answer(key, version, request)
+        return settled(memoryview(registry.response(key, version).encode(answer)))
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Never closed."""
+
+
+class GroupWorld:
+    """A proxy's share groups, one broker behind it, one client in front of it."""
+
+    def __init__(self) -> None:
+        self.broker = Broker()
+        self.client = Client(self.broker)
+        self.notes: list[tuple[str, dict[str, Any]]] = []
+        self.timers: Clock | ManualTimers = Clock()
+        self.journal = MemoryJournal()
+        self.services = self._services(BrokerShareLimits())
+
+    def slow(self) -> SlowJournal:
+        """Start again with a clock that moves and a journal that answers when it is told to."""
+        self.timers, self.journal = ManualTimers(), SlowJournal()
+        self.services = self._services(BrokerShareLimits())
+        self.journal.slow = True
+        return self.journal
+
+    def _services(self, limits: BrokerShareLimits) -> services.Services:
+        return services.build(
+            limits=Limits(),
+            share_limits=limits,
+            options=services.ShareOptions(),
+            timers=self.timers,
+            notes=lambda event, **context: self.notes.append((event, context)),
+            book=AddressBook(20000, "proxy.example", lambda *_: True),
+            topology=ClusterView(),
+            versions=EffectiveVersions(Offer(serve_share=True)),
+            journal=self.journal,
+            serve_share=True,
+        )
+
+    def limit(self, **values: int) -> None:
+        """Start again with these broker settings."""
+        self.services = self._services(BrokerShareLimits(**values))
+
+    def group(self, group_id: str, *members: str) -> None:
+        """A share group held here, with these members."""
+        coordinator = self.services.coordinator
+        group = coordinator.add_group(group_id)
+        for member in members:
+            beat = Heartbeat(member_id=member, member_epoch=0, topics=("topic",))
+            topics = {"topic": TopicInfo(b"t" * 16, 1)}
+            settings = coordinator.settings(group_id)
+            assert not group.heartbeat(beat, topics, settings, coordinator.limits, 100.0, coordinator.holds).error
+
+    def _served(self) -> dict[int, Any]:
+        return group_apis.served(self.services.coordinator, self.services.fleet, self.services.gate)
+
+    def serves(self, key: int, version: int, **fields: Any) -> bool:
+        """Whether a request is answered here rather than forwarded."""
+        route = self._served().get(key)
+        if route is None:
+            return False
+        frame = self.frame(key, version, **fields)
+        if route.serve_here is not None and not route.serve_here(frame):
+            return False
+        if route.picks is None:
+            return True
+        task = Task(route.picks(self._call(key, version, frame)), lambda _: None)
+        task.start()
+        return bool(task.value)
+
+    def _call(self, key: int, version: int, frame: memoryview) -> Call:
+        header, request = frames.decode_request(frame)
+        return Call(key, version, header.correlation_id, header.client_id, request, self.client)
+
+    def frame(self, key: int, version: int, **fields: Any) -> memoryview:
+        message = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
+        return memoryview(frames.request(key, version, 7, "client", message))[4:]
+
+    def passes(self, key: int, version: int, **fields: Any) -> bool:
+        """Whether the handler looks at a request and lets it go to the broker."""
+        call = self._call(key, version, self.frame(key, version, **fields))
+        task = Task(self._served()[key].handler(call, self.services), lambda _: None)
+        task.start()
+        return task.finished and task.error is None and task.value is None
+
+    def call(self, key: int, version: int, **fields: Any) -> Any:
+        """The decoded answer to a request that is served here."""
+        reply = self.send(key, version, **fields)
+        answer = reply.message
+        assert frames.decode_response(key, version, memoryview(reply.task.value)[4:])[0] == 7
+        return answer
+
+    def send(self, key: int, version: int, **fields: Any) -> Reply:
+        """A request that is served here, and may take its time."""
+        assert self.serves(key, version, **fields)
+        call = self._call(key, version, self.frame(key, version, **fields))
+        task = Task(self._served()[key].handler(call, self.services), lambda _: None)
+        task.start()
+        return Reply(task, key, version)
+
+
+@pytest.fixture
+def world() -> GroupWorld:
+    return GroupWorld()
+
+
+AT_BOTH = (
+    "test_k76_share_group_heartbeat",
+    "test_k77_share_group_describe",
+    "test_k78_share_fetch",
+    "test_k79_share_acknowledge",
+    "test_k90_describe_share_group_offsets",
+    "test_k91_alter_share_group_offsets",
+    "test_k92_delete_share_group_offsets",
+    "test_share_acknowledging",
+    "test_share_fetching",
+    "test_share_starting",
+)
+"""What is tried twice: by clients of the proxy that owns the group, and by clients of another one of its fleet."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition(".")[2] in AT_BOTH:
+        metafunc.parametrize("where", ["owner", "edge"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """At which proxy the clients are."""
+    place: str = getattr(request, "param", "owner")
+    if place == "edge":
+        monkeypatch.setattr(request.module, "World", FarWorld)
+    return place

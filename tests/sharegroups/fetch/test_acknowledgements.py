@@ -1,0 +1,251 @@
+"""Acknowledgements of one partition: states, owners, RENEW (share-groups.md 5, 6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from proxy.sharegroups.model.renewal import RenewalBound
+from proxy.sharegroups.state_writes import ANSWER_MAX_S
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import SlowJournal, World, acquired, entries
+
+EARLIEST = {"share_auto_offset_reset": "earliest"}
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+
+@pytest.fixture
+def journal() -> SlowJournal:
+    return SlowJournal()
+
+
+@pytest.fixture
+def world(journal) -> World:
+    made = World(journal=journal)
+    made.configure("g", **EARLIEST)
+    return made
+
+
+@pytest.fixture
+def topic(world):
+    made = world.cluster.create("t")
+    world.cluster.produce(made, 10)
+    return made
+
+
+def held(world, topic, name="m1"):
+    """A member that holds 0-9."""
+    member = world.member(member_id=name)
+    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
+    return member
+
+
+def code(answer, topic, partition=0):
+    return entries(answer)[topic.topic_id, partition].error_code
+
+
+def start_offset(world, topic, group="g"):
+    return world.services.coordinator.share((group, topic.topic_id, 0)).partition.start_offset
+
+
+def test_accepted_records_are_settled(world, topic):
+    """[6]"""
+    member = held(world, topic)
+    assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]}), topic) == 0
+    assert start_offset(world, topic) == 10
+    assert acquired(member.fetch(wait_ms=0)) == []
+
+
+def test_rejected_records_never_come_again(world, topic):
+    """[10]"""
+    member = held(world, topic)
+    member.acknowledge({(topic.topic_id, 0): [(0, 9, [REJECT])]})
+    world.cluster.produce(topic, 2)
+    assert acquired(member.fetch()) == [(10, 11, 1)]
+
+
+def test_delivery_limit(world, topic):
+    """[11]"""
+    world.configure("g", share_delivery_count_limit="2")
+    member = held(world, topic)
+    assert acquired(member.fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]})) == [(0, 9, 2)]
+    member.acknowledge({(topic.topic_id, 0): [(0, 9, [RELEASE])]})
+    world.cluster.produce(topic, 1)
+    assert acquired(member.fetch()) == [(10, 10, 1)]
+
+
+def test_records_of_another_member(world, topic):
+    """[29]"""
+    owner = held(world, topic)
+    other = world.member(member_id="b")
+    other.fetch(topic, wait_ms=0)
+    acks = {(topic.topic_id, 0): [(0, 9, [ACCEPT])]}
+    assert code(other.acknowledge(acks), topic) == ErrorCode.INVALID_RECORD_STATE
+    assert code(owner.acknowledge(acks), topic) == 0
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [(5, 3, [1])],
+        [(0, 5, [1]), (3, 8, [1])],
+        [(0, 5, [])],
+        [(0, 1, [1, 1, 1])],
+        [(0, 5, [5])],
+        [(0, 5, [4])],
+        [(0, 30, [1])],
+    ],
+)
+def test_bad_batches_fail_their_partition_only(world, batches):
+    """[30, 32]"""
+    topic = world.cluster.create("two", leaders=(1, 1))
+    for partition in range(2):
+        world.cluster.produce(topic, 10, partition)
+    member = world.member()
+    member.fetch(topic)
+    answer = member.acknowledge({(topic.topic_id, 0): batches, (topic.topic_id, 1): [(0, 9, [ACCEPT])]})
+    assert (code(answer, topic, 0), code(answer, topic, 1)) == (ErrorCode.INVALID_REQUEST, 0)
+
+
+def test_bad_shape_is_judged_before_the_topic(world, topic):
+    """6.1: 42 comes before 100."""
+    member = held(world, topic)
+    unknown = b"\xee" * 16
+    answer = member.acknowledge({(unknown, 0): [(5, 3, [1])], (unknown, 1): [(3, 5, [1])]})
+    codes = [entries(answer)[unknown, partition].error_code for partition in range(2)]
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_one_bad_record_changes_none(world, topic):
+    """[31]"""
+    member = held(world, topic)
+    member.acknowledge({(topic.topic_id, 0): [(7, 7, [ACCEPT])]})
+    answer = member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+    assert code(member.acknowledge({(topic.topic_id, 0): [(0, 6, [ACCEPT]), (8, 9, [ACCEPT])]}), topic) == 0
+
+
+def test_repeated_acknowledgement(world, topic):
+    """[33] 121 while the start offset has not passed, 0 after it has."""
+    member = held(world, topic)
+    member.acknowledge({(topic.topic_id, 0): [(5, 9, [ACCEPT])]})
+    assert code(member.acknowledge({(topic.topic_id, 0): [(5, 9, [ACCEPT])]}), topic) == ErrorCode.INVALID_RECORD_STATE
+    member.acknowledge({(topic.topic_id, 0): [(0, 4, [ACCEPT])]})
+    assert code(member.acknowledge({(topic.topic_id, 0): [(5, 9, [ACCEPT])]}), topic) == 0
+
+
+def test_types_per_offset(world, topic):
+    """[34]"""
+    member = held(world, topic)
+    types = [ACCEPT, RELEASE, REJECT, 0, ACCEPT, ACCEPT, ACCEPT, ACCEPT, ACCEPT, RELEASE]
+    assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, types)]}), topic) == 0
+    assert acquired(member.fetch()) == [(1, 1, 2), (9, 9, 2)]
+
+
+def test_partition_that_was_never_fetched(world, topic):
+    """3: its state is not loaded."""
+    other = world.cluster.create("other")
+    member = held(world, topic)
+    assert code(member.acknowledge({(other.topic_id, 0): [(0, 0, [1])]}), other) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_topic_without_the_right_to_read(world, topic):
+    member = held(world, topic)
+    secret = world.cluster.create("secret")
+    secret.bits = 1 << 8
+    answer = member.acknowledge({(secret.topic_id, 0): [(0, 0, [1])]})
+    assert code(answer, secret) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_late_acknowledgement(world, topic):
+    member = held(world, topic)
+    world.timers.advance(30.1)
+    assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [1])]}), topic) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_renewed_lock_lasts_its_whole_time_again(world, topic):
+    """[45]"""
+    member = held(world, topic)
+    other = world.member(member_id="b")
+    other.fetch(topic, wait_ms=0)
+    world.timers.advance(18)
+    assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [RENEW])]}, renew=True), topic) == 0
+    world.timers.advance(18)
+    assert acquired(other.fetch(wait_ms=0)) == []
+    world.timers.advance(12.1)
+    assert acquired(other.fetch(wait_ms=0)) == [(0, 9, 2)]
+
+
+def test_renew_writes_nothing(world, journal, topic):
+    """[48]"""
+    member = held(world, topic)
+    before = dict(journal.values)
+    journal.slow = True
+    assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [RENEW])]}, renew=True), topic) == 0
+    assert journal.appends == []
+    assert dict(journal.values) == before
+
+
+def test_renew_of_what_is_not_held(world, topic):
+    """[46]"""
+    member = held(world, topic)
+    member.acknowledge({(topic.topic_id, 0): [(5, 9, [ACCEPT])]})
+    answer = member.acknowledge({(topic.topic_id, 0): [(5, 9, [RENEW])]}, renew=True)
+    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+    world.timers.advance(30.1)
+    answer = member.acknowledge({(topic.topic_id, 0): [(0, 4, [RENEW])]}, renew=True)
+    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_renew_switched_off(world, topic):
+    """[49]"""
+    world.configure("g", share_renew_acknowledge_enable="false")
+    member = held(world, topic)
+    types = [ACCEPT] * 5 + [RENEW] * 5
+    answer = member.acknowledge({(topic.topic_id, 0): [(0, 9, types)]}, renew=True)
+    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+    assert start_offset(world, topic) == 0
+
+
+def test_renew_of_one_partition_and_nonsense_for_another(world):
+    """[50]"""
+    topic = world.cluster.create("two", leaders=(1, 1))
+    for partition in range(2):
+        world.cluster.produce(topic, 1, partition)
+    member = world.member()
+    member.fetch(topic)
+    acks = {(topic.topic_id, 0): [(0, 0, [RENEW])], (topic.topic_id, 1): [(0, 0, [9])]}
+    answer = member.acknowledge(acks, renew=True)
+    assert (code(answer, topic, 0), code(answer, topic, 1)) == (0, ErrorCode.INVALID_REQUEST)
+
+
+def test_a_bound_on_renewals_names_the_member(world, topic):
+    """121 once the group's bound is reached; other groups renew as they like; nothing is bounded by default."""
+    bound = RenewalBound(groups="g*", renewals=1)
+    world.services.options = replace(world.services.options, renewal_bounds=(bound, RenewalBound(renewals=100)))
+    member = held(world, topic)
+    renew = {(topic.topic_id, 0): [(0, 9, [RENEW])]}
+    assert code(member.acknowledge(renew, renew=True), topic) == 0
+    assert code(member.acknowledge(renew, renew=True), topic) == ErrorCode.INVALID_RECORD_STATE
+    (said,) = [context for event, context in world.notes if event == "share-renewal-refused"]
+    assert (said["group"], said["member"], said["partition"]) == ("g", "m1", "t-0")
+    world.configure("other", **EARLIEST)
+    other = world.member(group_id="other", member_id="m2")
+    assert acquired(other.fetch(topic)) == [(0, 9, 1)]
+    for _ in range(5):
+        assert code(other.acknowledge(renew, renew=True), topic) == 0
+
+
+def test_client_is_told_to_come_again_while_nobody_knows_what_became_of_the_append(world, journal, topic):
+    """It goes on: once it is known to be stored the records are settled, and nobody gets them again."""
+    member = held(world, topic)
+    journal.slow = True
+    reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    world.timers.advance(ANSWER_MAX_S - 0.1)
+    assert not reply.done
+    world.timers.advance(0.2)
+    assert code(reply.message, topic) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    journal.slow = False
+    journal.confirm()
+    assert start_offset(world, topic) == 10

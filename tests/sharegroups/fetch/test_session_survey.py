@@ -1,0 +1,76 @@
+"""Where the partitions of a session stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.loop.promise import Task
+from proxy.sharegroups.fetch.session_survey import Result, Survey, survey
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicIdPartition
+from tests.support.ports import World, acquired
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.configure("g", share_auto_offset_reset="earliest")
+    return made
+
+
+def surveyed(*arguments: Any) -> Survey:
+    """In one go."""
+    task: Task[Survey] = Task(survey(*arguments), lambda _: None)
+    task.start()
+    assert task.finished
+    if task.error is not None:
+        raise task.error
+    assert task.value is not None
+    return task.value
+
+
+def keys_of(topic, count):
+    return [ShareKey("g", topic.topic_id, partition) for partition in range(count)]
+
+
+def test_every_partition_stands_in_one_place(world):
+    """Ready, missing, unstarted, or with an error."""
+    topic = world.cluster.create("t", leaders=(1, 1, 1, 2))
+    for _ in range(2):
+        world.cluster.produce(topic, 1, 0)
+    member = world.member()
+    assert acquired(member.fetch((topic, 0), (topic, 1), max_records=1)) == [(0, 0, 1)]
+    results: dict[TopicIdPartition, Result] = {}
+    found = surveyed(member.connection, world.services, keys_of(topic, 6), results)
+    assert [(item.place.partition, item.offset) for item in found.ready] == [(0, 1)]
+    assert [(place.partition, offset) for place, _, offset in found.missing] == [(1, 0)]
+    assert [place.partition for place in found.unstarted] == [2]
+    assert {place.partition: result.error for place, result in results.items()} == {
+        3: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        4: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_errors_stay(world):
+    """A partition that has an error in this request is not looked at again."""
+    topic = world.cluster.create("t")
+    member = world.member()
+    member.fetch(topic, wait_ms=0)
+    results = {TopicIdPartition(topic.topic_id, 0): Result(error=ErrorCode.CORRUPT_MESSAGE)}
+    found = surveyed(member.connection, world.services, keys_of(topic, 1), results)
+    assert (found.ready, found.missing, found.unstarted) == ([], [], [])
+    assert results[topic.topic_id, 0].error == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_full_window_is_left_out(world):
+    world.configure("g", share_partition_max_record_locks="100")
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 100)
+    member = world.member()
+    member.fetch(topic)
+    found = surveyed(member.connection, world.services, keys_of(topic, 1), {})
+    assert (found.ready, found.missing, found.unstarted) == ([], [], [])

@@ -1,0 +1,251 @@
+"""Share requests while state is loaded, is somebody else's, or cannot be read: what stock clients bear best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.durable.gate import HOLD_MAX_S
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.state_records import state_partition
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import World
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+REQUESTS: dict[int, dict[str, Any]] = {
+    76: {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]},
+    77: {"group_ids": ["g"]},
+    78: {"group_id": "g", "member_id": "m", "share_session_epoch": 3, "topics": [], "forgotten_topics_data": []},
+    79: {"group_id": "g", "member_id": "m", "share_session_epoch": 3, "topics": []},
+    90: {
+        "groups": [
+            registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup(
+                group_id="g", topics=None
+            )
+        ]
+    },
+    42: {"groups_names": ["g"]},
+    91: {"group_id": "g", "topics": []},
+    92: {"group_id": "g", "topics": []},
+    32: {
+        "resources": [
+            registry.message("DescribeConfigsRequest").DescribeConfigsResource(resource_type=32, resource_name="g")
+        ]
+    },
+    33: {
+        "resources": [
+            registry.message("AlterConfigsRequest").AlterConfigsResource(
+                resource_type=32, resource_name="g", configs=[]
+            )
+        ]
+    },
+    44: {
+        "resources": [
+            registry.message("IncrementalAlterConfigsRequest").AlterConfigsResource(
+                resource_type=32, resource_name="g", configs=[]
+            )
+        ]
+    },
+}
+VERSIONS = {76: 1, 77: 1, 78: 2, 79: 2, 90: 1, 91: 0, 92: 0, 42: 2, 32: 4, 33: 2, 44: 1}
+TOOLS = sorted(VERSIONS.keys() - {76, 78, 79})
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+class Sent:
+    """A request on its way through the gate."""
+
+    def __init__(self, world: World, key: int, **fields: Any) -> None:
+        self.key, self.version = key, VERSIONS[key]
+        message = registry.message(f"{registry.API_KEYS[key]}Request")(**(REQUESTS[key] | fields))
+        call = Call(key, self.version, 7, "c", message, world.member().connection)
+        handler = share_group_apis.served(world.services.coordinator)[key].handler
+        self.task: Task[bytes | None] = Task(handler(call, world.services), lambda _: None)
+        self.task.start()
+
+    @property
+    def answer(self) -> Any:
+        assert self.task.finished
+        if self.task.error is not None:
+            raise self.task.error
+        return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value or b""))[4:])[1]
+
+
+def wait_out(world: World) -> None:
+    world.timers.advance(HOLD_MAX_S + 0.1)
+
+
+def wait_out_tools(world: World) -> None:
+    world.timers.advance(world.services.options.state_wait_s + 0.1)
+
+
+def codes(answer: Any) -> set[int]:
+    """The error codes of an answer: of the whole, or of each group or resource."""
+    entries = [entry for name in ("groups", "results", "responses") for entry in getattr(answer, name, None) or ()]
+    return {entry.error_code for entry in (entries or [answer])}
+
+
+def test_a_heartbeat_is_told_to_try_again(world):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, 76)
+    assert not sent.task.finished, "it waits for a while"
+    wait_out(world)
+    assert (sent.answer.error_code, sent.answer.error_message) == (LOADING, "loading")
+
+
+@pytest.mark.parametrize("key", TOOLS)
+def test_a_tool_waits_longer_for_state_that_is_being_loaded(world, key):
+    """The Java admin client takes 14 and 15 for an error of these requests."""
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, key)
+    wait_out(world)
+    assert not sent.task.finished
+    world.timers.advance(world.services.options.state_wait_s - HOLD_MAX_S - 1)
+    assert not sent.task.finished
+    world.services.gate.open()
+    assert sent.task.finished
+    assert world.timers.planned == 0
+
+
+@pytest.mark.parametrize("key", TOOLS)
+def test_a_tool_is_told_to_try_again_in_the_end(world, key):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, key)
+    wait_out_tools(world)
+    assert codes(sent.answer) == {LOADING}
+
+
+@pytest.mark.parametrize("key", TOOLS)
+def test_a_tool_does_not_wait_for_a_proxy_that_serves_no_share_groups_now(world, key):
+    """A second proxy that waits for its turn knows that it will not have it soon."""
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves them")
+    sent = Sent(world, key)
+    wait_out(world)
+    assert codes(sent.answer) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_a_tool_that_waits_is_told_soon_when_it_turns_out_that_another_proxy_owns_the_state(world):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, 91)
+    wait_out(world)
+    assert not sent.task.finished
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves them")
+    assert codes(sent.answer) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_each_group_asked_about_gets_the_code(world):
+    group = registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup
+    world.services.gate.close(LOADING, "loading")
+    described = Sent(world, 77, group_ids=["a", "b", "a"])
+    offsets = Sent(world, 90, groups=[group(group_id="a", topics=None)])
+    wait_out_tools(world)
+    assert [(g.group_id, g.error_code) for g in described.answer.groups] == [("a", LOADING), ("b", LOADING)]
+    assert [(g.group_id, g.error_code) for g in offsets.answer.groups] == [("a", LOADING)]
+
+
+@pytest.mark.parametrize("key", [78, 79])
+def test_share_sessions_are_to_be_opened_anew(world, key):
+    """14, 15 and 16 make the Java client throw when they come with a fetched partition (share-groups.md 8.2)."""
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, key)
+    wait_out(world)
+    assert sent.answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert not sent.answer.responses
+
+
+def test_request_goes_on_when_the_state_is_loaded_in_time(world):
+    world.services.gate.close(LOADING, "loading")
+    sent = Sent(world, 79)
+    world.services.gate.open()
+    assert sent.answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert sent.answer.error_message is None, "by the handler, not by the gate"
+    assert world.timers.planned == 0
+
+
+def test_what_was_decided_before_the_gate_closed_is_not_told(world):
+    """A machine that slept beyond its lease wakes in the middle of a request."""
+    topic = world.cluster.create("t")
+    world.configure("g", share_auto_offset_reset="earliest")
+    world.cluster.held.add(3)  # the question about the topic is on its way
+    sent = Sent(world, 76)
+    assert not sent.task.finished
+    world.services.gate.lease = lambda: False
+    world.cluster.release()
+    world.timers.advance(HOLD_MAX_S)
+    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert topic.logs[0].end == 0
+
+
+def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
+    """The group of proxies was away as well: a broker crashed. The answer waits for it, and no longer."""
+    world.cluster.create("t")
+    world.cluster.held.add(3)
+    sent = Sent(world, 76)
+    world.services.gate.lease = lambda: False
+    world.cluster.release()
+    world.timers.advance(HOLD_MAX_S / 2)
+    assert not sent.task.finished
+    world.services.gate.lease = lambda: True
+    world.services.gate.look()
+    assert sent.answer.error_code == 0
+
+
+def test_what_was_decided_is_not_told_when_the_door_closes_while_the_lease_is_waited_for(world):
+    """Somebody else is the owner, or may have been."""
+    world.cluster.create("t")
+    world.cluster.held.add(3)
+    sent = Sent(world, 76)
+    world.services.gate.lease = lambda: False
+    world.cluster.release()
+    world.services.gate.close(LOADING, "loading")
+    assert sent.task.finished
+    world.services.gate.lease = lambda: True
+    world.services.gate.open()
+    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_closed_and_open_again_meanwhile_is_not_told_either(world):
+    world.cluster.create("t")
+    world.cluster.held.add(3)
+    sent = Sent(world, 76)
+    world.services.gate.close(LOADING, "loading")
+    world.services.gate.open()
+    world.cluster.release()
+    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_groups_of_an_unreadable_state_partition_are_refused(world):
+    world.services.gate.refused[state_partition("g")] = "written by a newer release"
+    assert Sent(world, 76).answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert Sent(world, 79).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    other = next(f"g{n}" for n in range(100) if state_partition(f"g{n}") != state_partition("g"))
+    assert Sent(world, 77, group_ids=[other]).answer.groups[0].error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("key", [77, 91, 92])
+def test_a_tool_that_asks_a_standby_is_answered_at_once(world, key):
+    """With a code that no client repeats, and who serves share groups instead."""
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves")
+    world.services.gate.standby = "another proxy serves"
+    answer = Sent(world, key).answer
+    told = answer.groups[0] if key == 77 else answer
+    assert (told.error_code, told.error_message) == (ErrorCode.POLICY_VIOLATION, "another proxy serves")
+
+
+def test_members_wait_for_a_standby_to_take_over(world):
+    """They come again by themselves; once it has taken over, tools are served as well."""
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves")
+    world.services.gate.standby = "another proxy serves"
+    beat = Sent(world, 76)
+    assert not beat.task.finished
+    world.services.gate.open()
+    assert beat.answer.error_code == 0
+    assert Sent(world, 77).answer.groups[0].error_code == 0

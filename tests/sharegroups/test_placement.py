@@ -1,0 +1,219 @@
+"""Where a share group lives: chosen once for each, by rule, by what the brokers can, and by what has state here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.durable.gate import HOLD_MAX_S
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task, settled
+from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.placement import ServeRule, ShareRules
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import World
+
+RULES = (ServeRule(groups="mine-*", serve="local"), ServeRule(groups="theirs-*", serve="upstream"))
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+FORWARDED = "forwarded"
+
+
+class Mixed:
+    """A world whose brokers have share groups, or not, and handlers that choose."""
+
+    def __init__(self, *, native: bool = True, default: Any = "auto") -> None:
+        self.world = World()
+        self.topic = self.world.cluster.create("t")
+        services = self.world.services
+        rules = ShareRules(native, (*RULES, ServeRule(serve=default)))
+        self.served = share_group_apis.served(services.coordinator, None, services.gate, rules)
+        self.upstream: dict[int, Any] = {}
+        """API key -> answer of the broker to what is asked in the client's name."""
+        self.asked: list[Any] = []
+        self.client = self.world.connect()
+        ask = self.client.ask
+
+        def answer(key: int, version: int, body: bytes) -> Any:
+            if key not in self.upstream:
+                return ask(key, version, body)
+            self.asked.append(registry.request(key, version).decode(body))
+            made = self.upstream[key]
+            made = made(self.asked[-1]) if callable(made) else made
+            return settled(memoryview(registry.response(key, version).encode(made)))
+
+        self.client.ask = answer  # type: ignore[method-assign]
+
+    def hold(self, group_id: str) -> None:
+        """The group has state here."""
+        self.world.services.coordinator.add_group(group_id)
+
+    def send(self, key: int, version: int, **fields: Any) -> Task[bytes | None] | str:
+        """To its handler, or past it, as the routes do."""
+        message = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
+        frame = memoryview(frames.request(key, version, 7, "client", message))[4:]
+        served = self.served[key]
+        if served.serve_here is not None and not served.serve_here(frame):
+            return FORWARDED
+        call = Call(key, version, 7, "client", frames.decode_request(frame)[1], self.client)
+        task: Task[bytes | None] = Task(served.handler(call, self.world.services), lambda _: None)
+        task.start()
+        return task
+
+    def ask(self, key: int, version: int, **fields: Any) -> Any:
+        """The decoded answer, or FORWARDED."""
+        sent = self.send(key, version, **fields)
+        return sent if isinstance(sent, str) else told(sent, key, version)
+
+    def join(self, group_id: str, epoch: int = 0) -> Any:
+        topics = ["t"] if epoch == 0 else None
+        answer = self.ask(76, 1, group_id=group_id, member_id="m", member_epoch=epoch, subscribed_topic_names=topics)
+        return answer if answer == FORWARDED else (answer.error_code, answer.error_message)
+
+
+def told(task: Task[bytes | None], key: int, version: int) -> Any:
+    assert task.finished, "no answer yet"
+    if task.error is not None:
+        raise task.error
+    if task.value is None:
+        return FORWARDED
+    return frames.decode_response(key, version, memoryview(task.value)[4:])[1]
+
+
+@pytest.mark.parametrize(
+    ("native", "default", "group_id", "joined"),
+    [
+        (True, "auto", "any", FORWARDED),
+        (True, "auto", "mine-1", 0),
+        (True, "auto", "theirs-1", FORWARDED),
+        (True, "local", "any", 0),
+        (True, "local", "theirs-1", FORWARDED),
+        (True, "upstream", "mine-1", 0),
+        (True, "upstream", "any", FORWARDED),
+        (False, "auto", "any", 0),
+        (False, "auto", "mine-1", 0),
+        (False, "auto", "theirs-1", ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_first_rule_that_names_a_group_says_where_it_lives(native, default, group_id, joined):
+    """auto is the brokers' where every one of them can."""
+    answer = Mixed(native=native, default=default).join(group_id)
+    assert (answer if answer == FORWARDED else answer[0]) == joined
+
+
+def test_group_with_state_here_stays_until_it_is_deleted():
+    """Whatever the brokers can; and from then on it is theirs, on every connection."""
+    mixed = Mixed()
+    mixed.hold("old")
+    assert mixed.join("old")[0] == 0
+    assert mixed.join("old", -1)[0] == 0
+    deleted = mixed.ask(42, 2, groups_names=["old"])
+    assert [result.error_code for result in deleted.results] == [0]
+    assert mixed.join("old") == FORWARDED
+
+
+def test_group_that_is_to_be_the_brokers_but_has_state_here_is_refused():
+    """69 to whoever joins, with the reason; nobody's state is hidden silently. What is held stays reachable."""
+    mixed = Mixed()
+    mixed.hold("theirs-1")
+    code, text = mixed.join("theirs-1")
+    assert (code, "it has state at the proxy" in text) == (ErrorCode.GROUP_ID_NOT_FOUND, True)
+    assert [note[0] for note in mixed.world.notes] == ["share-group-not-served"]
+    described = mixed.ask(77, 1, group_ids=["theirs-1"])
+    assert [(group.group_id, group.error_code) for group in described.groups] == [("theirs-1", 0)]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fields"),
+    [
+        (78, 2, {"member_id": "m", "share_session_epoch": 0, "max_wait_ms": 0, "topics": []}),
+        (79, 2, {"member_id": "m", "share_session_epoch": 1, "topics": []}),
+        (91, 0, {"topics": []}),
+        (92, 0, {"topics": []}),
+    ],
+)
+def test_every_request_about_a_group_goes_where_it_lives(key, version, fields):
+    """Records, acknowledgements and offsets as well as membership."""
+    mixed = Mixed()
+    assert mixed.ask(key, version, group_id="any", **fields) == FORWARDED
+    assert mixed.ask(key, version, group_id="mine-1", **fields) != FORWARDED
+
+
+def test_description_of_several_groups_comes_from_both_sides():
+    """In the order asked; the broker hears of its own only."""
+    mixed = Mixed()
+    mixed.hold("old")
+    message = registry.message("ShareGroupDescribeResponse")
+    theirs = [
+        message.DescribedGroup(group_id=name, group_state="Stable", error_code=0, members=[]) for name in ("x", "y")
+    ]
+    mixed.upstream[77] = message(groups=theirs)
+    answer = mixed.ask(77, 1, group_ids=["x", "old", "y"])
+    assert [(g.group_id, g.group_state) for g in answer.groups] == [("x", "Stable"), ("old", "Empty"), ("y", "Stable")]
+    assert [request.group_ids for request in mixed.asked] == [["x", "y"]]
+    assert mixed.ask(77, 1, group_ids=["x", "y"]) == FORWARDED
+
+
+def test_offsets_of_several_groups_come_from_both_sides():
+    """DescribeShareGroupOffsets in one answer."""
+    mixed = Mixed()
+    mixed.hold("old")
+    request, response = (registry.message(f"DescribeShareGroupOffsets{kind}") for kind in ("Request", "Response"))
+    group, told_group = request.DescribeShareGroupOffsetsRequestGroup, response.DescribeShareGroupOffsetsResponseGroup
+    mixed.upstream[90] = response(groups=[told_group(group_id="x", topics=[])])
+    answer = mixed.ask(90, 1, groups=[group(group_id=name, topics=None) for name in ("old", "x")])
+    assert [(each.group_id, each.error_code) for each in answer.groups] == [("old", 0), ("x", 0)]
+    assert [[each.group_id for each in asked.groups] for asked in mixed.asked] == [["x"]]
+
+
+def test_settings_of_a_forwarded_group_are_the_brokers():
+    """Those of groups that live here are kept here; both in one request."""
+    mixed = Mixed()
+    mixed.hold("old")
+    message = registry.message("DescribeConfigsRequest")
+    resource = message.DescribeConfigsResource
+    asked = [resource(resource_type=32, resource_name=name, configuration_keys=None) for name in ("x", "old")]
+    response = registry.message("DescribeConfigsResponse")
+
+    def broker(request):
+        names = [(each.resource_type, each.resource_name) for each in request.resources]
+        return response(
+            results=[
+                response.DescribeConfigsResult(
+                    error_code=0, error_message="", resource_type=kind, resource_name=name, configs=[]
+                )
+                for kind, name in names
+            ]
+        )
+
+    mixed.upstream[32] = broker
+    answer = mixed.ask(32, 4, resources=asked)
+    assert [(each.resource_name, len(each.configs) > 5) for each in answer.results] == [("x", False), ("old", True)]
+    assert mixed.ask(32, 4, resources=asked[:1]) == FORWARDED
+
+
+def test_nobody_is_sent_to_the_brokers_before_it_is_known_who_has_state_here():
+    """Held while state is loaded, then chosen; where that takes too long the client is to come again."""
+    mixed = Mixed()
+    gate, timers = mixed.world.services.gate, mixed.world.timers
+    gate.close(LOADING, "share state is being loaded")
+    fields = {"member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+    waiting = [mixed.send(76, 1, group_id=group_id, **fields) for group_id in ("old", "new")]
+    mixed.hold("old")
+    gate.open()
+    assert told(waiting[0], 76, 1).error_code == 0
+    assert told(waiting[1], 76, 1) == FORWARDED
+    gate.close(LOADING, "share state is being loaded")
+    late = mixed.send(76, 1, group_id="new", **fields)
+    timers.advance(2 * HOLD_MAX_S + 0.2)
+    assert told(late, 76, 1).error_code == LOADING
+
+
+def test_rules_that_agree_choose_nothing():
+    """All here: the handlers are those of a proxy without rules."""
+    assert not ShareRules(False, (ServeRule(groups="a", serve="local"), ServeRule())).are_mixed
+    assert not ShareRules(True, (ServeRule(groups="a", serve="local"), ServeRule(serve="local"))).are_mixed
+    assert not ShareRules(True, (ServeRule(serve="upstream"),)).are_mixed
+    assert ShareRules(True, (ServeRule(),)).are_mixed
+    assert ShareRules(False, (ServeRule(groups="a", serve="upstream"), ServeRule())).are_mixed

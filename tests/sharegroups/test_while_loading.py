@@ -1,0 +1,150 @@
+"""While share state is loaded, nobody makes a group of another type under an id that may be a share group's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.durable.gate import HOLD_MAX_S
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.sharegroups.state_records import state_partition
+from proxy.sharegroups.while_loading import LOADING_MAX_S
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import ManualTimers
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+GROUP = "shared"
+OTHER = next(f"g{n}" for n in range(1000) if state_partition(f"g{n}") != state_partition(GROUP))
+"""A group of another state partition."""
+
+BY_GROUP: dict[int, tuple[int, dict[str, Any]]] = {
+    8: (8, {"generation_id_or_member_epoch": -1, "member_id": "", "topics": []}),
+    11: (9, {"member_id": "", "protocol_type": "consumer", "protocols": []}),
+    28: (3, {"transactional_id": "t", "producer_id": 1, "producer_epoch": 1, "topics": []}),
+    68: (0, {"member_id": "", "member_epoch": 0, "topic_partitions": []}),
+    88: (0, {"member_id": "m", "member_epoch": 0}),
+}
+"""API key -> (version, fields beside the group) of requests that would make a group upstream."""
+
+
+class Asked:
+    """A request at its handler."""
+
+    def __init__(self, world: Any, key: int, version: int, fields: dict[str, Any]) -> None:
+        header, message = frames.decode_request(world.frame(key, version, **fields))
+        call = Call(key, version, header.correlation_id, header.client_id, message, world.client)
+        self.key, self.version = key, version
+        self.task: Task[bytes | None] = Task(world._served()[key].handler(call, world.services), lambda _: None)
+        self.task.start()
+
+    @property
+    def answer(self) -> Any:
+        assert self.task.finished, "no answer yet"
+        if self.task.error is not None:
+            raise self.task.error
+        return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value or b""))[4:])[1]
+
+
+@pytest.fixture
+def timers(world) -> ManualTimers:
+    """A clock that moves, and state that is being loaded."""
+    timers = ManualTimers()
+    world.services.timers = timers
+    world.services.gate.close(LOADING, "share state is being loaded")
+    return timers
+
+
+@pytest.mark.parametrize("key", BY_GROUP)
+def test_request_that_would_make_a_group_waits_and_is_told_to_come_again(world, timers, key):
+    """14 after a bounded time; nothing was sent to the broker."""
+    version, fields = BY_GROUP[key]
+    assert world.serves(key, version, **{"group_id": GROUP} | fields)
+    asked = Asked(world, key, version, {"group_id": GROUP} | fields)
+    timers.advance(HOLD_MAX_S - 0.1)
+    assert not asked.task.finished
+    timers.advance(0.2)
+    assert getattr(asked.answer, "error_code", LOADING) == LOADING
+    assert world.broker.asked == []
+
+
+@pytest.mark.parametrize("key", BY_GROUP)
+def test_once_loaded_it_goes_where_it_belongs(world, timers, key):
+    """To the broker where it is no share group, else it is refused as ever."""
+    version, fields = BY_GROUP[key]
+    forwarded = Asked(world, key, version, {"group_id": OTHER} | fields)
+    mine = Asked(world, key, version, {"group_id": GROUP} | fields)
+    assert not forwarded.task.finished
+    world.group(GROUP)
+    world.broker.answers[key] = lambda version, request: registry.message(f"{registry.API_KEYS[key]}Response")(
+        topics=[]
+    )
+    world.services.gate.open()
+    assert forwarded.task.finished
+    assert forwarded.task.value is None
+    assert getattr(mine.answer, "error_code", 0) in (0, 23, 69)
+    assert not world.serves(key, version, **{"group_id": OTHER} | fields)
+
+
+@pytest.mark.parametrize("key", [8, 28])
+def test_each_partition_of_a_commit_is_told(world, timers, key):
+    """14 for every one of them."""
+    version, fields = BY_GROUP[key]
+    name = registry.API_KEYS[key]
+    request = registry.message(f"{name}Request")
+    partition = getattr(request, f"{name}RequestPartition")
+    topic = getattr(request, f"{name}RequestTopic")
+    topics = [topic(name="t", partitions=[partition(partition_index=n, committed_offset=1) for n in (0, 5)])]
+    asked = Asked(world, key, version, {"group_id": GROUP} | fields | {"topics": topics})
+    timers.advance(HOLD_MAX_S + 0.1)
+    (told,) = asked.answer.topics
+    assert (told.name, [(p.partition_index, p.error_code) for p in told.partitions]) == ("t", [(0, 14), (5, 14)])
+
+
+def test_other_state_partitions_are_not_held_up(world, timers):
+    """Only the groups that may be in what is loaded."""
+    version, fields = BY_GROUP[11]
+    world.services.gate.open()
+    world.services.gate.close(LOADING, "moved here", (state_partition(GROUP),))
+    assert world.serves(11, version, **{"group_id": GROUP} | fields)
+    assert not world.serves(11, version, **{"group_id": OTHER} | fields)
+    assert world.serves(42, 2, groups_names=[OTHER, GROUP])
+    assert not world.serves(42, 2, groups_names=[OTHER])
+
+
+def test_state_owned_by_nobody_here_holds_nobody_up(world):
+    """Another proxy owns it, or share groups are off: ordinary groups are served by their brokers."""
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy")
+    version, fields = BY_GROUP[11]
+    assert not world.serves(11, version, **{"group_id": GROUP} | fields)
+
+
+def test_deletion_waits_for_what_is_loaded(world, timers):
+    """14, not 69: there may be such a group."""
+    asked = Asked(world, 42, 2, {"groups_names": [GROUP]})
+    timers.advance(world.services.options.state_wait_s + 0.1)
+    assert [result.error_code for result in asked.answer.results] == [LOADING]
+
+
+@pytest.mark.parametrize(("key", "version", "fields"), [(16, 5, {}), (74, 1, {"resource_types": []})])
+def test_lists_are_not_told_by_halves(world, timers, key, version, fields):
+    """14 while share groups, or their settings, would be missing from the list."""
+    asked = Asked(world, key, version, fields)
+    timers.advance(HOLD_MAX_S + 0.1)
+    assert asked.answer.error_code == LOADING
+    assert world.broker.asked == []
+
+
+def test_loading_that_takes_too_long_is_not_paid_for_by_ordinary_groups(world, timers):
+    """After its time requests are forwarded again, at once."""
+    version, fields = BY_GROUP[11]
+    answers = []
+    for _ in range(20):
+        asked = Asked(world, 11, version, {"group_id": OTHER} | fields)
+        timers.advance(HOLD_MAX_S + 0.1)
+        answers.append(asked.task.value is None)
+        assert asked.task.finished
+    assert answers == sorted(answers)
+    assert LOADING_MAX_S / (HOLD_MAX_S + 0.1) - 1 < answers.count(False) < LOADING_MAX_S / (HOLD_MAX_S + 0.1) + 2

@@ -1,0 +1,45 @@
+"""Questions about views as questions about their bases: which go together, and which cannot."""
+
+from __future__ import annotations
+
+from proxy.loop.promise import Task
+from proxy.views.apis.base_questions import Question, in_rounds, make_ready, names_view, upstream_place
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from tests.support.view_ports import ViewWorld
+
+
+def test_equal_questions_are_asked_once_and_different_ones_apart():
+    """As few rounds as will do."""
+    one, two, other = Question("t", 0, (1,)), Question("t", 0, (2,)), Question("t", 1, (1,))
+    assert in_rounds([one, one, other, two, one]) == [{("t", 0): one, ("t", 1): other}, {("t", 0): two}]
+    assert in_rounds([]) == []
+
+
+def test_partition_of_a_view_lies_in_its_base():
+    world = ViewWorld()
+    world.topic("t", (1, 1))
+    world.view("__view.r4.t")
+    assert upstream_place(world.views, "__view.r4.t", 7) == ("t", 1)
+    assert upstream_place(world.views, "__view.r4.t", 8) is None
+    assert upstream_place(world.views, "t", 9) == ("t", 9)
+
+
+def test_views_that_are_not_known_are_made_ready_first():
+    """Or there is a reason."""
+    world = ViewWorld()
+    world.topic("t")
+    world.view("__view.r4.t")
+    world.views.catalog.forget("__view.r4.t")
+    names = {"__view.r4.t": [0], "__view.r2.nothing": [0], "t": [0]}
+    task = Task(make_ready(world.connect(), world.views, names), lambda _: None)
+    task.start()
+    assert task.value == {"__view.r2.nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert world.views.catalog.named("__view.r4.t") is not None
+
+
+def test_request_without_the_prefix_passes():
+    message = registry.message("ListOffsetsRequest")
+    for name, named in (("t", False), ("__view.r2.t", True)):
+        request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=name)])
+        assert names_view(memoryview(frames.request(2, 7, 1, "c", request))[4:]) is named

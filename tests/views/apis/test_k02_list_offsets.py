@@ -1,0 +1,82 @@
+"""ListOffsets of views: the broker's answers about the base, for every slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from tests.support.view_ports import ViewWorld
+
+VIEW = "__view.r2.t"
+
+
+@pytest.fixture
+def world() -> ViewWorld:
+    made = ViewWorld()
+    made.base = made.topic("t", (1, 1))
+    made.view(VIEW)
+    made.produce(made.base, [b"a", b"b", b"c"])
+    made.produce(made.base, [b"d"], partition=1)
+    return made
+
+
+def asked(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: int = 7, epoch: int = -1) -> Any:
+    message = registry.message("ListOffsetsRequest")
+    request = message(
+        replica_id=-1,
+        topics=[
+            message.ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    message.ListOffsetsPartition(partition_index=p, timestamp=t, current_leader_epoch=epoch)
+                    for p, t in wanted
+                ],
+            )
+            for name, wanted in topics.items()
+        ],
+    )
+    answer = world.give(world.connect(), 2, version, request).message
+    return [[(e.partition_index, e.error_code, e.offset) for e in topic.partitions] for topic in answer.topics]
+
+
+@pytest.mark.parametrize("version", [4, 7, 9])
+def test_every_slot_has_the_offsets_of_its_base_partition(world, version):
+    """Equal questions are put once."""
+    assert asked(world, {VIEW: [(v, -1) for v in range(4)]}, version) == [[(0, 0, 3), (1, 0, 3), (2, 0, 1), (3, 0, 1)]]
+    (request,) = world.cluster.requests(2)
+    assert [len(topic.partitions) for topic in request.topics] == [2]
+
+
+def test_different_times_go_in_successive_questions(world):
+    """Brokers refuse a partition that is named twice; plain topics go along, the base too."""
+    wanted = {VIEW: [(0, -1), (1, -2)], "t": [(0, 1_700_000_000_000), (1, -1)]}
+    assert asked(world, wanted) == [[(0, 0, 3), (1, 0, 0)], [(0, 0, 0), (1, 0, 1)]]
+    for request in world.cluster.requests(2):
+        places = [(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
+        assert len(places) == len(set(places))
+    assert len(world.cluster.requests(2)) == 3
+
+
+def test_errors_of_the_base_are_those_of_the_view(world):
+    world.cluster.fail_next[2] = [ErrorCode.FENCED_LEADER_EPOCH]
+    assert asked(world, {VIEW: [(0, -1), (1, -1)]}) == [[(0, 74, -1), (1, 74, -1)]]
+
+
+def test_view_that_cannot_be_had_and_partition_it_lacks_are_unknown(world):
+    """The others are answered all the same."""
+    assert asked(world, {"__view.r2.none": [(0, -1)], VIEW: [(9, -1), (0, -1)]}) == [
+        [(0, 3, -1)],
+        [(9, 3, -1), (0, 0, 3)],
+    ]
+
+
+def test_leader_epoch_goes_both_ways(world):
+    message = registry.message("ListOffsetsRequest")
+    partition = message.ListOffsetsPartition(partition_index=1, timestamp=-1, current_leader_epoch=5)
+    request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=VIEW, partitions=[partition])])
+    answer = world.give(world.connect(), 2, 7, request).message
+    assert answer.topics[0].partitions[0].leader_epoch == 5
+    assert world.cluster.requests(2)[0].topics[0].partitions[0].current_leader_epoch == 5

@@ -1,0 +1,80 @@
+"""A view's topic has as many partitions as it needs, whoever makes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.views.model.catalog import Binding
+from tests.support.view_broker import World
+
+V = "__view.r4.orders"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.cluster.make("orders", 2)
+    return world
+
+
+def wanted(name: str, partitions: int = -1, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": -1,
+        "assignments": [],
+        "configs": [],
+    } | more
+
+
+def create(world: World, *topics: dict[str, Any], version: int = 7, **fields: Any) -> dict[str, int]:
+    answer = world.call(19, version, topics=list(topics), timeout_ms=1000, **fields)
+    return {topic.name: topic.error_code for topic in answer.topics}
+
+
+def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:
+    """Partitions, replication and settings; and it is tied to its base at once."""
+    assert create(world, wanted(V)) == {V: 0}
+    made = world.cluster.topics[V]
+    assert (made.partitions, made.replicas, made.configs["max.message.bytes"]) == (8, [1, 2], "0")
+    assert world.catalog.binding(V) == Binding(made.topic_id, world.cluster.topics["orders"].topic_id)
+
+
+def test_the_right_number_is_right_and_any_other_is_not(world: World) -> None:
+    """37, with the number it should be."""
+    placed = wanted("__view.s2.orders", -1, assignments=[{"partition_index": 0, "broker_ids": [1]}])
+    assert create(world, wanted(V, 8), wanted("__view.r2.orders", 5), placed, wanted("plain", 3)) == {
+        V: 0,
+        "plain": 0,
+        "__view.r2.orders": 37,
+        "__view.s2.orders": 37,
+    }
+    assert world.cluster.topics["plain"].partitions == 3
+
+
+def test_settings_the_client_gives_stay(world: World) -> None:
+    """It may want others."""
+    create(world, wanted(V, configs=[{"name": "max.message.bytes", "value": "17"}]))
+    assert world.cluster.topics[V].configs["max.message.bytes"] == "17"
+
+
+def test_what_can_be_no_view_is_refused(world: World) -> None:
+    """17 for names, plans nobody stored and too many partitions; 3 without a base."""
+    names = ["__view.r0.orders", "__view.pnone.orders", "__view.r2.nothing"]
+    assert create(world, *map(wanted, names)) == dict(zip(names, [17, 17, 3], strict=True))
+    assert world.cluster.count(19) == 0
+
+
+def test_a_request_that_only_asks_whether_it_would_work_binds_nothing(world: World) -> None:
+    """validate_only."""
+    create(world, wanted(V), validate_only=True)
+    assert world.catalog.binding(V) is None
+
+
+def test_requests_without_views_are_not_looked_at(world: World) -> None:
+    """They pass as they come."""
+    assert not world.is_served(19, 7, topics=[wanted("orders")], timeout_ms=1)
+    assert world.is_served(19, 7, topics=[wanted(V)], timeout_ms=1)
+    assert world.call(19, 7, topics=[wanted("plain")], timeout_ms=1) is None

@@ -1,0 +1,96 @@
+"""OffsetForLeaderEpoch of views: the broker's answers about the base, for every slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.loop.promise import Promise, settled
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from tests.support.view_ports import ViewWorld
+
+VIEW = "__view.r2.t"
+
+
+class Client:
+    """Answers end offset 100 * partition + epoch, and error 74 for a current epoch other than 5."""
+
+    id, node_id, client_host = 1, 1, "h"
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
+        self.tasks: list[Any] = []
+        self.asked: list[Any] = []
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        request = registry.request(key, version).decode(body)
+        self.asked.append(request)
+        message = registry.message("OffsetForLeaderEpochResponse")
+        topics = [
+            message.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    message.EpochEndOffset(
+                        partition=entry.partition,
+                        error_code=0 if entry.current_leader_epoch in (-1, 5) else ErrorCode.FENCED_LEADER_EPOCH,
+                        leader_epoch=entry.leader_epoch,
+                        end_offset=100 * entry.partition + entry.leader_epoch,
+                    )
+                    for entry in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return settled(memoryview(registry.response(key, version).encode(message(topics=topics, throttle_time_ms=4))))
+
+    def on_close(self, callback: Any) -> None:
+        """Never closed."""
+
+
+@pytest.fixture
+def world() -> ViewWorld:
+    made = ViewWorld()
+    made.topic("t", (1, 1))
+    made.view(VIEW)
+    return made
+
+
+def asked(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int, int, int]]], version: int) -> Any:
+    message = registry.message("OffsetForLeaderEpochRequest")
+    request = message(
+        topics=[
+            message.OffsetForLeaderTopic(
+                topic=name,
+                partitions=[
+                    message.OffsetForLeaderPartition(partition=p, leader_epoch=epoch, current_leader_epoch=current)
+                    for p, epoch, current in wanted
+                ],
+            )
+            for name, wanted in topics.items()
+        ]
+    )
+    return world.give(client, 23, version, request).message
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_every_slot_has_the_end_of_the_epoch_in_its_base(world, version):
+    """With other epochs in other questions, the base itself too, and the broker's throttle time."""
+    client = Client()
+    wanted = {VIEW: [(0, 3, -1), (1, 4, 5), (2, 3, 4), (9, 0, -1)], "t": [(0, 3, -1)], "__view.r2.none": [(0, 0, -1)]}
+    answer = asked(world, client, wanted, version)
+    found = {
+        t.topic: [(e.partition, e.error_code, e.leader_epoch, e.end_offset) for e in t.partitions]
+        for t in answer.topics
+    }
+    assert found == {
+        VIEW: [(0, 0, 3, 3), (1, 0, 4, 4), (2, 74, 3, 103), (9, 3, -1, -1)],
+        "t": [(0, 0, 3, 3)],
+        "__view.r2.none": [(0, 3, -1, -1)],
+    }
+    assert answer.throttle_time_ms == 4
+    assert len(client.asked) == 2
+    for request in client.asked:
+        places = [(topic.topic, entry.partition) for topic in request.topics for entry in topic.partitions]
+        assert len(places) == len(set(places))

@@ -1,0 +1,87 @@
+"""A view is shown with the partitions of its base: through Metadata, the way clients see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.views.apis.metadata_entries import metadata_entry
+from tests.support.view_broker import World
+
+V = "__view.r2.orders"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.cluster.make("orders", 2, replicas=[2, 1], epoch=7)
+    return world
+
+
+def parts(entry: Any) -> list[tuple[int, int, int]]:
+    return [(each.partition_index, each.leader_id, each.leader_epoch) for each in entry.partitions]
+
+
+def test_leaders_epochs_and_replicas_are_those_of_the_base(world: World) -> None:
+    """Clients then fetch from the right broker, and every epoch they hold is one of the base."""
+    entry = world.metadata(V)[V]
+    assert parts(entry) == [(0, 2, 7), (1, 2, 7), (2, 1, 7), (3, 1, 7)]
+    first = entry.partitions[0]
+    assert (list(first.replica_nodes), list(first.isr_nodes), list(first.offline_replicas)) == ([2, 1], [2], [1])
+
+
+def test_id_and_operations_are_the_views_own_and_it_is_never_internal(world: World) -> None:
+    """Commits go by the view's id; internal topics break assignors."""
+    entry = world.metadata(V, include_topic_authorized_operations=True)[V]
+    assert bytes(entry.topic_id) == world.cluster.topics[V].topic_id
+    assert entry.topic_authorized_operations == 264
+    assert entry.is_internal is False
+
+
+def test_addresses_in_the_answer_are_the_proxys(world: World) -> None:
+    """As in every other answer."""
+    answer = world.call(3, 12, topics=[{"name": V}])
+    assert {(broker.host, broker.port) for broker in answer.brokers} == {
+        ("proxy.example", 20001),
+        ("proxy.example", 20002),
+    }
+
+
+def test_what_cannot_be_shown_has_no_partitions(world: World) -> None:
+    """3 without a base, 17 for what no view is called."""
+    found = world.metadata("__view.r2.nothing", "__view.junk", V)
+    assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
+        "__view.r2.nothing": (3, 0),
+        "__view.junk": (17, 0),
+        V: (0, 4),
+    }
+
+
+def test_a_view_whose_base_went_keeps_its_id_in_the_answer(world: World) -> None:
+    """Error 3, no partitions (rule 9)."""
+    world.metadata(V)
+    view_id = world.cluster.topics[V].topic_id
+    del world.cluster.topics["orders"]
+    entry = world.metadata(V)[V]
+    assert (entry.error_code, bytes(entry.topic_id), list(entry.partitions)) == (3, view_id, [])
+
+
+def test_what_one_client_found_is_shown_to_it_whatever_another_finds_meanwhile(world: World) -> None:
+    """Never a topic without error and without partitions: who assigns partitions would assign none."""
+
+    async def look() -> Any:
+        (sight,) = (await world.keeper.look(world.client, world.keeper.read([V])[0])).values()
+        world.catalog.forget(V)
+        return metadata_entry(sight)
+
+    entry = world.run(look())
+    assert (entry.error_code, len(entry.partitions)) == (0, 4)
+
+
+def test_a_view_that_could_not_grow_shows_what_it_has(world: World) -> None:
+    """Not a partition more than the broker would take commits for."""
+    world.metadata(V)
+    world.cluster.topics["orders"].partitions = 3
+    world.cluster.codes[37] = 44
+    assert [index for index, _, _ in parts(world.metadata(V)[V])] == [0, 1, 2, 3]

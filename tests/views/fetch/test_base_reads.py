@@ -1,0 +1,97 @@
+"""One Fetch upstream for views: what it names, and what becomes of its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.views.fetch.base_reads import Plain, ViewRead, in_turn
+from proxy.views.fetch.chunk_cache import ReadKey
+from proxy.views.fetch.shared_reads import Head
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from tests.support.view_ports import ViewWorld
+
+KEYS = [b"k%d" % number for number in range(10)]
+
+
+@pytest.fixture
+def world() -> ViewWorld:
+    return ViewWorld()
+
+
+def head(topic, offset: int = 0, partition: int = 0, epoch: int = 5) -> Head:
+    return Head(ReadKey(topic.topic_id, partition, False), topic.name, offset, epoch, -1, 1 << 20)
+
+
+def read(world, *heads, plains=(), **options):
+    given = {"wait_s": 0.0, "max_bytes": 1 << 20, "read_committed": False} | options
+    client = world.connect()
+    return client, ViewRead(client, world.services, world.views.reads, heads, plains, **given)
+
+
+def test_answer_becomes_a_chunk_that_others_find(world):
+    topic = world.topic("t")
+    world.produce(topic, KEYS)
+    _, made = read(world, head(topic))
+    chunk = made.chunks[ReadKey(topic.topic_id, 0, False)]
+    assert (chunk.fetch_offset, chunk.next_offset, chunk.leader_epoch) == (0, 10, 5)
+    assert world.views.reads.cache.find(chunk.key, 3, -1, 5, world.timers.now()) is chunk
+    assert world.views.reads.figures.read_bytes == len(chunk.records)
+
+
+def test_read_is_known_until_it_is_answered(world):
+    """To its connection and to all who might wait for it."""
+    topic = world.topic("t")
+    client, made = read(world, head(topic), wait_s=1.0)
+    assert ViewRead.of(client) is made
+    assert made in world.views.reads.flights[ReadKey(topic.topic_id, 0, False)]
+    world.timers.advance(1.0)
+    assert made.done.done
+    assert ViewRead.of(client) is None
+    assert world.views.reads.flights == {}
+
+
+def test_end_of_the_connection_is_a_failure(world):
+    topic = world.topic("t")
+    client, made = read(world, head(topic), wait_s=1.0)
+    client.lose_upstream()
+    assert made.done.done
+    assert made.failure is not None
+    assert world.views.reads.flights == {}
+
+
+def test_refusals_are_kept_whole(world):
+    """With what the view of the cluster learns from them."""
+    topic = world.topic("t")
+    world.cluster.fail_next[1] = [ErrorCode.FENCED_LEADER_EPOCH]
+    _, made = read(world, head(topic))
+    (refusal,) = made.refusals.values()
+    assert refusal.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert not made.facts
+
+
+def test_plain_partition_at_the_same_place_serves_both(world):
+    """One entry, two uses."""
+    topic = world.topic("t")
+    world.produce(topic, KEYS)
+    entry = registry.message("FetchRequest").FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    _, made = read(world, head(topic), plains=[Plain(topic.topic_id, entry)])
+    assert len(made.chunks) == 1
+    assert bytes(made.plains[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
+    assert len(world.cluster.requests(1)[0].topics[0].partitions) == 1
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_plain_partitions_known_by_name_are_asked_in_the_clients_version(world, version):
+    topic, other = world.topic("t"), world.topic("u")
+    world.produce(topic, KEYS)
+    entry = registry.message("FetchRequest").FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    _, made = read(world, head(topic), plains=[Plain(other.name, entry)], version=version)
+    assert len(made.chunks) == 1
+    assert {topic.topic for topic in world.cluster.requests(1)[0].topics} == {"t", "u"}
+
+
+def test_turn_moves_the_first_on():
+    """And nothing is lost or doubled."""
+    assert [in_turn("abc", turn) for turn in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
+    assert in_turn([], 5) == []

@@ -1,0 +1,50 @@
+"""What the slots of one request get of one batch."""
+
+from __future__ import annotations
+
+from proxy.loop.promise import Task
+from proxy.views.fetch.chunk_cache import Division, ViewCache
+from proxy.views.fetch.shared_reads import ViewReads
+from proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
+from proxy.views.model.scanning import SlotScan
+from proxy.views.model.slots import EvenCut
+from proxy.views.services import Inline
+from proxy.wire import compression
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import ManualTimers
+from tests.views.fetch.test_chunk_cache import chunk_of, made
+
+
+def parts_of(chunk, *slots: SlotScan, divisions=()) -> PartsOfBatch | ErrorCode:
+    making = PartsMaking(ViewReads(ViewCache(1 << 20, 10.0)), Inline(), ManualTimers(), None)
+    by_slot = dict(zip(slots, divisions, strict=False)) or dict.fromkeys(slots, Division("v", EvenCut(4)))
+    tasks = []
+    Task(making.of(chunk, 0, slots, by_slot), tasks.append).start()
+    assert tasks[0].error is None
+    return tasks[0].value
+
+
+def test_slots_of_one_place_get_their_parts_in_order():
+    """Also those of several divisions; what was opened is told once."""
+    chunk = chunk_of(made(0, 50, codec=compression.LZ4))
+    slots = [SlotScan(slot, 0, 1 << 20) for slot in (3, 0, 0)]
+    divisions = [Division("v", EvenCut(4)), Division("v", EvenCut(4)), Division("one", EvenCut(1))]
+    found = parts_of(chunk, *slots, divisions=divisions)
+    whole = chunk.row(0, EvenCut(4), range(4))
+    assert [part.records for part in found.slices] == [whole[3].records, whole[0].records, 50]
+    assert found.opened == whole.opened > 50 * 10
+    assert found.size == sum(len(part.batch) for part in found.slices)
+
+
+def test_a_slot_within_a_batch_gets_the_rest_of_it():
+    """Nothing of that is kept for others."""
+    chunk = chunk_of(made(0, 50))
+    found = parts_of(chunk, SlotScan(0, 45, 1 << 20), divisions=[Division("one", EvenCut(1))])
+    assert [part.records for part in found.slices] == [5]
+    assert chunk.tables == {}
+
+
+def test_a_broken_batch_is_told_as_an_error():
+    broken = bytearray(made(0))
+    broken[61] = 0x7F
+    assert parts_of(chunk_of(bytes(broken)), SlotScan(0, 0, 100)) == ErrorCode.CORRUPT_MESSAGE

@@ -1,0 +1,121 @@
+"""The front of the kernel: codecs, limits, errors, and what it gives to others."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.views.kernel import slicing
+from proxy.views.kernel.slicing import CorruptBatch
+from proxy.views.model.slots import EvenCut
+from proxy.wire import compression, records
+from proxy.wire.errors import ErrorCode
+from tests.views.kernel.batches import CUTS, reading, sample
+
+
+@pytest.mark.parametrize("codec", range(5), ids=compression.NAMES)
+def test_compressed_batches_come_open(codec: int) -> None:
+    """Every slot has its records, uncompressed; a batch that is kept whole stays as it came."""
+    batch = sample(1, 100, codec=codec)
+    for slot, part in enumerate(slicing.split(memoryview(batch), EvenCut(4))):
+        assert part.batch is not None
+        (header,) = records.iter_batches(part.batch)
+        assert header.compression == compression.NONE
+        assert records.decode_records(part.batch) == reading(batch, EvenCut(4), slot)
+    (whole,) = slicing.split(memoryview(batch), EvenCut(1))
+    assert whole == (batch, 1099, 100)
+
+
+@pytest.mark.parametrize("codec", [compression.LZ4, compression.ZSTD])
+@pytest.mark.parametrize("source", range(5), ids=compression.NAMES)
+def test_answers_may_be_compressed(source: int, codec: int) -> None:
+    """Where the way to the client is narrow."""
+    batch = sample(2, 100, codec=source)
+    for slot, part in enumerate(slicing.split(memoryview(batch), EvenCut(3), codec=codec)):
+        assert part.batch is not None
+        (header,) = records.iter_batches(part.batch)
+        assert header.compression == codec
+        assert records.decode_records(part.batch) == reading(batch, EvenCut(3), slot)
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=repr)
+@pytest.mark.parametrize("from_offset", [0, 1020, 9999])
+def test_a_part_can_be_cut_to_a_later_offset(cut, from_offset: int) -> None:
+    """A cached part serves a reader that begins in its middle: split again, it gives what the source would."""
+    batch = sample(3, 80, gaps=True)
+    at_once = slicing.split(memoryview(batch), cut, from_offset=from_offset)
+    for slot, part in enumerate(slicing.split(memoryview(batch), cut)):
+        if part.batch is None:
+            assert at_once[slot].batch is None
+        else:
+            (again,) = slicing.split(memoryview(part.batch), cut, [slot], from_offset)
+            assert again == at_once[slot]
+
+
+def test_a_last_batch_is_shortened() -> None:
+    """Before a filler it ends at its last kept record; its records are those it had."""
+    batch = sample(4, 60)
+    part = next(p for p in slicing.split(memoryview(batch), EvenCut(8)) if p.batch is not None and p.last_kept < 1059)
+    assert part.batch is not None
+    shorter = slicing.shorten(part.batch, part.last_kept)
+    (header,) = records.iter_batches(shorter)
+    assert header.last_offset == part.last_kept
+    assert records.decode_records(shorter) == records.decode_records(part.batch)
+    with pytest.raises(ValueError, match="999"):
+        slicing.shorten(part.batch, 999)
+
+
+def test_damage_is_an_error_of_its_own() -> None:
+    """A consumer is told CORRUPT_MESSAGE."""
+    damaged = bytearray(sample(5))
+    damaged[80] ^= 1
+    with pytest.raises(CorruptBatch) as caught:
+        slicing.split(memoryview(damaged), EvenCut(2))
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
+def test_a_batch_that_opens_to_too_much_is_refused(codec: int) -> None:
+    """Whatever its codec."""
+    batch = records.build_batch(0, [records.Record(b"k", bytes(1 << 20))], codec=codec)
+    with pytest.raises(CorruptBatch, match=r"bytes"):
+        slicing.split(memoryview(batch), EvenCut(2), decompressed_max=1 << 19)
+
+
+@pytest.mark.parametrize("codec", range(1, 8))
+def test_broken_compression_is_refused(codec: int) -> None:
+    """Also a codec that does not exist."""
+    batch = bytearray(sample(6))
+    batch[22] |= codec
+    with pytest.raises(CorruptBatch):
+        slicing.split(memoryview(records.seal(bytes(batch))), EvenCut(2))
+
+
+def test_a_codec_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data may be right: it is another error."""
+
+    def missing(name: str) -> object:
+        raise ImportError(name)
+
+    batch = sample(7, codec=compression.ZSTD)
+    monkeypatch.setattr(compression, "import_module", missing)
+    with pytest.raises(CorruptBatch, match="zstandard") as caught:
+        slicing.split(memoryview(batch), EvenCut(2))
+    assert caught.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+@pytest.mark.parametrize("slots", [[2], [-1], [0, 5]])
+def test_a_slot_that_does_not_exist_is_a_bug(slots: list[int]) -> None:
+    """Of the caller, not of the batch."""
+    with pytest.raises(ValueError, match="slots"):
+        slicing.split(memoryview(sample(8)), EvenCut(2), slots)
+
+
+def test_the_cost_of_a_batch_is_predicted() -> None:
+    """What takes long is more bytes, more records, and gzip before all."""
+
+    def cost(count: int, codec: int) -> float:
+        (header,) = records.iter_batches(sample(9, count, codec=codec))
+        return slicing.cost_estimate(header)
+
+    assert 0 < cost(10, compression.NONE) < cost(1000, compression.NONE) < cost(1000, compression.LZ4)
+    assert cost(1000, compression.LZ4) < cost(1000, compression.GZIP) < 1

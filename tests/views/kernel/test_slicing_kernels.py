@@ -1,0 +1,332 @@
+"""The kernel in C gives what its twin in Python gives, and both give what other clients read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.views.kernel import slicing, slicing_in_python
+from proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, Packed, RangeCut, StripeCut
+from proxy.wire import compression, records
+from proxy.wire.records import Record
+from tests.views.kernel.batches import CUTS, sample
+from tests.wire.clients import DEFAULT
+
+VECTORS: dict[str, int] = json.loads((Path(__file__).parents[2] / "wire" / "hash_vectors.json").read_text())["vectors"]
+needs_c = pytest.mark.skipif("c" not in slicing.KERNELS, reason="the extension is not built here: no compiler")
+
+EXAMPLES = settings(max_examples=60, deadline=None)
+keys = st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([b"", b"7", b"key-3", bytes(16), b"x" * 200]))
+values = st.one_of(st.none(), st.binary(max_size=60), st.sampled_from([b"v" * 70, b"v" * 9000]))
+headers = st.lists(st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=5))), max_size=2)
+gaps = st.sampled_from([0, 0, 0, 1, 63, 64, 100_000])
+bare = st.tuples(keys, values, headers, st.integers(0, 1 << 42), gaps)
+hashes = st.integers(0, (1 << 32) - 1)
+cuts: st.SearchStrategy[Cut] = st.one_of(
+    st.builds(EvenCut, st.sampled_from([1, 2, 3, 8, 1000, 1024])),
+    st.builds(StripeCut, st.sampled_from([1, 2, 7, 1024])),
+    st.builds(RangeCut, st.sets(hashes, max_size=20).map(lambda found: tuple(sorted({0, *found})))),
+    st.builds(
+        KeyFilterCut,
+        st.lists(st.tuples(hashes, hashes).map(lambda pair: (min(pair), max(pair))), max_size=4).map(tuple),
+        st.lists(keys.filter(lambda key: key is not None), max_size=4).map(tuple),
+        st.sampled_from(NullKeys),
+    ),
+)
+
+
+def batch_of(found: Sequence[tuple[Any, ...]], base_offset: int, codec: int) -> bytes:
+    """With gaps between the records, as compaction leaves them."""
+    placed, offset = [], base_offset
+    for key, value, named, timestamp, gap in found:
+        offset += gap
+        placed.append(Record(key, value, named, timestamp, offset))
+        offset += 1
+    return records.build_batch(base_offset, placed, codec=codec, last_offset=offset)
+
+
+def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list[slicing_in_python.Part] | None:
+    """What both kernels give; None: both refuse it."""
+    source = memoryview(batch)
+    try:
+        body = slicing.opened(source, 1 << 20)
+    except slicing.REFUSALS:
+        return None
+    found: list[list[slicing_in_python.Part] | None] = []
+    for name in ("c", "python"):
+        try:
+            found.append(slicing.KERNELS[name](source, body, cut, slots, from_offset))
+        except ValueError:
+            found.append(None)
+    assert found[0] == found[1]
+    if found[0] is not None and found[1] is not None:
+        assert [part[0] is source for part in found[0]] == [part[0] is source for part in found[1]]
+    return found[0]
+
+
+@needs_c
+@EXAMPLES
+@given(
+    st.lists(bare, max_size=90),
+    st.sampled_from([0, 5, 1 << 40]),
+    st.integers(0, 4),
+    cuts,
+    st.integers(-1, 200),
+    st.data(),
+)
+def test_any_batch_cut_and_offset(
+    found: list[Any], base_offset: int, codec: int, cut: Cut, later: int, data: st.DataObject
+) -> None:
+    """All codecs, cuts, slots in any order, and offsets from before the batch to behind it."""
+    slots = data.draw(st.lists(st.integers(0, cut.slots - 1), unique=True, max_size=5))
+    for wanted in (slots, range(cut.slots)):
+        assert same(batch_of(found, base_offset, codec), cut, wanted, base_offset + later) is not None
+
+
+@needs_c
+@EXAMPLES
+@given(
+    st.integers(0, 50), st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=4), st.integers(0, 3)
+)
+def test_any_damage(seed: int, changes: list[tuple[int, int]], kind: int) -> None:
+    """With a right checksum again, so that the records themselves are at fault."""
+    batch = bytearray(sample(seed, 20))
+    for position, value in changes:
+        batch[position % len(batch)] = value
+    if kind:
+        size = len(batch) - records.LOG_OVERHEAD
+        batch[8:12], batch[16:17] = size.to_bytes(4, "big"), b"\2"
+        batch[22] &= ~records.COMPRESSION_MASK
+    same(records.seal(bytes(batch)), EvenCut(3), range(3), 0)
+
+
+@needs_c
+@pytest.mark.parametrize("cut", CUTS, ids=repr)
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 63, 64, 65, 500])
+def test_counts_around_the_steps_of_the_kernel(cut: Cut, count: int) -> None:
+    """It takes 64 records at a time, and hashes eight."""
+    assert same(sample(count, count, gaps=count % 2 == 1), cut, range(cut.slots), 0) is not None
+
+
+def shapes() -> list[Record]:
+    """Records whose numbers take one byte or more, alike for a while and then otherwise."""
+    found, offset = [], 0
+    for timestamp in (0, 100, 20_000, 1 << 40):
+        for key_size, value_size in ((1, 20), (16, 60), (16, 30), (63, 63), (64, 64), (3, 126), (16, 9000)):
+            for turn in range(3):
+                found.append(Record(b"k" * key_size, b"v" * value_size, (), timestamp + turn, offset))
+                offset += 1
+        offset += 100 if timestamp < 20_000 else 10_000
+    return found
+
+
+@needs_c
+def test_records_that_are_alike_for_a_while() -> None:
+    """The kernel expects of a record the shape of the one before it."""
+    found = shapes()
+    for cut in CUTS:
+        assert same(records.build_batch(0, found), cut, range(cut.slots), 0) is not None
+        assert same(records.build_batch(0, found), cut, [0], 50) is not None
+
+
+@needs_c
+@pytest.mark.parametrize("value_size", [20, 40, 70])
+def test_any_byte_of_records_that_are_alike(value_size: int) -> None:
+    """One byte is another, and the checksum right: both kernels see the same in it, wherever it is."""
+    found = [Record(b"key-%d" % n, b"v" * value_size, (), 70 * n, 60 + n) for n in range(7)]
+    found += [Record(b"rest", b"v" * 200)._replace(offset=100)]
+    batch = records.build_batch(0, found, last_offset=120)
+    for position in range(records.HEADER.size, len(batch) - 210):
+        for value in (0, 1, 2, 0x7E, 0x80, 0x81, 0xFF):
+            changed = bytearray(batch)
+            changed[position] = value
+            same(records.seal(bytes(changed)), EvenCut(3), range(3), 0)
+
+
+@needs_c
+def test_every_size_of_key() -> None:
+    """Equal neighbours are hashed together, whatever they leave over."""
+    for size in range(70):
+        found = [Record(bytes([n]) * size, b"v") for n in range(20)]
+        assert same(records.build_batch(0, found), EvenCut(1024), range(1024), 0) is not None
+
+
+@needs_c
+def test_the_kernel_hashes_as_kafka_does() -> None:
+    """The shared vectors."""
+    for key, expected in VECTORS.items():
+        assert slicing._slicing.murmur2(bytes.fromhex(key)) == expected % (1 << 32)
+
+
+@needs_c
+@pytest.mark.parametrize("longest", [600, 8191, 8192, 8193, 12_287, 12_288, 12_289, 16_384, 70_001])
+def test_the_kernel_sums_as_others_do(longest: int) -> None:
+    """Its checksum runs in several streams, and over long bytes in pieces."""
+    data = bytes(n * 7 % 251 for n in range(longest))
+    for size in range(longest + 1) if longest < 1000 else [longest]:
+        assert slicing._slicing.crc32c(data[:size]) == records.checksum(bytes(21) + data[:size])
+
+
+def over_zeros(register: int, bits: int) -> int:
+    """A register of CRC-32C after so many bits of 0, one by one."""
+    for _ in range(bits):
+        register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    return register
+
+
+@needs_c
+def test_checksums_are_laid_together_over_every_length() -> None:
+    """The table of factors, held against shifting bit by bit: pieces of up to 8192 bytes, and longer ones."""
+    first = slow = 0x9E3779B9
+    for size in range(8500):
+        assert slicing._slicing.crc32c_combine(first, 0x1234, size) == slow ^ 0x1234, size
+        slow = over_zeros(slow, 8)
+    assert slicing._slicing.crc32c_combine(first, 0, 40_000) == over_zeros(first, 320_000)
+
+
+@needs_c
+@EXAMPLES
+@given(st.binary(max_size=900), st.binary(max_size=900))
+def test_checksums_laid_together_are_that_of_the_whole(first: bytes, second: bytes) -> None:
+    """As an independent implementation has it."""
+    sums = [records.checksum(bytes(21) + piece) for piece in (first, second, first + second)]
+    assert slicing._slicing.crc32c_combine(sums[0], sums[1], len(second)) == sums[2]
+
+
+@needs_c
+@pytest.mark.parametrize("size", [400, 1024, 4000, 9000, 20_000])
+def test_long_records(size: int) -> None:
+    """They are summed up one by one, in pieces, for the input and for their part; short ones among them too."""
+    found = [
+        Record(b"key-%d" % n, bytes(n % 251 + at % 7 for at in range(size + (n * 37 % 100 - 50) * (n % 3))))
+        for n in range(40)
+    ]
+    found[10:10] = [Record(b"short-%d" % n, b"v" * n) for n in range(9)]
+    placed = [record._replace(offset=n) for n, record in enumerate(found)]
+    for codec in (compression.NONE, compression.GZIP):
+        batch = records.build_batch(0, placed, codec=codec)
+        for cut in CUTS:
+            assert same(batch, cut, range(cut.slots), 0) is not None
+            assert same(batch, cut, [0], 7) is not None
+
+
+@needs_c
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_every_processor_gives_the_same(most: int) -> None:
+    """One without the instructions used here, one with the older ones, and the one that runs this."""
+    sources = [sample(seed, 9 * seed, gaps=seed % 2 == 1) for seed in range(1, 12)]
+    sources += [records.build_batch(0, shapes())]
+    sources += [records.build_batch(0, [Record(b"%016d" % n, bytes(n * 7), (), 0, n) for n in range(150, 400)])]
+    slicing._slicing.pretend(most)
+    try:
+        for source in sources:
+            for size in (1, 9, 300, len(source)):
+                assert slicing._slicing.crc32c(source[:size]) == records.checksum(bytes(21) + source[:size])
+            assert slicing._slicing.crc32c_combine(7, 5, 9000) == over_zeros(7, 72_000) ^ 5
+            for cut in CUTS:
+                assert same(source, cut, range(cut.slots), 0) is not None
+                assert same(source, cut, [0], 20) is not None
+    finally:
+        slicing._slicing.pretend(2)
+
+
+@needs_c
+@pytest.mark.parametrize("size", [20, 1024])
+def test_a_wrong_checksum_is_found_wherever_the_bit_is(size: int) -> None:
+    """Also where nothing of the batch is kept, or all of it, and the records themselves are right."""
+    found = [Record(b"key-%d" % n, bytes(size), (), 0, n) for n in range(20)]
+    batch = bytearray(records.build_batch(0, found))
+    for position in (17, 30, records.HEADER.size + 16 + size, len(batch) // 2, len(batch) - 2):
+        broken = bytearray(batch)
+        broken[position] ^= 16
+        for cut, slots, later in (
+            (EvenCut(2), [0], 0),
+            (EvenCut(1), [0], 0),
+            (EvenCut(2), [1], 100),
+            (EvenCut(8), range(8), 3),
+        ):
+            assert same(bytes(broken), cut, slots, later) is None
+
+
+@needs_c
+def test_threads_do_not_disturb_each_other() -> None:
+    """It works without the interpreter's lock, in one room for notes that the threads take in turn."""
+    batch = memoryview(sample(1, 600))
+    expected = slicing_in_python.split(batch, None, EvenCut(8), range(8), 0)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        found = [slicing.KERNELS["c"](batch, None, EvenCut(8), range(8), 0) for _ in range(50)]
+        wrong.extend(number for one in found if one != expected)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert wrong == []
+
+
+@needs_c
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule": 3},
+        {"slots": 0},
+        {"slots": 1025},
+        {"starts": b"\1\0\0\0"},
+        {"targets": b""},
+        {"targets": b"\2\0\0\0"},
+        {"key_index": bytes(8) + b"\1\0\0\0"},
+        {"wanted": [2]},
+        {"wanted": [-1]},
+        {"wanted": [0, 0]},
+        {"wanted": [0, 1, 0]},
+    ],
+    ids=str,
+)
+def test_the_kernel_believes_no_argument(change: dict[str, Any]) -> None:
+    """A wrong cut is refused like a wrong batch: nothing in it can lead outside."""
+    batch, wanted = memoryview(sample(1)), change.pop("wanted", [1])
+    right = Packed(2, 2, bytes(4), bytes(4))
+    slicing._slicing.split(batch, None, right, [1], 0)
+    with pytest.raises(ValueError, match=r"."):
+        slicing._slicing.split(batch, None, right._replace(**change), wanted, 0)
+
+
+@needs_c
+@pytest.mark.parametrize(
+    "packed", [None, (), (2, 2), (2, 2, None, b"", 2, b"", b""), ("", 2, b"", b"", 2, b"", b"")], ids=str
+)
+def test_the_kernel_takes_nothing_but_a_cut(packed: Any) -> None:
+    """Arguments of another type are a TypeError."""
+    with pytest.raises(TypeError):
+        slicing._slicing.split(memoryview(sample(1)), None, packed, [0], 0)
+
+
+@pytest.mark.parametrize("client", DEFAULT)
+@pytest.mark.parametrize(
+    "codec", [0, compression.GZIP, compression.LZ4, compression.ZSTD], ids=lambda c: compression.NAMES[c]
+)
+def test_other_clients_read_the_parts(client: str, codec: int) -> None:
+    """Their parsers find a right checksum and exactly the records of the slot, split by the source as they read it."""
+
+    def read(batch: bytes | memoryview) -> list[tuple[Any, ...]]:
+        opened = DEFAULT[client].DefaultRecordBatch(bytes(batch))
+        assert opened.validate_crc()
+        return [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in opened]
+
+    cut, batch = EvenCut(4), sample(11, 200, gaps=True, codec=codec)
+    everything = read(batch)
+    for slot, part in enumerate(slicing.split(memoryview(batch), cut, codec=codec if codec > 2 else 0)):
+        assert part.batch is not None
+        expected = [one for one in everything if cut.slot_of(one[2], one[0]) == slot]
+        assert read(part.batch) == expected
+        assert (part.records, part.last_kept) == (len(expected), expected[-1][0])

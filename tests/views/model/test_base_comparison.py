@@ -1,0 +1,60 @@
+"""What has to be done about a view follows from what Metadata says of it and of its base."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.views.model.base_comparison import Seen, Standing, Step, cut_of, judge
+from proxy.views.model.catalog import Binding
+from proxy.views.model.names import ViewName
+from proxy.views.model.plans import Plan
+from proxy.views.model.slots import EvenCut, RangeCut, StripeCut
+from proxy.wire.errors import ErrorCode
+
+V, B, OLD = b"v" * 16, b"b" * 16, b"o" * 16
+BASE = Seen(0, B, 3)
+
+
+@pytest.mark.parametrize(
+    ("view", "base", "binding", "expected"),
+    [
+        (Seen(0, V, 12), BASE, Binding(V, B), Standing(Step.READY, partitions=12)),
+        (Seen(0, V, 12), BASE, None, Standing(Step.READY, partitions=12)),
+        (Seen(3), BASE, Binding(V, B), Standing(Step.CREATE, partitions=12)),
+        (Seen(0, V, 4), BASE, Binding(V, B), Standing(Step.GROW, partitions=12)),
+        (Seen(0, V, 12), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
+        (Seen(0, V, 40), BASE, Binding(V, OLD), Standing(Step.REPLACE, partitions=12)),
+        (Seen(0, V, 12), BASE, Binding(OLD, OLD), Standing(Step.READY, partitions=12)),
+    ],
+)
+def test_what_comes_next(view: Seen, base: Seen, binding: Binding | None, expected: Standing) -> None:
+    """A binding of another topic id says nothing of this one; a base made anew comes before any count."""
+    assert judge(4, view, base, binding, 100) == expected
+
+
+@pytest.mark.parametrize(
+    ("view", "base", "code"),
+    [
+        (Seen(0, V, 12), Seen(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (Seen(3), Seen(3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (Seen(0, V, 12), Seen(29), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (Seen(29), BASE, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (Seen(5), BASE, ErrorCode.LEADER_NOT_AVAILABLE),
+        (Seen(0, V, 13), BASE, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (Seen(3), Seen(0, B, 26), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (Seen(3), Seen(12345), ErrorCode(12345)),
+    ],
+)
+def test_what_cannot_be_shown(view: Seen, base: Seen, code: ErrorCode) -> None:
+    """The base's own error goes first; a view larger than its base allows, or than the limit, is refused."""
+    standing = judge(4, view, base, Binding(V, B), 100)
+    assert (standing.step, standing.code) == (Step.REFUSE, code)
+
+
+def test_a_name_says_how_the_base_is_cut() -> None:
+    """Even ranges, stripes, or the ranges of a plan."""
+    assert cut_of(ViewName("r", 4, "t"), None) == EvenCut(4)
+    assert cut_of(ViewName("s", 4, "t"), None) == StripeCut(4)
+    assert cut_of(ViewName("p", "hot", "t"), Plan("hot", (0, 9))) == RangeCut((0, 9))
+    with pytest.raises(ValueError, match="hot"):
+        cut_of(ViewName("p", "hot", "t"), None)

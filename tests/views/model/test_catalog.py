@@ -1,0 +1,107 @@
+"""What is known of views, by id and by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.views.model.catalog import Binding, View, ViewCatalog
+from proxy.views.model.names import ViewName
+from proxy.views.model.plans import Plan
+from proxy.views.model.slots import EvenCut
+
+V1, V2, BASE = b"v" * 16, b"w" * 16, b"b" * 16
+VIEW = View(name=ViewName("r", 4, "orders"), topic_id=V1, base_id=BASE, base_partitions=3, cut=EvenCut(4))
+
+
+def test_a_view_is_found_by_id_and_by_name() -> None:
+    """And nothing else is."""
+    catalog = ViewCatalog()
+    catalog.learn(VIEW)
+    assert catalog.view(V1) is catalog.named("__view.r4.orders") is VIEW
+    assert catalog.view(BASE) is None
+    assert catalog.named("orders") is None
+    assert list(catalog) == [VIEW]
+
+
+def test_partitions_are_counted_base_partition_by_base_partition() -> None:
+    """View partition p*R + r is slot r of base partition p, so growth of the base moves nothing."""
+    assert VIEW.partitions == 12
+    assert [VIEW.place(partition) for partition in (0, 3, 4, 11)] == [(0, 0), (0, 3), (1, 0), (2, 3)]
+
+
+def test_a_view_made_anew_takes_the_place_of_the_old_one() -> None:
+    """The old id is no view any more."""
+    catalog = ViewCatalog()
+    catalog.learn(VIEW)
+    catalog.learn(replace(VIEW, topic_id=V2))
+    assert catalog.view(V1) is None
+    assert catalog.view(V2) is catalog.named("__view.r4.orders")
+    assert len(catalog) == 1
+
+
+def test_a_forgotten_view_is_known_by_nothing() -> None:
+    """Forgetting it twice is harmless."""
+    catalog = ViewCatalog()
+    catalog.learn(VIEW)
+    catalog.forget("__view.r4.orders")
+    catalog.forget("__view.r4.orders")
+    assert catalog.view(V1) is catalog.named("__view.r4.orders") is None
+
+
+def test_the_first_view_is_told_at_once() -> None:
+    """Whether it is read in the proxies' notes or made here, and again after the last one has gone; others are not."""
+    told: list[int] = []
+    catalog = ViewCatalog()
+    catalog.on_first(lambda: told.append(len(catalog) + len(catalog.bound)))
+    assert catalog.is_empty
+    catalog.learn(VIEW)
+    catalog.bind("__view.r4.orders", Binding(V1, BASE))
+    catalog.learn(VIEW)
+    assert told == [1]
+    catalog.forget("__view.r4.orders")
+    assert not catalog.is_empty
+    catalog.bind("__view.r4.orders", None)
+    assert catalog.is_empty
+    catalog.bind("__view.r4.orders", Binding(V1, BASE))
+    catalog.bind("__view.r4.others", Binding(V2, BASE))
+    assert told == [1, 1]
+
+
+def test_an_id_is_plain_only_when_somebody_said_so() -> None:
+    """What nobody has asked about is neither."""
+    catalog = ViewCatalog()
+    assert not catalog.is_plain(BASE)
+    catalog.learn_plain(BASE)
+    assert catalog.is_plain(BASE)
+    assert catalog.all_plain([BASE, BASE])
+    assert not catalog.all_plain([BASE, V1])
+    assert catalog.all_plain([])
+
+
+def test_plain_ids_are_bounded_and_the_oldest_go_first() -> None:
+    """An id that went is asked for again, which is harmless."""
+    catalog = ViewCatalog(plain_max=2)
+    for topic_id in (b"1" * 16, b"2" * 16, b"3" * 16):
+        catalog.learn_plain(topic_id)
+    assert [catalog.is_plain(bytes([n]) * 16) for n in b"123"] == [False, True, True]
+
+
+def test_a_binding_is_kept_until_it_is_taken_back() -> None:
+    """By the view's name: of two topics of one name only the later one counts."""
+    catalog = ViewCatalog()
+    catalog.bind("__view.r4.orders", Binding(V1, BASE))
+    assert catalog.binding("__view.r4.orders") == Binding(V1, BASE)
+    assert catalog.bound == ("__view.r4.orders",)
+    catalog.bind("__view.r4.orders", None)
+    assert catalog.binding("__view.r4.orders") is None
+
+
+def test_a_plan_never_changes_under_its_name() -> None:
+    """The first one stays; the same again is the same."""
+    catalog = ViewCatalog()
+    plan = Plan("hot", (0, 10))
+    assert catalog.add_plan(plan)
+    assert catalog.add_plan(Plan("hot", (0, 10)))
+    assert not catalog.add_plan(Plan("hot", (0, 11)))
+    assert catalog.plan("hot") == plan
+    assert catalog.plans == (plan,)

@@ -1,0 +1,317 @@
+"""The machine of one Fetch of views, against a log that is only numbers: what it reads, and that nothing is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.views.model.scanning import (
+    BATCH_COST_BYTES,
+    GATHERED_BYTES,
+    BaseScan,
+    Facts,
+    FetchScan,
+    Gap,
+    Place,
+    PlainScan,
+    SlotScan,
+)
+from proxy.wire.errors import ErrorCode
+
+NOWHERE = -1
+
+
+@dataclass
+class Batch:
+    """A batch whose records lie in slots[i], offset base + i; None where compaction took one."""
+
+    base_offset: int
+    slots: list[int | None]
+    size: int = 100
+    magic: int = 2
+    leader_epoch: int = 3
+    max_timestamp: int = 7
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + len(self.slots) - 1
+
+    @property
+    def records_count(self) -> int:
+        return sum(slot is not None for slot in self.slots)
+
+    def part(self, slot: int) -> Part:
+        kept = [self.base_offset + i for i, owner in enumerate(self.slots) if owner == slot]
+        return Part(bytes(10 * len(kept)) if kept else None, kept[-1] if kept else -1, len(kept), kept)
+
+
+@dataclass
+class Part:
+    batch: bytes | None
+    last_kept: int
+    records: int
+    offsets: list[int]
+
+
+def log_of(batches: list[list[int | None]]) -> list[Batch]:
+    made, offset = [], 0
+    for slots in batches:
+        made.append(Batch(offset, slots))
+        offset += len(slots)
+    return made
+
+
+class Broker:
+    """Plays the rounds the machine asks for, each with as many batches as the test likes."""
+
+    def __init__(self, log: list[Batch], per_read: int = 2) -> None:
+        self.log, self.per_read = log, per_read
+        self.end = log[-1].last_offset + 1 if log else 0
+        self.now = 0.0
+        self.rounds: list[tuple[int, float]] = []
+        self.kept: dict[SlotScan, list[int]] = {}
+
+    def run(self, scan: FetchScan, limit: int = 1000) -> None:
+        for _ in range(limit):
+            step = scan.step(self.now)
+            if step is None:
+                return
+            for plain in step.plains:
+                plain.is_looked = plain.is_done = True
+                plain.bytes = 1
+            for base, place in step.places:
+                self.rounds.append((place.offset, step.wait_s))
+                self.answer(scan, base, place, step.wait_s)
+        raise AssertionError("the machine asks without end")
+
+    def answer(self, scan: FetchScan, base: BaseScan, place: Place, wait_s: float) -> None:
+        found = [batch for batch in self.log if batch.last_offset >= place.offset][: self.per_read]
+        if not found:
+            self.now += wait_s
+        for batch in found:
+            slots = [
+                slot for slot in base.slots if slot.is_open and batch.base_offset <= slot.position <= batch.last_offset
+            ]
+            parts = [batch.part(slot.slot) for slot in slots]
+            before = {slot: slot.bytes for slot in slots}
+            scan.take(slots, batch, parts)
+            for slot, part in zip(slots, parts, strict=True):
+                if slot.bytes > before[slot]:
+                    self.kept.setdefault(slot, []).extend(part.offsets)
+        base.told(place, Facts(self.end, self.end, 0))
+
+
+def scan_of(*bases: BaseScan, plains: tuple[PlainScan, ...] = (), **options: float) -> FetchScan:
+    given = {"deadline": 1.0, "min_bytes": 1, "max_bytes": 1 << 20, "scanned_max": 1 << 20} | options
+    return FetchScan(list(bases), plains, **given)
+
+
+SLOTS = st.integers(0, 3)
+LOGS = st.lists(st.lists(st.none() | SLOTS, min_size=1, max_size=6), max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LOGS, st.integers(1, 4), st.integers(0, 60), st.integers(10, 200), st.integers(100, 500), st.integers(0, 5))
+def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, max_bytes, scanned_max, turn):
+    """In order, however little an answer may hold; each answer moves a slot on, or it is at the end."""
+    log = log_of(batches)
+    end = sum(map(len, batches))
+    offsets = dict.fromkeys(range(4), 0)
+    got: dict[int, list[int]] = {slot: [] for slot in range(4)}
+    for _ in range(500):
+        if all(offset >= end for offset in offsets.values()):
+            break
+        slots = [SlotScan(slot, offset, 1 << 20) for slot, offset in offsets.items()]
+        broker = Broker(log, per_read)
+        options = {"min_bytes": min_bytes, "max_bytes": max_bytes, "scanned_max": scanned_max, "turn": turn}
+        broker.run(scan_of(BaseScan(slots), **options))
+        assert broker.now <= 1.0
+        assert sum(slot.position for slot in slots) > sum(offsets.values())
+        for slot in slots:
+            got[slot.slot] += broker.kept.get(slot, [])
+            gap = slot.gap
+            assert slot.position == (gap.last_offset + 1 if gap else max(slot.position, slot.fetch_offset))
+            offsets[slot.slot] = slot.position
+        turn += 1
+    wanted = {s: [b.base_offset + i for b in log for i, o in enumerate(b.slots) if o == s] for s in range(4)}
+    assert got == wanted
+
+
+@settings(deadline=None)
+@given(LOGS.filter(bool), SLOTS)
+def test_gap_begins_behind_what_is_kept_and_ends_at_what_was_scanned(batches, number):
+    """And is there exactly when the last scanned record was dropped."""
+    log, slot = log_of(batches), SlotScan(number, 0, 1 << 20)
+    for batch in log:
+        slot.take(batch, batch.part(number), 1 << 20, at_least_one=False)
+    kept = [b.base_offset + i for b in log for i, owner in enumerate(b.slots) if owner == number]
+    last = log[-1]
+    all_kept = last.records_count > 0 and all(owner in (number, None) for owner in last.slots)
+    if all_kept or (kept and kept[-1] == last.last_offset):
+        assert slot.gap is None
+        assert slot.cut_last_part_to is None
+        return
+    assert slot.gap is not None
+    assert slot.gap.last_offset == last.last_offset
+    assert (slot.gap.leader_epoch, slot.gap.max_timestamp) == (3, 7)
+    first = slot.gap.base_offset
+    holder = next((b for b in reversed(log) if any(owner == number for owner in b.slots)), None)
+    if holder is None:
+        assert first == 0
+    elif all(owner in (number, None) for owner in holder.slots):
+        assert first == holder.last_offset + 1
+        assert slot.cut_last_part_to is None
+    else:
+        assert first == kept[-1] + 1
+        assert slot.cut_last_part_to == (None if kept[-1] == holder.last_offset else kept[-1])
+
+
+def test_gap_begins_at_the_fetch_offset_where_nothing_was_kept():
+    slot = SlotScan(0, 5, 1 << 20)
+    slot.take(Batch(0, [1] * 10), Part(None, -1, 0, []), 1 << 20, at_least_one=True)
+    assert slot.gap == Gap(5, 9, 3, 7)
+
+
+def test_first_round_waits_for_the_whole_wait():
+    """One question at the broker where there is nothing to read (T4)."""
+    broker = Broker([])
+    broker.run(scan_of(BaseScan([SlotScan(0, 0, 100), SlotScan(1, 0, 100)])))
+    assert broker.rounds == [(0, 1.0)]
+
+
+def test_request_that_does_not_wait_is_told_where_the_end_is():
+    broker, base = Broker([]), BaseScan([SlotScan(0, 0, 100)])
+    broker.run(scan_of(base, deadline=0.0))
+    assert broker.rounds == [(0, 0.0)]
+    assert base.facts == Facts(0, 0, 0)
+
+
+def test_slots_that_stand_apart_do_not_wait_and_each_has_its_look():
+    """The one behind is not starved by the one in front, nor the other way round."""
+    log = log_of([[0], [0], [0], [0], [0], [1], [1], [1]])
+    slots = [SlotScan(0, 0, 100), SlotScan(1, 6, 100)]
+    broker = Broker(log, per_read=1)
+    broker.run(scan_of(BaseScan(slots)))
+    assert [wait for _, wait in broker.rounds] == [0.0, 0.0]
+    assert all(slot.bytes for slot in slots)
+
+
+def test_unmatched_data_is_read_on_until_something_matches():
+    log = log_of([[1], [1], [1], [0], [0]])
+    slot = SlotScan(0, 0, 100)
+    broker = Broker(log, per_read=1)
+    broker.run(scan_of(BaseScan([slot])))
+    assert (slot.position, len(broker.rounds)) == (4, 4)
+
+
+def test_answer_is_due_when_enough_was_scanned():
+    slot = SlotScan(0, 0, 100)
+    broker = Broker(log_of([[1]] * 50), per_read=1)
+    broker.run(scan_of(BaseScan([slot]), scanned_max=10 * BATCH_COST_BYTES))
+    assert (slot.position, slot.gap) == (10, Gap(0, 9, 3, 7))
+
+
+def test_answer_is_due_when_enough_was_opened():
+    """What counts of a compressed batch is what was opened for it, however small it is."""
+    slot, batch = SlotScan(0, 0, 100), Batch(0, [1])
+    scan = scan_of(BaseScan([slot]), scanned_max=1 << 20)
+    scan.take([slot], batch, [batch.part(0)], opened=(1 << 20) - 1)
+    assert not scan.is_spent
+    scan.take([slot], batch, [batch.part(0)])
+    assert scan.is_spent
+    assert scan.scanned == 2 * batch.size
+
+
+def test_client_limit_cuts_between_batches_and_lets_one_through():
+    """At least one part goes into an answer, however large."""
+    slots = [SlotScan(0, 0, 5), SlotScan(1, 0, 5)]
+    broker = Broker(log_of([[0], [1], [0]]), per_read=3)
+    broker.run(scan_of(BaseScan(slots)))
+    assert [slot.bytes for slot in slots] == [10, 0]
+    assert [slot.position for slot in slots] == [2, 1]
+    assert [slot.is_full for slot in slots] == [True, True]
+
+
+def test_refusal_ends_the_waiting():
+    """What was told nothing about is asked once more, without waiting."""
+    refused, other = BaseScan([SlotScan(0, 0, 100)]), BaseScan([SlotScan(0, 0, 100)])
+    scan = scan_of(refused, other)
+    refused.is_refused = True
+    step = scan.step(0.0)
+    assert step is not None
+    assert (step.places, step.wait_s) == ([(other, Place(0))], 0.0)
+    other.told(Place(0), Facts(0, 0, 0))
+    assert scan.step(0.0) is None
+
+
+def test_who_read_other_leaders_stands_elsewhere():
+    """At one offset the broker judges each epoch by itself; who said none goes with any, and nobody asks in vain."""
+    slots = [SlotScan(slot, 8, 100, epoch) for slot, epoch in enumerate((5, 7, -1, 5))]
+    base = BaseScan(slots)
+    five, seven = base.places()
+    assert (five, seven) == (Place(8, 5), Place(8, 7))
+    assert [slot.slot for slot in base.at(five)] == [0, 2, 3]
+    assert [slot.slot for slot in base.at(seven)] == [1, 2]
+    assert {base.next_place(turn) for turn in range(2)} == {five, seven}
+    assert scan_of(base).step(0.0).wait_s == 1.0  # what comes is for those who were judged, the others come next
+    base.told(five, Facts(8, 8, 0))
+    assert base.next_place(0) == seven
+    silent = BaseScan([SlotScan(0, 8, 100), SlotScan(1, 9, 100)])
+    assert silent.places() == [Place(8), Place(9)]
+
+
+def test_batch_that_cannot_be_read_is_told_once_it_stands_first():
+    slot = SlotScan(0, 0, 100)
+    slot.mistake = ErrorCode.CORRUPT_MESSAGE
+    assert slot.error == ErrorCode.CORRUPT_MESSAGE
+    slot = SlotScan(0, 0, 100)
+    slot.take(Batch(0, [1]), Part(None, -1, 0, []), 100, at_least_one=True)
+    slot.mistake = ErrorCode.CORRUPT_MESSAGE
+    assert slot.error == ErrorCode.NONE
+
+
+def test_epoch_follows_what_was_scanned_where_the_client_told_one():
+    told, silent = SlotScan(0, 0, 100, 1), SlotScan(0, 0, 100)
+    for slot in (told, silent):
+        slot.take(Batch(0, [0]), Batch(0, [0]).part(0), 100, at_least_one=True)
+    assert (told.last_fetched_epoch, silent.last_fetched_epoch) == (3, -1)
+
+
+def test_plain_partitions_are_looked_at_with_the_others():
+    plain = PlainScan()
+    broker = Broker(log_of([[0]]))
+    scan = scan_of(BaseScan([SlotScan(0, 0, 100)]), plains=(plain,))
+    broker.run(scan)
+    assert plain.is_looked
+    assert scan.matched == 11
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_say_nothing_of_what_they_lack(magic):
+    """A wrapper counts as one record, whatever was kept of it."""
+    slot = SlotScan(0, 0, 100)
+    slot.take(Batch(0, [0, 0, 1], magic=magic), Part(b"x", 1, 2, [0, 1]), 100, at_least_one=True)
+    assert slot.gap == Gap(2, 2, 3, 7)
+
+
+def test_small_parts_are_gathered_but_for_the_last():
+    """A filler may have to shorten that one; large parts stay as they are."""
+    slot, small = SlotScan(0, 0, 1 << 20), Part(b"x" * 10, 1, 2, [0, 1])
+    for base in range(5):
+        slot.take(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
+    slot.gather()
+    assert list(map(len, slot.parts)) == [40, 10]
+    for base in range(5, 8):
+        slot.take(Batch(2 * base, [0, 0]), small, 1 << 20, at_least_one=True)
+    slot.gather()
+    slot.gather()
+    assert list(map(len, slot.parts)) == [40, 30, 10]
+    large = Part(bytes(GATHERED_BYTES), 1, 2, [0, 1])
+    for base in range(8, 11):
+        slot.take(Batch(2 * base, [0, 0]), large, 1 << 20, at_least_one=True)
+    slot.gather()
+    assert slot.parts[-1] is large.batch
+    assert sum(map(len, slot.parts)) == slot.bytes == 80 + 3 * GATHERED_BYTES

@@ -1,0 +1,131 @@
+"""Views follow their bases without anybody asking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from proxy.brokers.own_client import AuthenticationNeeded
+from proxy.brokers.own_client_connection import OwnPort
+from proxy.loop.trio_timers import TrioTimers
+from proxy.views import state_records
+from proxy.views.base_watch import ViewWatch
+from proxy.wire import registry
+from tests.support import view_broker
+from tests.support.view_broker import Cluster
+
+V = "__view.r4.orders"
+
+
+class OwnClient:
+    """The cluster, for the proxy itself."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.is_refused = False
+        self.closed = False
+
+    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+        if self.is_refused:
+            raise AuthenticationNeeded("who are you")
+        await trio.lowlevel.checkpoint()
+        version = registry.versions(key)[1] if key != 3 else 12
+        return self._cluster.answer(key, version, question), None
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+class World(view_broker.World):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster.make("orders", 2)
+        self.ensure(V)
+        self.own = OwnClient(self.cluster)
+        port = OwnPort(self.own)  # type: ignore[arg-type]
+        self.keeper.own = port
+        self.watch = ViewWatch(self.keeper, port, 30.0, self._note)
+
+
+async def watch(world: World, seconds: float) -> None:
+    async with trio.open_nursery() as nursery:
+        world.keeper.timers = TrioTimers(nursery)
+        with trio.move_on_after(seconds):
+            await world.watch.run()
+        nursery.cancel_scope.cancel()
+
+
+async def test_partitions_are_added_within_the_interval(autojump_clock: Any) -> None:
+    """Members of KIP-848 groups hear of them from the broker."""
+    world = World()
+    world.cluster.topics["orders"].partitions = 3
+    await watch(world, 29)
+    assert world.cluster.topics[V].partitions == 8
+    await watch(world, 31)
+    assert world.cluster.topics[V].partitions == 12
+    assert world.own.closed
+
+
+async def test_a_base_made_anew_begins_a_new_view(autojump_clock: Any) -> None:
+    """Also where no client asks for Metadata."""
+    world = World()
+    before = world.cluster.topics[V].topic_id
+    world.cluster.make("orders", 1)
+    await watch(world, 31)
+    assert world.cluster.topics[V].topic_id != before
+    assert world.cluster.topics[V].partitions == 4
+
+
+async def test_a_view_somebody_deleted_is_forgotten_and_not_made(autojump_clock: Any) -> None:
+    """With what was stored of it, once it has stayed away: another proxy may just be making it anew."""
+    world = World()
+    tied = world.catalog.binding(V)
+    del world.cluster.topics[V]
+    await watch(world, 31)
+    assert world.catalog.named(V) is None
+    assert world.catalog.binding(V) == tied
+    await watch(world, 61)
+    assert V not in world.cluster.topics
+    assert world.catalog.binding(V) is None
+    assert world.stored[state_records.binding_key(V)] is None
+
+
+async def test_a_view_whose_base_is_gone_stays_bound(autojump_clock: Any) -> None:
+    """It is told from a base made anew when there is one again."""
+    world = World()
+    del world.cluster.topics["orders"]
+    await watch(world, 31)
+    assert world.catalog.binding(V) is not None
+    assert V in world.cluster.topics
+
+
+async def test_views_of_other_proxies_are_watched_too(autojump_clock: Any) -> None:
+    """All that are bound."""
+    world = World()
+    world.catalog.forget(V)
+    world.cluster.topics["orders"].partitions = 3
+    await watch(world, 31)
+    assert world.cluster.topics[V].partitions == 12
+
+
+async def test_what_may_not_be_seen_is_said_once_and_nothing_is_forgotten(autojump_clock: Any) -> None:
+    """Clients see it with their own rights."""
+    world = World()
+    world.cluster.hidden.add("orders")
+    await watch(world, 100)
+    assert "DESCRIBE" in world.watch.blind
+    assert [line.get("times") for line in world.noted("views-not-watched")] == [None, 3]
+    assert world.catalog.named(V) is not None
+    world.cluster.hidden.clear()
+    await watch(world, 31)
+    assert world.watch.blind == ""
+    assert len(world.noted("views-watched")) == 1
+
+
+async def test_without_an_identity_nothing_is_watched(autojump_clock: Any) -> None:
+    """And everything else goes on."""
+    world = World()
+    world.own.is_refused = True
+    await watch(world, 31)
+    assert world.watch.blind == "who are you"

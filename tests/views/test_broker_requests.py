@@ -1,0 +1,66 @@
+"""What is asked of brokers about views."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.views import broker_requests
+from proxy.views.model.base_comparison import Seen
+from proxy.wire.errors import RemoteProtocolError
+from tests.support.view_broker import World
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.cluster.make("orders", 2)
+    return world
+
+
+def test_asking_about_topics_makes_none(world: World) -> None:
+    """A broker that makes topics by itself would make views with the wrong number of partitions."""
+    entries = world.run(broker_requests.ask_topics(world.client, ["orders", "nothing", "orders"]))
+    assert {name: broker_requests.seen(entry).code for name, entry in entries.items()} == {"orders": 0, "nothing": 3}
+    ((_, request),) = world.cluster.asked
+    assert request.allow_auto_topic_creation is False
+    assert [topic.name for topic in request.topics] == ["orders", "nothing"]
+
+
+def test_a_topic_is_found_by_its_id(world: World) -> None:
+    """And an id nobody has is told so."""
+    topic_id = world.cluster.topics["orders"].topic_id
+    entries = world.run(broker_requests.ask_ids(world.client, [topic_id, b"?" * 16]))
+    assert [(entry.name, entry.error_code) for entry in entries] == [("orders", 0), (None, 100)]
+
+
+def test_views_are_made_grown_and_deleted(world: World) -> None:
+    """Deleting goes by id: a later topic of the same name stays."""
+    assert world.run(broker_requests.create(world.client, {"v": 4}, 1, 5.0)) == {"v": (0, "")}
+    assert world.cluster.topics["v"].configs == broker_requests.CONFIGS
+    assert world.run(broker_requests.grow(world.client, "v", 8, 5.0)) == (0, "")
+    assert world.cluster.topics["v"].partitions == 8
+    old = world.cluster.topics["v"].topic_id
+    world.cluster.make("v", 1)
+    assert world.run(broker_requests.delete(world.client, old, 5.0))[0] == 3
+    assert "v" in world.cluster.topics
+    assert world.cluster.asked[0][1].timeout_ms == 5000
+
+
+def test_what_is_refused_comes_with_the_brokers_words(world: World) -> None:
+    """They go into the log."""
+    world.cluster.codes[19] = 44
+    assert world.run(broker_requests.create(world.client, {"v": 4}, 1, 5.0)) == {"v": (44, "refused 44")}
+
+
+def test_an_answer_about_something_else_is_none(world: World) -> None:
+    """One topic was asked about."""
+    world.cluster._CreatePartitions = lambda version, request: (  # type: ignore[method-assign]
+        broker_requests.registry.message("CreatePartitionsResponse")(results=[])
+    )
+    with pytest.raises(RemoteProtocolError, match="0 topics"):
+        world.run(broker_requests.grow(world.client, "v", 8, 5.0))
+
+
+def test_a_topic_nobody_told_of_counts_as_missing() -> None:
+    """Metadata leaves nothing out that was asked for, but a client's request may."""
+    assert broker_requests.seen(None) == Seen(3)

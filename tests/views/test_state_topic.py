@@ -1,0 +1,105 @@
+"""The topic `__proxy_views`: made as it must be, written and read."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from proxy.durable.state_topic import TopicRefused
+from proxy.views.state_records import TOPIC
+from proxy.views.state_topic import ViewTopic
+from proxy.wire.errors import UpstreamLost
+from tests.support.view_log import LEADER, ViewsBroker, client
+
+
+def there() -> ViewsBroker:
+    made = ViewsBroker()
+    made.topics = {TOPIC: 1}
+    return made
+
+
+async def test_it_is_made_compacted_and_led(nursery: trio.Nursery) -> None:
+    """Replicated as `__consumer_offsets` would be, with one replica less in sync."""
+    broker = ViewsBroker()
+    topic = ViewTopic(client(nursery, broker))
+    assert await topic.leader() is None
+    await topic.create()
+    assert await topic.leader() == LEADER
+    configs = {config.name: config.value for config in broker.created.configs}
+    assert (broker.created.name, broker.created.num_partitions, broker.created.replication_factor) == (TOPIC, 1, 1)
+    assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "1")
+
+
+async def test_what_is_appended_is_read(nursery: trio.Nursery) -> None:
+    """In order, each record once, deletions included."""
+    topic = ViewTopic(client(nursery, there()))
+    await topic.append(LEADER, [(b"a", b"1"), (b"b", b"2")])
+    await topic.append(LEADER, [(b"a", None)])
+    assert await topic.end(LEADER) == 3
+    assert await topic.all() == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
+
+
+async def test_reading_goes_on_where_it_was_and_waits(nursery: trio.Nursery, autojump_clock: object) -> None:
+    """A batch that begins before the position gives only what is new; nothing new is an empty answer in time."""
+    broker = there()
+    topic = ViewTopic(client(nursery, broker))
+    broker.log = [(b"a", b"1"), (b"b", b"2")]
+    async with topic.reading(LEADER, 1) as reading:
+        assert await reading.next(1000) == [(b"b", b"2")]
+        assert reading.position == 2
+        assert await reading.next(1000) == []
+
+
+async def test_records_that_are_gone_are_left_out(nursery: trio.Nursery) -> None:
+    """Somebody deleted records: what is left counts."""
+    broker = there()
+    broker.log, broker.first = [(b"c", b"3")], 7
+    topic = ViewTopic(client(nursery, broker))
+    assert await topic.all() == [(b"c", b"3")]
+    async with topic.reading(LEADER) as reading:
+        reading.position = 2
+        assert await reading.next(0) == []
+        assert await reading.next(0) == [(b"c", b"3")]
+
+
+async def test_a_missing_topic_has_nothing_in_it(nursery: trio.Nursery) -> None:
+    """It is made with the first fact."""
+    assert await ViewTopic(client(nursery, ViewsBroker())).all() == []
+
+
+async def test_what_the_proxy_may_not_do_is_said(nursery: trio.Nursery) -> None:
+    """With the right that is missing."""
+    broker = there()
+    topic = ViewTopic(client(nursery, broker))
+    for key, right in ((0, "WRITE"), (1, "READ"), (2, "DESCRIBE")):
+        broker.codes = {key: 29}
+        with pytest.raises(TopicRefused, match=right):
+            await (topic.append(LEADER, [(b"k", b"v")]) if key == 0 else _read(topic))
+    broker.codes = {3: 29}
+    with pytest.raises(TopicRefused, match="DESCRIBE"):
+        await topic.leader()
+    broker.codes = {19: 29}
+    with pytest.raises(TopicRefused, match="created"):
+        await topic.create()
+
+
+async def _read(topic: ViewTopic) -> None:
+    async with topic.reading(LEADER) as reading:
+        await reading.next(0)
+
+
+async def test_another_number_of_partitions_is_refused(nursery: trio.Nursery) -> None:
+    """Facts would be in two logs."""
+    broker = ViewsBroker()
+    broker.topics = {TOPIC: 2}
+    with pytest.raises(TopicRefused, match="2 partitions"):
+        await ViewTopic(client(nursery, broker)).leader()
+
+
+async def test_trouble_that_passes_is_told_from_refusal(nursery: trio.Nursery) -> None:
+    """NOT_LEADER: the leader is looked for again."""
+    broker = there()
+    broker.codes = {0: 6}
+    with pytest.raises(UpstreamLost, match="NOT_LEADER"):
+        await ViewTopic(client(nursery, broker)).append(LEADER, [(b"k", b"v")])

@@ -1,0 +1,18 @@
+"""A store without durability."""
+
+from __future__ import annotations
+
+from proxy.views import state_records
+from proxy.views.model.catalog import Binding, ViewCatalog
+from proxy.views.store import MemoryViewStore
+
+
+def test_what_is_stored_is_known_at_once_and_the_store_says_that_it_does_not_last() -> None:
+    """For tests, and where `views.state` is memory."""
+    catalog = ViewCatalog()
+    store = MemoryViewStore(catalog)
+    binding = Binding(b"v" * 16, b"b" * 16)
+    assert store.store(state_records.binding_key("v"), state_records.binding_value(binding)).done
+    assert catalog.binding("v") == binding
+    assert store.synced().done
+    assert store.off

@@ -50,7 +50,7 @@ BY_GROUP = "proxy or brokers, by group"
 
 
 def decide_share(config: Config, sight: Sight) -> tuple[bool, str]:
-    """Whether share groups, or some of them, are served here, and why (decision 17)."""
+    """Whether share groups, or some of them, are served here, and why (sharegroups/README.md rule 1)."""
     serve, rules = config.share_groups.serve, share_rules(config, sight)
     if serve != "auto":
         if any(rule.serve == "local" for rule in rules.rules):

@@ -176,7 +176,7 @@ def _known(connection: Connection, services: Services, topic_id: bytes) -> _Know
 
 
 def judge(connection: Connection, services: Services, place: TopicIdPartition) -> ErrorCode:
-    """Whether this connection may work on the partition at this node, as far as the view goes (share-groups.md 6.1)."""
+    """Whether this connection may work on the partition here, by the view (sharegroups/README.md rule 22)."""
     topic, code = judge_topic(connection, services, place.topic_id)
     if topic is None or code != ErrorCode.NONE:
         return code

@@ -5,9 +5,10 @@ of share requests runs between two looks at the door of its group. While that is
 time (its connection is muted: a client that asks again and again costs more), then it is refused with what makes every
 stock client try again: heartbeats get COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE, ShareFetch and
 ShareAcknowledge get SHARE_SESSION_NOT_FOUND for the whole request, after which clients open another session (the Java
-client throws on 14, 15 and 16 in a fetched partition, share-groups.md 8.2; and what was acquired is lost to the session
-anyway). What runs when a door closes is ended, so that nobody goes on with state that is somebody else's; the second
-look is for the lease: a machine that was suspended beyond it must not tell anybody what it believed before.
+client throws on 14, 15 and 16 in a fetched partition, sharegroups/README.md rules 17 and 70; and what was acquired is
+lost to the session anyway). What runs when a door closes is ended, so that nobody goes on with state that is somebody
+else's; the second look is for the lease: a machine that was suspended beyond it must not tell anybody what it believed
+before.
 
 A door may be *closing* first: nobody is let in any more, and what is inside may finish.
 """

@@ -11,7 +11,7 @@ from proxy.wire.values import ZERO_UUID
 
 
 class StateKey(NamedTuple):
-    """Names one piece of durable state; its latest value is all that counts (decision 20)."""
+    """Names one piece of durable state; its latest value is all that counts (durable/README.md rule 3)."""
 
     kind: Literal["partition", "group", "settings"]
     group_id: str

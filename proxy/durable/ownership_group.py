@@ -1,4 +1,4 @@
-"""Taking part in the group of proxies that decides who owns share state (cluster-primitives.md C).
+"""Taking part in the group of proxies that decides who owns share state (durable/README.md rules 20-25).
 
 Theory of operation. JoinGroup and SyncGroup go over one connection, heartbeats over another, because a JoinGroup waits
 for the slowest member. The proxy joins as a static member named by its address: one that is started again at once is

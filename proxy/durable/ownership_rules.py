@@ -1,4 +1,4 @@
-"""Who owns share state, and for how long a proxy may believe that it is the one (decision 22).
+"""Who owns share state, and for how long a proxy may believe that it is the one (durable/README.md rules 20-25).
 
 Theory of operation. Proxies are members of one classic group. Its leader writes a table of owners, which everybody
 gets. A member that does not hear from the group must stop by itself before the group can have given its partitions

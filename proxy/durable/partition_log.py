@@ -2,7 +2,7 @@
 
 Theory of operation. The log is a sequence of reigns, each begun by a takeover record that names the (producer id,
 epoch) of its owner. A batch counts only if it was written under the latest takeover record before it: a broker that
-forgot an old owner would have taken its late appends (cluster-primitives.md B2). Of what counts, the last value of a
+forgot an old owner would have taken its late appends (durable/README.md rule 15). Of what counts, the last value of a
 key is the state.
 """
 

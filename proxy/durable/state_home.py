@@ -1,4 +1,4 @@
-"""Where share groups live: takes their state over, reads it, serves it, and gives it up (decisions 20-22).
+"""Where share groups live: takes their state over, reads it, serves it, and gives it up (durable/README.md).
 
 Theory of operation. The group of proxies says which state partitions this proxy is to own (`Owner.assigned`). What is
 new there is one *takeover*: see to the topic; take every partition of it over (`journal`); read each from its start to

@@ -154,7 +154,10 @@ class PeerEdge:
     # Requests
 
     def _with_room(self, call: Call) -> tuple[Any, float]:
-        """The request to send; without room for records here (decision 27) one that takes none, answered in the end."""
+        """The request to send, and when its answer may go out.
+
+        Without room for records here it takes none, and is answered in the end (fleet/README.md rule 9).
+        """
         request, answers, now = call.message, self._services.answers, self._services.timers.now()
         if call.key != SHARE_FETCH or request.max_records <= 0:
             return request, now

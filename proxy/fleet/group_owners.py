@@ -1,4 +1,4 @@
-"""The other proxies of a fleet, as handlers see them (decision 22): who owns the groups that are not owned here.
+"""The other proxies of a fleet, as handlers see them (fleet/README.md): who owns the groups that are not owned here.
 
 Theory of operation. A client's request may come to any proxy. The one it came to is the *edge* of that client; the
 state partition of the group has one *owner*. Where edge and owner are two, the request is handed to the owner over the

@@ -1,4 +1,4 @@
-"""Record batches just read from brokers, kept for the members of share groups that ask next (decision 19).
+"""Record batches just read, kept for the members of share groups that ask next (sharegroups/README.md rule 21).
 
 One upstream Fetch reads far more than one ShareFetch takes; the rest waits here, whole batches byte for byte as the
 broker sent them. A chunk is what one Fetch brought of one partition. It is never older than the age limit, belongs to

@@ -1,4 +1,4 @@
-"""Is a group id taken upstream by a group of another type, or natively by a share group? (cluster-primitives.md F)
+"""Is a group id taken upstream by a group of another type, or natively by a share group? (sharegroups/README.md rule 3)
 
 Asked once, at the first join of a group that is new here, on the joining client's connection; best effort: where this
 broker is not the coordinator, or the client may not describe the group, the id counts as free.

@@ -1,4 +1,4 @@
-"""Where a share group lives: here, or on the brokers, which have share groups as well (decision 17).
+"""Where a share group lives: here, or on brokers that have share groups as well (sharegroups/README.md rules 1, 2).
 
 Theory of operation. The first rule whose pattern names the group says it, else the setting for all: `local`,
 `upstream`, or `auto`: a group that has state here stays here until it is deleted, any other is the brokers' where every

@@ -33,13 +33,13 @@ class ShareOptions:
     """How share requests are served."""
 
     rights_cache_s: float = 15.0
-    """How long a right that the broker granted or refused on a connection is believed there (decision 15)."""
+    """How long the broker's yes or no to a right is believed on its connection (sharegroups/README.md rule 66)."""
     view_age_s: float = 1.0
     """Metadata of a topic older than this is asked again before a client is told "unknown" or "not the leader"."""
     fetch_wait_s: float = 0.5
-    """Longest wait of one upstream Fetch; a longer wait of the client is made of several (decision 19)."""
+    """Longest wait of one upstream Fetch; a client's longer wait is made of several (sharegroups/README.md rule 20)."""
     reservation_grace_s: float = 5.0
-    """A reservation of a share partition's head ends this long after its Fetch's wait at the latest (decision 19)."""
+    """A reservation ends this long after the wait of its Fetch at the latest (sharegroups/README.md rule 20)."""
     state_wait_s: float = 20.0
     """A tool's request waits so long for share state that is being loaded."""
     read_ahead_bytes: int = 4 << 20
@@ -85,7 +85,7 @@ class Services:
     slices: Slices
     """Those who wait for their turn in large work."""
     serve_share: bool
-    """True: share groups are served here; False: keys 76-79 are forwarded. Decided at start (decision 17)."""
+    """Share groups are served here, else keys 76-79 are forwarded; set at start (sharegroups/README.md rule 1)."""
     options: ShareOptions = field(default_factory=ShareOptions)
     audit: Audit | None = None
     """Told what happens to deliveries; None where audit is off, which is the default."""

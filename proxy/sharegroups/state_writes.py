@@ -52,7 +52,7 @@ _RETRIABLE = frozenset(
 
 
 def client_code(store_code: ErrorCode) -> ErrorCode:
-    """What a client is told when its state could not be stored (share-groups.md 6.4)."""
+    """What a client is told when its state could not be stored (sharegroups/README.md rule 45)."""
     if store_code in _RETRIABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if store_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):

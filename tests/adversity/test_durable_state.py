@@ -1,5 +1,5 @@
 """Share state outlives the proxy and bad networks: what was accepted never comes again, nothing else is lost, and
-delivery counts go on from what was stored last (decisions 20-22).
+delivery counts go on from what was stored last (durable/README.md).
 
 One broker behind a relay that cuts, stalls and loses answers; one proxy that is killed, suspended and started again.
 """

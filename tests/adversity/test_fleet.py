@@ -1,4 +1,4 @@
-"""Several proxies share the share groups of one cluster: each serves every group, one of them owns it (decision 22).
+"""Several proxies share the share groups of one cluster: each serves every group, one owns it (fleet/README.md).
 
 One broker that has no share groups, two proxies in processes of their own, clients at the proxy that does not own their
 group. What was accepted never comes again, nothing is lost, delivery counts go on, whichever proxy goes or stalls.

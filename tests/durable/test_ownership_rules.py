@@ -1,4 +1,4 @@
-"""Who owns share state, and until when a proxy may believe that it is the one (decision 22)."""
+"""Who owns share state, and until when a proxy may believe that it is the one (durable/README.md rules 20-25)."""
 
 from __future__ import annotations
 

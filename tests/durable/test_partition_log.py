@@ -51,7 +51,7 @@ def test_next_owner_goes_on():
 
 
 def test_late_owner_is_not_heard():
-    """The broker forgot the fence and took it (cluster-primitives.md B2)."""
+    """The broker forgot the fence and took it (durable/README.md rule 15)."""
     made = replay(takeover(7, 0), put(7, 0, a="1"), takeover(7, 1), put(7, 0, a="late"), put(7, 1, b="1"))
     assert state(made) == {"a": "1", "b": "1"}
     assert made.ignored == 1

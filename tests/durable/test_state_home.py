@@ -46,7 +46,7 @@ def home_of(reactor: Reactor, address: Address, notes: Callable[..., None], room
 
 
 def test_without_an_identity_share_groups_are_off_and_the_proxy_is_ready() -> None:
-    """Decision 11: durable groups are refused; what is missing is named; clients are served otherwise."""
+    """Durable groups are refused, what is missing is named, the rest is served (durable/README.md rule 28)."""
     reactor, rooms = Reactor(), Rooms()
     said: list[tuple[str, dict[str, Any]]] = []
 

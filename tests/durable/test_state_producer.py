@@ -71,7 +71,7 @@ def report(producer, outcome, now, offset=50):
 
 
 def test_takeover_record_is_the_first_append_of_its_epoch():
-    """cluster-primitives.md B1: sequence 0, and nothing else with it."""
+    """Sequence 0, and nothing else with it (durable/README.md rule 13)."""
     producer = made()
     add(producer, "early")
     producer.next_request(0.0)

@@ -1,7 +1,8 @@
 """The list of numbered items: what must be true of every world that serves share groups.
 
-An item is a script over one `World`. Its number is that of the conformance list of the share-group semantics
-(KIP-932, KIP-1222, measured on Kafka 4.3.0).
+An item is a script over one `World`. Numbers are names and nothing else: other tests say "item 52", or begin a
+docstring with [52], where they check the same by smaller means. Those without a script are in
+`test_two_worlds.ELSEWHERE` and `CLIENT_ONLY`. Sources: KIP-932, KIP-1222, KIP-1226, KIP-1240; measured on Kafka 4.3.0.
 """
 
 from __future__ import annotations

@@ -15,7 +15,10 @@ from tests.support.worlds import ACCEPT, GAP, RELEASE, World
 
 
 def throttled(size: int, limit: int) -> list[list[tuple[int, int, int]]]:
-    """The rule of 4.5: the spans (first, last, delivery count) of each poll of one batch that is always released."""
+    """The spans (first, last, delivery count) of each poll of one batch that is always released.
+
+    The rule is sharegroups/README.md rule 38.
+    """
     counts: list[int] = [0] * size
     threshold, polls = max(2, -(-limit // 2)), []
     while (first := next((offset for offset, count in enumerate(counts) if count < limit), size)) < size:

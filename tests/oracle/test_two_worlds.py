@@ -1,6 +1,6 @@
 """Two worlds: native Kafka 4.3.0, and the proxy in front of Kafka 3.9.1, do and answer the same.
 
-Every item of the conformance list runs once in each world, both at the same time, several items at once. Its own
+Every item (tests/oracle/items.py) runs once in each world, both at the same time, several items at once. Its own
 checks must hold in both, and then their transcripts must be equal field by field, but for ALLOWED.
 
 What is not here, and why, is in ELSEWHERE and CLIENT_ONLY.
@@ -60,7 +60,7 @@ CLIENT_ONLY = {
     97: "a topic name that is none: Metadata is forwarded",
     136: "Kafka 4.4 only",
 }
-"""Items of 10.4 and 10.5 of which nothing shows on the wire, or nothing that other items do not show."""
+"""Items about clients of which nothing shows on the wire, or nothing that other items do not show."""
 RESULT_S = 300.0
 """All scripts of both worlds may stand before the one that is waited for."""
 AT_ONCE = 6

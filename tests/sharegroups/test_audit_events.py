@@ -47,7 +47,7 @@ def short(event):
 
 
 def test_a_delivery_from_acquire_to_settle(world, topic):
-    """Every field of 5.1; bytes are those of the answer."""
+    """Every field that README.md names under Audit; bytes are those of the answer."""
     member = world.member()
     answer = member.fetch(topic)
     size = len(answer.responses[0].partitions[0].records)

@@ -1,4 +1,4 @@
-"""Is a group id taken upstream? (cluster-primitives.md F)"""
+"""Is a group id taken upstream? (sharegroups/README.md rule 3; numbers in brackets are items of tests/oracle)"""
 
 from __future__ import annotations
 

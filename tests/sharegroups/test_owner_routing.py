@@ -153,7 +153,7 @@ def test_each_group_asked_about_gets_the_code(world):
 
 @pytest.mark.parametrize("key", [78, 79])
 def test_share_sessions_are_to_be_opened_anew(world, key):
-    """14, 15 and 16 make the Java client throw when they come with a fetched partition (share-groups.md 8.2)."""
+    """14, 15 and 16 in a fetched partition make the Java client throw (sharegroups/README.md rule 17)."""
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, key)
     wait_out(world)

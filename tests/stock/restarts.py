@@ -1,5 +1,5 @@
 """What a share group sees when a node goes in order and comes back, natively and through the proxy (items 100 to 102
-and 125 of the conformance list).
+and 125 of tests/oracle).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat v1 (KIP-932), served here.
 
-- Checks in the order of share-groups.md 2.1: READ on the group (30), member id (42), DESCRIBE on the topics named (29),
-  the request's shape (42), the group, the member.
+- Checks in the order of sharegroups/README.md rule 5: READ on the group (30), member id (42), DESCRIBE on the topics
+  named (29), the request's shape (42), the group, the member.
 - Subscribed topics are looked up on the member's own connection when what is known of them is old, so that a topic that
   is created or grows reaches the members with a later heartbeat.
 - A group that is not here answers 25, not 69, to a member that believes it belongs to one: state may have been lost

@@ -2,7 +2,7 @@
 
 - Per group: empty id 24, DESCRIBE denied 30, not held here 69; a subscribed topic without DESCRIBE 29 and no members.
 - Authorized operations on request only, as upstream's DescribeGroups v5 tells them on this connection; where this
-  broker is not the group's coordinator its 16 is passed on (decision 15).
+  broker is not the group's coordinator its 16 is passed on (sharegroups/README.md rule 68).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ShareFetch v1-v2 (KIP-932; v2: acquire modes, KIP-1206, and RENEW, KIP-1222), served here.
 
-- Session first, then the acknowledgements it carries, then the fetch (share-groups.md 3). The fetch does not wait until
-  they are stored, but for the reasons named at `Acknowledging.come_first`; the answer does. What the request
-  releases so comes after all others (KafkaApis.handleShareFetchRequest).
+- Session first, then the acknowledgements it carries, then the fetch (sharegroups/README.md rules 13, 44). The fetch
+  does not wait until they are stored, but for the reasons named at `Acknowledging.come_first`; the answer does. What
+  the request releases so comes after all others (KafkaApis.handleShareFetchRequest).
 - Named in the answer: partitions with records or an error, new ones, those whose last answer was an error, and every
   partition that carried acknowledgements.
 - IsRenewAck, MaxRecords 0 and MaxBytes 0 suppress the fetch; epoch -1 ends the session.
@@ -182,7 +182,7 @@ async def _answer(
 
 
 def _told(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[TopicIdPartition, Result]:
-    """The results that the answer names (share-groups.md 3.4)."""
+    """The results that the answer names (sharegroups/README.md rule 16)."""
     return {
         place: result
         for place, result in results.items()

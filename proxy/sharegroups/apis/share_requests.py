@@ -1,7 +1,7 @@
 """What ShareFetch and ShareAcknowledge have in common: what they name, who may, and how an answer says "not here".
 
-The order of the checks is that of share-groups.md 3.1 and 6 (KafkaApis.handleShareFetchRequest and
-handleShareAcknowledgeRequest): group named, READ on the group, member id, then the session.
+The order of the checks is that of KafkaApis.handleShareFetchRequest and handleShareAcknowledgeRequest
+(sharegroups/README.md rule 13): group named, READ on the group, member id, then the session.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Acknowledgements, standalone or with a ShareFetch: decide, write, apply, and only then say so (share-groups.md 6)."""
+"""Acknowledgements, alone or with a ShareFetch: decide, write, apply, then say so (sharegroups/README.md rule 43)."""
 
 from __future__ import annotations
 

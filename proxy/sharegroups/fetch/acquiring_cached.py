@@ -1,4 +1,4 @@
-"""Acquiring from cached batches within one request's limits (share-groups.md 3.5, 4.3; decision 27)."""
+"""Acquiring from cached batches within one request's limits (sharegroups/README.md rules 25, 26, 30, 31)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Taking:
         return taken
 
     def _has_room(self, ready: Iterable[Ready]) -> bool:
-        """May an answer with records be made now? Else the request waits and comes without (decision 27)."""
+        """May an answer with records be made now? Else it comes late and without (sharegroups/README.md rule 26)."""
         answers = self._services.answers
         size = min(self._max_bytes, bytes_ready(ready))
         if answers.has_room(size):

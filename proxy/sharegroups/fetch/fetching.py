@@ -1,4 +1,6 @@
-"""The fetch half of a ShareFetch: acquire from the cache, else read the heads that are free, else wait (decision 19).
+"""The fetch half of a ShareFetch: acquire from the cache, else read the heads that are free, else wait.
+
+Rules: sharegroups/README.md rules 19-26.
 
 Theory of operation. One loop until there is something to answer or the client's wait is over:
 

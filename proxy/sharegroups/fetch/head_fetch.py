@@ -3,8 +3,8 @@
 Theory of operation. The answer is taken in by a callback of its own, not by the ShareFetch that asked: that one may
 have been answered from the cache meanwhile. Whole batches go to the cache; then whoever waits here goes on first, and
 only then the heads are free and other members are woken. A Fetch always names the leader epoch of the view, so a
-broker that is no longer the leader, or not yet, does not answer (decision 19). Sessions of the Fetch protocol are not
-used (id 0, epoch -1): partitions come and go with every request.
+broker that is no longer the leader, or not yet, does not answer (sharegroups/README.md rule 22). Sessions of the Fetch
+protocol are not used (id 0, epoch -1): partitions come and go with every request.
 """
 
 from __future__ import annotations

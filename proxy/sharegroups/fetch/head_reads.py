@@ -1,4 +1,4 @@
-"""Who reads the head of which share partition, and who waits for what it brings (decision 19).
+"""Who reads the head of which share partition, and who waits for what it brings (sharegroups/README.md rule 20).
 
 Theory of operation. A ShareFetch that finds nothing in the cache reserves the head of each share partition it may
 read; while a reservation stands nobody else asks a broker for the same place. Everybody else who has nothing parks as

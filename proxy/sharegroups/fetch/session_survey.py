@@ -31,7 +31,7 @@ _FETCH_CODES = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""What clients can handle in a fetched partition (share-groups.md 3.7); the Java client throws on any other."""
+"""What clients can handle in a fetched partition; the Java client throws on others (sharegroups/README.md rule 17)."""
 
 _MOVED = frozenset(
     {
@@ -90,7 +90,7 @@ async def survey(
     """Look at the partitions that have no error in `results` yet; what cannot be fetched here gets one.
 
     Others may run meanwhile where they are many: whoever acquires or reads asks `is_as_found` again.
-    A share partition whose locks were given at another node is released on the way (decision 19).
+    A share partition whose locks were given at another node is released on the way (sharegroups/README.md rule 23).
     """
     found = Survey()
     judged: dict[bytes, tuple[Topic | None, ErrorCode]] = {}

@@ -1,4 +1,4 @@
-"""Where a share partition begins: ListOffsets on the asking client's connection (share-groups.md 4.7, 4.9).
+"""Where a share partition begins: ListOffsets on the asking client's connection (sharegroups/README.md rules 50, 51).
 
 The first ShareFetch of a share partition without state sets its start offset by the group's `share.auto.offset.reset`
 and writes it at once, so that a restart does not read `latest` anew and skip records. One member does it; the others
@@ -28,7 +28,7 @@ from proxy.wire.values import TopicIdPartition
 
 FIRST_OFFSET_WAIT_S = 1.0
 """A ShareFetch waits at least so long until a first offset is stored. Then, and after its own wait, it is answered
-without that share partition, as from a broker that is still initialising it (share-groups.md 3.7)."""
+without that share partition, as from a broker that is still initialising it (sharegroups/README.md rule 17)."""
 
 LIST_OFFSETS, LIST_OFFSETS_VERSION_MAX = 2, 9
 """v10 and v11 add a time-out for tiered storage and its own timestamps."""

@@ -1,4 +1,6 @@
-"""What an acknowledgement may change (share-groups.md 5, 6; SharePartition.acknowledge of Kafka 4.3).
+"""What an acknowledgement may change (SharePartition.acknowledge of Kafka 4.3).
+
+Rules: sharegroups/README.md rules 39-43 and 46-49.
 
 Theory of operation. First everything is judged and nothing is touched: the batches become a plan of steps, one per run
 of offsets with one acknowledge type. If all can be done, the steps are marked as one transition; else the whole
@@ -57,7 +59,10 @@ _run_of = itemgetter(0)
 
 
 def check_shape(batches: Sequence[AcknowledgementBatch], renew_allowed: bool) -> Refusal | None:
-    """Judge what can be judged without any state (6.1). `renew_allowed`: version 2 or later, and IsRenewAck."""
+    """Judge what can be judged without any state (sharegroups/README.md rule 40).
+
+    `renew_allowed`: version 2 or later, and IsRenewAck.
+    """
     allowed = _RENEW_TYPES if renew_allowed else _TYPES
     last_before = -1
     for first, last, types in batches:
@@ -82,7 +87,7 @@ def decide(
     now: float,
     bound: RenewalBound | None = None,
 ) -> Transition | Refusal:
-    """Judge batches of good shape against the window (6.2) and mark what is to change."""
+    """Judge batches of good shape against the window (sharegroups/README.md rule 41) and mark what is to change."""
     steps: list[Step] = []
     refusal = None
     for batch in batches:
@@ -147,7 +152,7 @@ def mark(runs: list[Run]) -> Transition:
 
 
 def free_state(count: int, delivery_count_limit: int) -> int:
-    """What a record becomes that nobody holds any more: its deliveries may be used up (4.1)."""
+    """What a record becomes that nobody holds: its deliveries may be used up (sharegroups/README.md rule 37)."""
     return AVAILABLE if count < delivery_count_limit else ARCHIVED
 
 
@@ -179,7 +184,7 @@ def _plan(
         return refusal
     if len(types) == 1:
         return _plan_type(window, member_id, (first, last, types[0]), renew_enabled, steps)
-    # The array becomes runs of equal types before anything is looked up (performance.md 6.2).
+    # The array becomes runs of equal types before anything is looked up: a search for each offset would be slow.
     for equal in _EQUAL_TYPES.finditer(bytes(types)):
         span = (first + equal.start(), first + equal.end() - 1, types[equal.start()])
         refusal = _plan_type(window, member_id, span, renew_enabled, steps)
@@ -209,7 +214,8 @@ def _plan_type(
     if first > last:
         return None
     if steps and steps[-1][2] == first:
-        # Two batches may meet in one offset (6.1); what is left standing of it is a renewal and something after it.
+        # Two batches may meet in one offset (sharegroups/README.md rule 40); what is left standing of it is a renewal
+        # and something after it.
         if steps[-1][3] != RENEW:
             return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is acknowledged twice")
         steps.append((steps[-1][0], first, first, acknowledge_type))

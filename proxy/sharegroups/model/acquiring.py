@@ -1,10 +1,10 @@
-"""Which offsets a fetch acquires (share-groups.md 4.2-4.5, 4.8; SharePartition.acquire of Kafka 4.3).
+"""Which offsets a fetch acquires (SharePartition.acquire of Kafka 4.3; sharegroups/README.md rules 28-38).
 
 Theory of operation. The data that was read is walked from its first offset on. What is tracked and free is acquired
 again, in-flight batch by in-flight batch; what a reload left unread, and what lies beyond the window, is acquired for
 the first time, in whole log batches. MaxRecords is tested between in-flight batches only (batch_optimized) or exactly
 (record_limit). Near the delivery limit an in-flight batch is given out in ever smaller parts, so that the one record
-that kills its consumers is found without using up the deliveries of its neighbours (4.5).
+that kills its consumers is found without using up the deliveries of its neighbours (sharegroups/README.md rule 38).
 
 Where it does less than Kafka 4.3, on purpose: a log batch that is wider than the window may become
 (`Window.offsets_max`) is acquired in parts, so that whatever its records become can be stored.
@@ -22,7 +22,7 @@ from proxy.sharegroups.model import locks
 from proxy.sharegroups.model.offset_runs import ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Unit, Window
 
 FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
-"""A delivery limit of 2 isolates nothing (4.5)."""
+"""A delivery limit of 2 isolates nothing (sharegroups/README.md rule 38)."""
 
 CUTS_MAX = 2000
 """In-flight batches that one acquire makes of new records, about: each is work, and a client may ask for any BatchSize.
@@ -164,7 +164,7 @@ class Acquirer:
         return self._answer()
 
     def _set_bounds(self, max_records: int) -> bool:
-        """Find which offsets may be acquired and how many (4.2); False when none."""
+        """Find which offsets may be acquired and how many (sharegroups/README.md rule 28); False when none."""
         window, batches = self.window, self.read.batches
         self.data_first = max(batches[0].base_offset, window.start_offset)
         self.data_last = min(batches[-1].last_offset, window.last_allowed(self.data_first))
@@ -247,7 +247,7 @@ class Acquirer:
         return parts
 
     def _acquire_parts(self, unit: Unit, free: list[Run]) -> None:
-        """Take offsets one run at a time, as the delivery limit and the budget allow (4.5)."""
+        """Take offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
         acquired = 0
@@ -349,7 +349,7 @@ class Acquirer:
     # Offsets that nobody will get.
 
     def _forget_compacted(self, first: int, last: int) -> None:
-        """The log holds nothing from `first` to `last` any more (4.4)."""
+        """The log holds nothing from `first` to `last` any more (sharegroups/README.md rule 33)."""
         window = self.window
         for run in [run for run in window.between(first, last) if run.state <= AVAILABLE]:
             part = window.isolate(max(run.first, first), min(run.last, last))
@@ -361,7 +361,7 @@ class Acquirer:
         window.advance()
 
     def _archive_aborted(self) -> None:
-        """Records of aborted transactions were acquired; archive them and cut them out of the answer (4.8)."""
+        """Records of aborted transactions were acquired: archive them, cut them out (sharegroups/README.md rule 34)."""
         kept: Ranges = []
         aborted = self.read.aborted
         at = bisect_left(aborted, self.taken[0][0], key=itemgetter(1))

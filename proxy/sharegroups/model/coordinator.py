@@ -2,8 +2,9 @@
 
 Theory of operation. Handlers look things up here, let the machines decide, take the decisions through the journal and
 apply them. A share partition's locks belong to sessions at one node, its leader; when the leader moves they are
-released once, and a session that ends at the old node touches nothing at the new one (decision 19). A share partition
-that nobody uses rests as the bytes that were stored of it, and is made from them when somebody asks for it.
+released once, and a session that ends at the old node touches nothing at the new one (sharegroups/README.md rule 23).
+A share partition that nobody uses rests as the bytes that were stored of it, and is made from them when somebody asks
+for it.
 """
 
 from __future__ import annotations
@@ -308,7 +309,7 @@ class ShareCoordinator:
         return None if transition is None else (key, transition)
 
     def release(self, session: Session) -> list[Change]:
-        """A session has ended: its member's locks at that node are released (share-groups.md 3.6)."""
+        """A session has ended: its member's locks at that node are released (sharegroups/README.md rule 18)."""
         group_id, member_id, node_id = session.key
         settings = self.settings(group_id)
         changes = []
@@ -327,7 +328,7 @@ class ShareCoordinator:
     def expire(self, now: float) -> list[Change]:
         """Members without heartbeat leave, locks past their deadline end; gives what is to be written.
 
-        The records are available again at once: memory first, the write follows (share-groups.md 4.6).
+        The records are available again at once: memory first, the write follows (sharegroups/README.md rule 35).
         """
         for group_id in self._deadlines.take(now):
             group = self._groups[group_id]

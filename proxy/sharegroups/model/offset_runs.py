@@ -3,12 +3,12 @@
 Theory of operation. A `Run` is a row of neighbouring offsets with one state, one delivery count and one holder. Runs
 lie in a sorted list beside the list of their first offsets, found with bisect. Kafka keeps one *in-flight batch* per
 AcquiredRecords entry of a first delivery and explodes it to an entry per offset when its offsets begin to differ; how
-it is delivered again depends on that batch (share-groups.md 4.3, 4.5). So a run that is such a batch as a whole has
-`unit` None, and the runs of an exploded one share a `Unit` that remembers its bounds.
+it is delivered again depends on that batch (sharegroups/README.md rules 30-32, 38). So a run that is such a batch as a
+whole has `unit` None, and the runs of an exploded one share a `Unit` that remembers its bounds.
 
 States: AVAILABLE -> ACQUIRED -> AVAILABLE | ACKNOWLEDGED | ARCHIVED, AVAILABLE -> ARCHIVED. A run that is waiting for
 its change to be stored stays ACQUIRED, with `pending` and `target` set. UNREAD is a hole left by a reload, which is
-read again as if it were new (4.2); any other hole holds no records.
+read again as if it were new (sharegroups/README.md rule 29); any other hole holds no records.
 """
 
 from __future__ import annotations

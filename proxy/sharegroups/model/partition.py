@@ -1,4 +1,4 @@
-"""One share partition: which offsets are free, held, settled (share-groups.md 4-6; Kafka's SharePartition).
+"""One share partition: which offsets are free, held, settled (Kafka's SharePartition; sharegroups/README.md).
 
 Theory of operation. A decision machine: it is told what happened and when (`now`, monotonic seconds), and answers.
 What must be durable before it is answered comes as a `Transition`: `decide_...` marks the records, the caller stores
@@ -6,9 +6,10 @@ What must be durable before it is answered comes as a `Transition`: `decide_...`
 marked so can neither be acknowledged again nor acquired. Locks and deliveries in progress are never stored: a reloaded
 partition offers those records again, with the delivery count they had before.
 
-Where it does more than Kafka 4.3, on purpose: records held below a new log start are forgotten at once, not when their
-lock ends; the start offset passes compacted and aborted records without waiting for a write; a hole left by a reload
-that turns out to be empty is not read again; archiving aborted records touches only what this fetch acquired.
+Where it does more than Kafka 4.3, on purpose (sharegroups/README.md rule 63): records held below a new log start are
+forgotten at once, not when their lock ends; the start offset passes compacted and aborted records without waiting for a
+write; a hole left by a reload that turns out to be empty is not read again; archiving aborted records touches only what
+this fetch acquired.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Statistics:
     pending: int
     """Being acknowledged: waiting for the store."""
     delivery_complete: int
-    """Settled behind the start offset (7.1): lag = end of the log - start offset - this."""
+    """Settled behind the start offset (sharegroups/README.md rule 52): lag = end of the log - start offset - this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,10 @@ class SharePartition(Window):
     def from_snapshot(
         cls, snapshot: ShareSnapshot, *, locks: LockIndex | None = None, key: Hashable = None
     ) -> SharePartition:
-        """State without locks (4.2); ValueError for batches that cannot be: reversed, overlapping, below the start."""
+        """State without locks (sharegroups/README.md rule 29).
+
+        Raises ValueError for batches that cannot be: reversed, overlapping, below the start.
+        """
         partition = cls(snapshot.start_offset, snapshot.state_epoch, locks=locks, key=key)
         partition.tells_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
         after = snapshot.start_offset
@@ -125,7 +129,7 @@ class SharePartition(Window):
         return self.next_free()
 
     def can_acquire(self, settings: PartitionSettings) -> bool:
-        """Whether a read makes sense: something is free in the window, or it may grow (4.2)."""
+        """Whether a read makes sense: something is free, or the window may grow (sharegroups/README.md rule 28)."""
         return self.next_free() <= self.end_offset or self.room(settings.max_record_locks) > 0
 
     def acquire(
@@ -138,7 +142,10 @@ class SharePartition(Window):
         settings: PartitionSettings,
         now: float,
     ) -> Acquisition:
-        """Lock records for a member (4.3-4.5, 4.8). `record_limit`: ShareAcquireMode 1, else batch_optimized."""
+        """Lock records for a member (sharegroups/README.md rules 28-38).
+
+        `record_limit`: ShareAcquireMode 1, else batch_optimized.
+        """
         acquirer = Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now)
         return acquirer.acquire(max_records)
 
@@ -153,10 +160,10 @@ class SharePartition(Window):
         now: float,
         bound: RenewalBound | None = None,
     ) -> Transition | Refusal:
-        """Judge (first, last, types) batches by 6.1, then 6.2. `renew_allowed`: version >= 2 and IsRenewAck.
+        """Judge (first, last, types) batches by sharegroups/README.md rules 40 and 41.
 
-        Renewals happen here and now, also those in front of what was refused; everything else waits for apply().
-        A transition without changes needs neither storing nor apply().
+        `renew_allowed`: version >= 2 and IsRenewAck. Renewals happen here and now, also those in front of what was
+        refused; everything else waits for apply(). A transition without changes needs neither storing nor apply().
         """
         refusal = check_shape(batches, renew_allowed)
         if refusal is not None:
@@ -164,11 +171,11 @@ class SharePartition(Window):
         return acknowledging.decide(self, self.index, member_id, batches, settings, now, bound)
 
     def decide_release(self, member_id: str, settings: PartitionSettings) -> Transition | None:
-        """The member's session ended (3.6); None when it held nothing."""
+        """The member's session ended (sharegroups/README.md rule 18); None when it held nothing."""
         return self._release([run for run in self._held() if run.owner == member_id], settings)
 
     def decide_release_all(self, settings: PartitionSettings) -> Transition | None:
-        """Nobody holds anything any more: the leader moved (decision 19); None when nobody did."""
+        """Nobody holds anything any more: the leader moved (sharegroups/README.md rule 23); None when nobody did."""
         return self._release(self._held(), settings)
 
     def _held(self) -> list[Run]:
@@ -180,10 +187,10 @@ class SharePartition(Window):
         return acknowledging.mark(runs) if runs else None
 
     def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
-        """Free what LockIndex.expired(now) found for this partition (4.6); None when nothing changed.
+        """Free what LockIndex.expired(now) found for this partition; None when nothing changed.
 
-        In memory it holds at once. The transition is only there to be stored: apply() it whether or not that works.
-        Records that are just being acknowledged are left to apply() and revert().
+        In memory it holds at once (sharegroups/README.md rule 35). The transition is only there to be stored: apply() it
+        whether or not that works. Records that are just being acknowledged are left to apply() and revert().
         """
         changes, given_back = [], []
         for run in sorted(cast(Iterable[Run], expired), key=lambda run: run.first):
@@ -213,7 +220,7 @@ class SharePartition(Window):
                 self.join(run.first)
 
     def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
-        """The store refused: the records go back to their holders with the old locks (6.3).
+        """The store refused: the records go back to their holders with the old locks (sharegroups/README.md rule 43).
 
         Where the lock has ended meanwhile they become free, or archived when their deliveries are used up.
         """
@@ -237,7 +244,7 @@ class SharePartition(Window):
     # The log.
 
     def move_log_start(self, offset: int) -> None:
-        """The log now starts at `offset` (4.7). Ignored when that is not beyond the start offset."""
+        """The log now starts at `offset` (sharegroups/README.md rules 51, 63). Ignored up to the start offset."""
         if offset <= self.start_offset:
             return
         while self.runs and self.runs[0].last < offset:

@@ -13,7 +13,7 @@ from proxy.wire.primitives import read_uvarint, uvarint
 AVAILABLE = 0
 ACKNOWLEDGED = 2
 ARCHIVED = 4
-"""Delivery states as Kafka stores them (RecordState, share-groups.md 4.1)."""
+"""Delivery states as Kafka stores them (RecordState)."""
 
 NOTHING_COUNTED = -1
 """In place of a count of settled offsets: no delivery has ended yet (PartitionFactory's
@@ -43,7 +43,7 @@ def offsets_in(value_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ShareSnapshot:
-    """The durable state of one share partition (share-groups.md 7.1)."""
+    """The durable state of one share partition (sharegroups/README.md rule 54)."""
 
     start_offset: int
     state_epoch: int

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: share-groups.md 2; numbers in brackets are of section 10."""
+"""ShareGroupHeartbeat (sharegroups/README.md rules 5-10); numbers in brackets are items of tests/oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: share-groups.md 1.8."""
+"""ShareGroupDescribe (sharegroups/README.md rules 68, 69); numbers in brackets are items of tests/oracle."""
 
 from __future__ import annotations
 

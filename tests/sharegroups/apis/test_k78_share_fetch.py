@@ -1,4 +1,4 @@
-"""ShareFetch: share-groups.md 3, one test per rule; numbers in brackets are those of its section 10."""
+"""ShareFetch (sharegroups/README.md rules 12-18, 24, 30, 44, 47); numbers in brackets are items of tests/oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareAcknowledge: share-groups.md 6, one test per rule; numbers in brackets are those of its section 10."""
+"""ShareAcknowledge (sharegroups/README.md rules 12, 13, 18, 46-48); numbers in brackets are items of tests/oracle."""
 
 from __future__ import annotations
 

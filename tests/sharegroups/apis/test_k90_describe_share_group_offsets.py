@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: share-groups.md 1.9, and items 123-126 of its list."""
+"""DescribeShareGroupOffsets (sharegroups/README.md rule 52); numbers in brackets are items of tests/oracle."""
 
 from __future__ import annotations
 

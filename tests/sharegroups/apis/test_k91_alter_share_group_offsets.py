@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: share-groups.md 1.9, items 126 and 127 of its list."""
+"""AlterShareGroupOffsets (sharegroups/README.md rule 53); numbers in brackets are items of tests/oracle."""
 
 from __future__ import annotations
 

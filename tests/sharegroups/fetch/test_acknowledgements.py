@@ -1,4 +1,7 @@
-"""Acknowledgements of one partition: states, owners, RENEW (share-groups.md 5, 6)."""
+"""Acknowledgements of one partition: states, owners, RENEW (sharegroups/README.md rules 39-49).
+
+Numbers in brackets are items of tests/oracle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where a share partition begins, and what follows when the log's own bounds move (share-groups.md 4.7, 4.9)."""
+"""Where a share partition begins, and what follows when the log's own bounds move (sharegroups/README.md rules 50, 51).
+
+Numbers in brackets are items of tests/oracle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A share partition with one object per record: slow, plain, written from share-groups.md offset by offset.
+"""A share partition with one object per record: slow and plain (rules: sharegroups/README.md).
 
 It shares no code with the engine; tests hold the engine equal to it after every step.
 """

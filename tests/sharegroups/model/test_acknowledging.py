@@ -1,4 +1,4 @@
-"""What an acknowledgement may change (share-groups.md 5, 6)."""
+"""What an acknowledgement may change (sharegroups/README.md rules 39-43 and 46-49)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INVALID_REQUEST, INVALID_RECORD_STATE = 42, 121
 
 
 class TestShape:
-    """6.1: judged without any state."""
+    """Judged without any state (sharegroups/README.md rule 40)."""
 
     @pytest.mark.parametrize(
         "batches",
@@ -107,7 +107,7 @@ class TestTypes:
 
 
 class TestBounds:
-    """6.2."""
+    """sharegroups/README.md rule 41."""
 
     def test_what_lies_below_the_start_offset_is_silently_fine(self) -> None:
         play = Play((0, 9))
@@ -223,7 +223,7 @@ class TestOwnership:
 
 
 class TestTransitions:
-    """6.3: nothing holds before it is stored."""
+    """Nothing holds before it is stored (sharegroups/README.md rules 42, 43)."""
 
     def test_nothing_moves_before_apply(self) -> None:
         play = Play((0, 9))

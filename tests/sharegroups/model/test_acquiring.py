@@ -1,4 +1,4 @@
-"""Which offsets a fetch acquires (share-groups.md 4.2-4.5, 4.8)."""
+"""Which offsets a fetch acquires (sharegroups/README.md rules 28-34 and 38)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deadlines of acquisition locks (share-groups.md 4.6, performance.md 6.1)."""
+"""Deadlines of acquisition locks (sharegroups/README.md rule 35)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share partition around acquire and acknowledge (share-groups.md 3.6, 4.6, 4.7, 7)."""
+"""The share partition around acquire and acknowledge (sharegroups/README.md rules 18, 35, 51, 54)."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ LEFT: set[str] = {
     "decision 11",
     "decision 12",
     "decision 13",
+    "decision 15",
     "decision 20",
     "decision 23",
     "decision 24",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from proxy.forwarding.connection import Connection
 
 KEEP_ALIVE_S = 180.0
-"""Least time between two requests of the proxy's own that only keep the upstream connection alive (decision 11)."""
+"""Least time between two requests of the proxy's own that only keep the upstream connection alive
+(forwarding/README.md rule 36)."""
 
 CORRELATION_IDS = 1 << 31
 """Ours are non-negative and start again at 0; order decides, so they may repeat the client's."""

@@ -2,7 +2,7 @@
 
 A handler is `async def handle(call: Call, services: Services) -> bytes | None`: the whole response frame, or None to
 let the request pass to the broker unchanged. It awaits only promises (`loop.promise`), so a plain call from the reactor
-drives it. While it runs its connection is muted, as a broker mutes a channel, so at most one handler runs for each
+drives it. While it runs its connection is muted, as a broker mutes a channel (forwarding/README.md rule 20), so at most one handler runs for each
 connection.
 """
 

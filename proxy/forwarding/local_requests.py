@@ -1,4 +1,4 @@
-"""A request that is served here: Kafka's muted channel, for one connection (decision 12).
+"""A request that is served here: Kafka's muted channel, for one connection (forwarding/README.md rule 20).
 
     IDLE ─ a request was gathered ─▶ WAITING ─ all earlier answers are written ─▶ RUNNING ─ it answered ─▶ ANSWERING
       ▲                                                                              │ None: forwarded           │

@@ -36,7 +36,7 @@ class WorkersBusy(ProxyError):
 
 
 class Workers(Protocol):
-    """Threads for computations that would hold up the loop (performance.md 4: more than about a millisecond)."""
+    """Threads for computations that would hold up the loop: more than about a millisecond (loop/README.md rule 11)."""
 
     def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:
         """Compute elsewhere; settled in the loop. `work` touches nothing that anybody changes meanwhile.

@@ -3,7 +3,7 @@
 Theory of operation. A handler is an `async def` that awaits only `Promise`s. `Task` drives it with plain calls: it runs
 until the handler awaits a promise that has no result yet, and goes on, synchronously, inside the call that settles
 the promise. There is no scheduler and no queue, so between two awaits nobody else runs, and one wake-up costs about
-a microsecond where a Trio task costs fifteen (anchors: one Trio wake-up costs as much as two forwarded requests).
+a microsecond where a Trio task costs fifteen, as much as two forwarded requests (loop/README.md rule 3).
 A task that is cancelled gets GeneratorExit at its await; `finally` blocks run.
 """
 

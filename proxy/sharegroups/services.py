@@ -33,7 +33,7 @@ class ShareOptions:
     """How share requests are served."""
 
     rights_cache_s: float = 15.0
-    """How long a right that the broker granted or refused on a connection is believed there (decision 15)."""
+    """How long a right, granted or refused on a connection, is believed there (brokers/README.md rule 15)."""
     view_age_s: float = 1.0
     """Metadata of a topic older than this is asked again before a client is told "unknown" or "not the leader"."""
     fetch_wait_s: float = 0.5

@@ -114,7 +114,7 @@ class ViewServices:
         """Ask, over the client's own connection, for each id that the catalog does not know whether it is a view's.
 
         Afterwards each is a view or plain in the catalog, except those that the broker does not know either, or whose
-        view cannot be made ready: neither may go upstream in a Fetch (rule 3: the empty topic would answer). Raises
-        UpstreamLost.
+        view cannot be made ready: neither may go upstream in a Fetch, which the empty topic would answer
+        (views/README.md rule 19). Raises UpstreamLost.
         """
         await self.keeper.resolve(connection, topic_ids)

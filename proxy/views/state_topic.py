@@ -1,7 +1,7 @@
 """The topic `__proxy_views` as the cluster has it: made with the first record, read from its start, appended to.
 
-One partition, compacted, replicated as `__consumer_offsets` is (decision 20). All of it is done under the proxy's own
-identity, by one task at a time.
+One partition, compacted, replicated as `__consumer_offsets` is (views/README.md rule 18). All of it is done under the
+proxy's own identity, by one task at a time.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ producer id, producer epoch, base sequence, number of records."""
 LOG_OVERHEAD = 12
 """Offset and size: they stand in front of every batch and message and are not counted in the size."""
 DECOMPRESSED_MAX = 64 * MIB
-"""Largest batch that is decompressed (decision 27)."""
+"""Largest batch that is decompressed (wire/README.md rule 17)."""
 
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1

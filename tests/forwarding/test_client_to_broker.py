@@ -13,7 +13,7 @@ from tests.forwarding.plane_world import FETCH, HEARTBEAT, METADATA, answer, pro
 
 
 def test_many_requests_in_one_read_are_one_write() -> None:
-    """A broker that is written to in pieces reads in pieces, and that costs it (anchors: up to 1.7 times)."""
+    """A broker that is written to in pieces reads in pieces, and takes more CPU (forwarding/README.md rule 3)."""
     with world() as w:
         client, broker = w.pair()
         burst = b"".join(request(FETCH, 11, n, bytes(50)) for n in range(200))

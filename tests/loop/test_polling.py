@@ -118,7 +118,7 @@ def poller() -> Iterator[Poller]:
 def test_a_muted_descriptor_reports_that_its_peer_left(
     poller: Poller, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """What decision 12 needs of the kernel: no reading, and yet the end is noticed."""
+    """No reading, and yet the end is noticed (forwarding/README.md rule 21)."""
     poller.register(pair[0].fileno(), PEER_LEFT)
     pair[1].send(b"not asked for")
     assert poller.poll(0.0, 256) == []

@@ -1,4 +1,4 @@
-"""Fetch v0-v3, where views are served: UNSUPPORTED_VERSION (35) for every partition (requirements.md 4.1).
+"""Fetch v0-v3, where views are served: UNSUPPORTED_VERSION (35) for every partition (views/README.md rule 30).
 
 Brokers up to 3.9 still serve these versions; what views answer has batches of magic 2, which began with v4. They are
 not offered, and whoever sends them unasked is told for each partition instead of being cut off. The message definitions

@@ -1,7 +1,8 @@
 """Questions about partitions of views, put to the broker as questions about their base partitions.
 
 Several slots of a view have one base partition. Equal questions share one answer; different ones about the same base
-partition go in successive requests, for brokers refuse a partition named twice (ListOffsets) or collapse it (rule 5).
+partition go in successive requests, for brokers refuse a partition named twice (ListOffsets) or collapse it
+(Fetch; views/README.md rule 21).
 All go over the client's own connection, in the client's own version, and what the broker says of the base, errors and
 missing rights included, is said of the view.
 """

@@ -4,7 +4,8 @@ Behaviour
 - Which it is is told from the bytes of the request: up to v12 it is searched for the prefix of views' names; from v13
   on its topic ids are compared with those known as plain. An incremental request without topics passes at once.
 - No topic id goes upstream that is not known as plain: it may be a view's, and the broker would answer for the empty
-  topic, which resets consumers (rule 3). Such ids are looked up first; one that nobody knows is answered 100 here.
+  topic, which resets consumers (views/README.md rule 19). Such ids are looked up first; one that nobody knows is
+  answered 100 here.
 - Served without fetch sessions: a full request is answered with session id 0, an incremental one that names a view with
   FETCH_SESSION_ID_NOT_FOUND (70), after which clients send full ones. A session of the client's that a full request
   gives up is closed upstream.
@@ -14,7 +15,8 @@ Behaviour
   read_uncommitted markers pass.
 - v0-v3, which brokers of 3.9 still serve, have no batches of magic 2: UNSUPPORTED_VERSION (35), view or not.
 
-KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v16 and later (decision 13).
+KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v16 and later
+(forwarding/README.md rule 16).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Behaviour
 - Leader epochs, errors and throttle time are the broker's.
 - A view that cannot be had is answered with its reason, a partition that it does not have with 3.
 
-KIPs: 320, 396, 734, 405, 1005, 1023. Source of the rules: views-on-real-brokers.md 3, rule 5.
+KIPs: 320, 396, 734, 405, 1005, 1023. See views/README.md rule 21 and views/README.md rule 29.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What Metadata and DescribeTopicPartitions say of a view: the topic is its own, its partitions are its base's.
 
 Partition p*R + r of the view has the leader, the leader epoch and the replicas of base partition p: clients then fetch
-from the right broker, and every epoch they hold is one of the base. Never internal (rule 1: it breaks assignors).
+from the right broker, and every epoch they hold is one of the base. Never internal, which breaks assignors
+(views/README.md rule 14).
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class ViewRead:
             (name, self._entry(message, head))
             for head in self.heads.values()
             if ((name := head.key.base_id if self._by_id else head.name), head.key.partition) not in asked
-        ]  # from the same offset where it is: one answer serves both (rule 5)
+        ]  # from the same offset where it is: one answer serves both (views/README.md rule 21)
         topics: dict[bytes | str, list[Any]] = {}
         for name, entry in heads + plains if heads_first else plains + heads:
             topics.setdefault(name, []).append(entry)

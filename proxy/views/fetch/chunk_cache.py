@@ -1,9 +1,9 @@
 """Base partitions just read for views: batches as the broker sent them, and their parts for the slots that want them.
 
 One Fetch of one client brings a chunk; every slot of every view of that partition that has a reader with the right to
-read the base is served from it (decision 25). A batch is taken apart once for all slots that were asked for lately.
-What is taken apart is kept with the chunk and counted with it; it can be made again, so it goes first when room is
-short. A chunk belongs to one leader epoch, has an age limit, and the oldest goes when all are too large together.
+read the base is served from it (views/README.md rule 41). A batch is taken apart once for all slots that were asked
+for lately. What is taken apart is kept with the chunk and counted with it; it can be made again, so it goes first when
+room is short. A chunk belongs to one leader epoch, has an age limit, and the oldest goes when all are too large together.
 """
 
 from __future__ import annotations

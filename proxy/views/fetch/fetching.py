@@ -1,10 +1,11 @@
-"""A Fetch that names views: the loop between its machine, the cache, and the brokers (decision 25).
+"""A Fetch that names views: the loop between its machine, the cache, and the brokers (views/README.md rule 26).
 
 Theory of operation. `views.model.scanning.FetchScan` decides what is read next and when to answer. Each turn of the
 loop
 
 1. moves every slot as far as the cache goes. A reader is served from it only while its own connection is known to have
-   READ on the base and to lead to the base partition's leader, and only if it named no other leader epoch (19);
+   READ on the base and to lead to the base partition's leader, and only if it named no other leader epoch
+   (views/README.md rule 42);
 2. asks the machine. What another client's Fetch is about to bring is waited for; what nobody reads is read on this
    client's own upstream connection, together with the plain partitions of the request;
 3. waits for the first of these to come, at most for the client's wait.
@@ -373,7 +374,7 @@ class ViewFetching:
         return share if known and self._services.answers.has_room(share) else READ_BYTES_MIN
 
     def _launch(self, heads: Sequence[Head], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
-        """One Fetch of our own; a base partition that the client also wants plain is in it once (rule 5)."""
+        """One Fetch of our own, with each base partition once, also one wanted plain (views/README.md rule 21)."""
         asked = [self._plain_by_scan[scan] for scan in plains]
         heads, asked, wait_s = self._apart(heads, asked, wait_s)
         session_id, self._session_id = self._session_id, 0

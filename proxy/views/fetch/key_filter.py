@@ -1,6 +1,7 @@
-"""The tagged field `KeyFilter` of a fetched partition, and the echo that says it was applied (requirements.md 2.3).
+"""The tagged field `KeyFilter` of a fetched partition, and the echo that says it was applied.
 
-A client that gets no echo has met a bare broker, or a version of Fetch without tagged fields, and filters itself.
+A client that gets no echo has met a bare broker, or a version of Fetch without tagged fields, and filters itself
+(views/README.md rule 46).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Theory of operation. A topic id never names another topic, so what is known of an id needs no expiry: a view stays one
 until it is deleted, a plain topic stays plain. The names, ids and partitions come from Metadata answers (whoever asked
-gives them to `learn`); what a view is tied to (decision 24: one base topic id) comes from the topic of the proxies'
-notes on views and wins over what Metadata says today.
+gives them to `learn`); what a view is tied to (one base topic id, views/README.md rule 16) comes from the topic of
+the proxies' notes on views and wins over what Metadata says today.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The base topic that a view topic belongs to (decision 24): a view of another base id begins anew."""
+    """The base topic that a view topic belongs to (views/README.md rule 16); for another base id it is made anew."""
 
     view_id: bytes
     base_id: bytes

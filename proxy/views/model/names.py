@@ -5,7 +5,7 @@
     p<id>    the ranges of a stored plan
 
 A name says everything, so every proxy reads it alike. One view has one name: numbers have no leading zeros.
-Source: design decisions 23 and 24.
+See views/README.md rule 1 and views/README.md rule 2.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ together: a batch is read once for all of them. A place is an offset and the lea
 - where each stands at one offset, the round may wait at the broker for what is left of the client's wait;
 - once that is over, only what the broker has told nothing about yet is asked, without waiting.
 
-A slot whose last scanned record was dropped ends with a gap, to be filled by one filler batch (filler.md 3).
-Rules 6 to 8 of views-on-real-brokers.md. Time is `now` of the caller, seconds.
+A slot whose last scanned record was dropped ends with a gap, to be filled by one filler batch
+(views/README.md rule 34). Epochs and watermarks of several rounds: views/README.md rule 24; errors:
+views/README.md rule 27. Time is `now` of the caller, seconds.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class SlotScan:
         """The first offset that has not been scanned."""
         self.max_bytes = max_bytes
         self.last_fetched_epoch = last_fetched_epoch
-        """Leader epoch of the record before `position`; -1 where the client did not say (rule 6)."""
+        """Leader epoch of the record before `position`; -1 where the client did not say (KIP-595)."""
         self.parts: list[bytes | memoryview] = []
         self.bytes = 0
         self.records = 0

@@ -44,7 +44,7 @@ class Rule(IntEnum):
 
 
 class NullKeys(IntEnum):
-    """What happens to records without a key (requirement of the `KeyFilter` field)."""
+    """What happens to records without a key (`NullKeys` of schemas/internal/KeyFilter.json)."""
 
     DROP = 0
     KEEP = 1

@@ -59,7 +59,7 @@ def test_what_cannot_be_shown_has_no_partitions(world: World) -> None:
 
 
 def test_a_view_whose_base_went_keeps_its_id_in_the_answer(world: World) -> None:
-    """Error 3, no partitions (rule 9)."""
+    """Error 3, no partitions (views/README.md rule 52)."""
     world.metadata(V)
     view_id = world.cluster.topics[V].topic_id
     del world.cluster.topics["orders"]

@@ -167,7 +167,7 @@ def test_leader_that_moved_is_not_asked_and_its_cache_is_not_used(world):
 
 
 def test_follow_up_reads_keep_the_clients_epoch_and_tell_the_scanned_one(world):
-    """Rule 6: CurrentLeaderEpoch stays, LastFetchedEpoch is that of the last scanned batch from the second round on."""
+    """CurrentLeaderEpoch stays, LastFetchedEpoch is that of the last scanned batch (views/README.md rule 24)."""
     reader = world.connect()
     other = next(key for key in KEYS if key not in _of_slot(0))
     reply = world.fetch(reader, {world.v: {0: 0}}, epoch=5, last_epoch=2, wait_ms=500)
@@ -219,7 +219,7 @@ def test_limits_of_the_client_hold_after_filtering(world):
 
 
 def test_answer_without_room_waits_and_comes_without_records(world):
-    """Decision 27; the client's position does not move."""
+    """The client's position does not move (views/README.md rule 44)."""
     world.services.answers.limit = 10
     world.services.answers.add_unsent(10)
     world.produce(world.base, KEYS)

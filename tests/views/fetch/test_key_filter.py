@@ -27,7 +27,7 @@ def entry(content: bytes):
 
 
 def test_layout_is_the_one_that_was_published():
-    """version, hash, ranges, keys, null keys: clients have it from the requirements."""
+    """version, hash, ranges, keys, null keys: clients have it from views/README.md rule 46."""
     assert (
         field(ranges=[(1, 2)], keys=[b"k"], null_keys=1).hex()
         == "0101" + "02" + "0000000100000002" + "00" + "02026b" + "01" + "00"

@@ -3,7 +3,8 @@
 One Fetch of one client brings a chunk; every slot of every view of that partition that has a reader with the right to
 read the base is served from it (views/README.md rule 41). A batch is taken apart once for all slots that were asked
 for lately. What is taken apart is kept with the chunk and counted with it; it can be made again, so it goes first when
-room is short. A chunk belongs to one leader epoch, has an age limit, and the oldest goes when all are too large together.
+room is short. A chunk belongs to one leader epoch, has an age limit, and the oldest goes when all are too large
+together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Fetch that names views: the loop between its machine, the cache, and the brokers (views/README.md rule 26).
+"""A Fetch that names views: the loop between its machine, the cache, and the brokers (views/README.md rule 28).
 
 Theory of operation. `views.model.scanning.FetchScan` decides what is read next and when to answer. Each turn of the
 loop

@@ -23,28 +23,6 @@ FOREIGN: dict[str, str] = {"common/message/README.md": "in the jar of Kafka's cl
 RELEASES = {"3.9", "4.0", "4.1", "4.2", "4.3", "4.4"}
 """Of Kafka: numbers in parentheses that are no sections of a document."""
 
-LEFT: set[str] = {
-    "decision 11",
-    "decision 12",
-    "decision 13",
-    "decision 15",
-    "decision 20",
-    "decision 23",
-    "decision 24",
-    "decision 25",
-    "decision 27",
-    "filler.md",
-    "performance.md",
-    "requirements.md",
-    "rule 1",
-    "rule 3",
-    "rule 5",
-    "rule 6",
-    "rule 9",
-    "views-on-real-brokers.md",
-}
-"""What is still cited, though nobody can look it up here. What is cited no more must go from this list."""
-
 RULE_LINES_MAX, LINE_LENGTH_MAX = 4, 120
 
 NUMBERS = r"\d+(?:(?:-|, | and | to )\d+)*"
@@ -164,12 +142,8 @@ def known_items() -> frozenset[int]:
 
 
 def test_what_is_cited_stands_in_the_repository() -> None:
-    missing = [f"{name_of(path)}: {each}" for path in files() for each in sorted(missing_in(path) - LEFT)]
+    missing = [f"{name_of(path)}: {each}" for path in files() for each in sorted(missing_in(path))]
     assert missing == []
-
-
-def test_what_is_left_is_still_cited() -> None:
-    assert sorted(LEFT.difference(*(missing_in(path) for path in files()))) == [], "take these out of LEFT"
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=name_of)

@@ -189,8 +189,8 @@ class SharePartition(Window):
     def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
         """Free what LockIndex.expired(now) found for this partition; None when nothing changed.
 
-        In memory it holds at once (sharegroups/README.md rule 35). The transition is only there to be stored: apply() it
-        whether or not that works. Records that are just being acknowledged are left to apply() and revert().
+        In memory it holds at once (sharegroups/README.md rule 35). The transition is only there to be stored: apply()
+        it whether or not that works. Records that are just being acknowledged are left to apply() and revert().
         """
         changes, given_back = [], []
         for run in sorted(cast(Iterable[Run], expired), key=lambda run: run.first):

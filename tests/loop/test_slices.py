@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from proxy.loop.promise import Promise, Task
 from proxy.loop.reactor import Reactor
 from proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
-from proxy.sharegroups import owner_routing, state_records
-from proxy.sharegroups.state_records import state_partition
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import ManualTimers
-
-GROUP = 32
 
 
 class Passing(ManualTimers):
@@ -85,28 +77,3 @@ def test_whoever_gave_up_waiting_costs_the_others_nothing() -> None:
 def test_without_slices_nothing_is_interrupted() -> None:
     done: list[int] = []
     assert counted(Work(), 10_000, done).finished
-
-
-def test_too_many_groups_are_refused_one_by_one(world: Any) -> None:
-    """42, and nothing is asked upstream."""
-    message = registry.message("DescribeConfigsRequest")
-    count = owner_routing.GROUPS_MAX[32] + 1
-    resources = [
-        message.DescribeConfigsResource(resource_type=GROUP, resource_name=f"g{n}", configuration_keys=None)
-        for n in range(count)
-    ]
-    answer = world.call(32, 4, resources=resources)
-    assert {result.error_code for result in answer.results} == {ErrorCode.INVALID_REQUEST}
-    assert [result.resource_name for result in answer.results] == [f"g{n}" for n in range(count)]
-    assert world.broker.asked == []
-    names = [f"g{n}" for n in range(owner_routing.GROUPS_MAX[42] + 1)]
-    world.group("g1")
-    codes = {result.error_code for result in world.call(42, 2, groups_names=names).results}
-    assert codes == {ErrorCode.INVALID_REQUEST}
-    assert world.broker.asked == []
-
-
-def test_a_long_group_id_is_not_remembered_for_its_partition() -> None:
-    before = state_records._short.cache_info().currsize
-    state_partition("g" * 32_000)
-    assert state_records._short.cache_info().currsize == before

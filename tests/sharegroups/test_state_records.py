@@ -92,3 +92,9 @@ def test_unknown_versions_are_refused(key, value):
     coordinator = ShareCoordinator(BrokerShareLimits())
     with pytest.raises(RemoteProtocolError):
         state_records.load(coordinator, [(state_records.encode_key(key), value)])
+
+
+def test_a_long_group_id_is_not_remembered_for_its_partition() -> None:
+    before = state_records._short.cache_info().currsize
+    state_records.state_partition("g" * 32_000)
+    assert state_records._short.cache_info().currsize == before

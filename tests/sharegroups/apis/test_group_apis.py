@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,10 +12,12 @@ from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.offered_versions import SHARE_APIS, EffectiveVersions, Offer
 from proxy.forwarding.routes import Kind, header
+from proxy.sharegroups import owner_routing
 from proxy.sharegroups.apis import group_apis
 from proxy.sharegroups.model.coordinator import ShareCoordinator
 from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
 from proxy.wire.values import Limits
 
 COORDINATOR = ShareCoordinator(BrokerShareLimits())
@@ -54,3 +58,22 @@ def test_a_request_nobody_can_read_is_forwarded(key, data, noise):
     start = key.to_bytes(2, "big") + version.to_bytes(2, "big")
     assert serve_here(memoryview(start + noise)) in (True, False)
     assert SERVED[key].picks or not serve_here(memoryview(start + bytes(4) + b"\xff\xff"))
+
+
+def test_too_many_groups_are_refused_one_by_one(world: Any) -> None:
+    """42, and nothing is asked upstream."""
+    message = registry.message("DescribeConfigsRequest")
+    count = owner_routing.GROUPS_MAX[32] + 1
+    resources = [
+        message.DescribeConfigsResource(resource_type=32, resource_name=f"g{n}", configuration_keys=None)
+        for n in range(count)
+    ]
+    answer = world.call(32, 4, resources=resources)
+    assert {result.error_code for result in answer.results} == {ErrorCode.INVALID_REQUEST}
+    assert [result.resource_name for result in answer.results] == [f"g{n}" for n in range(count)]
+    assert world.broker.asked == []
+    names = [f"g{n}" for n in range(owner_routing.GROUPS_MAX[42] + 1)]
+    world.group("g1")
+    codes = {result.error_code for result in world.call(42, 2, groups_names=names).results}
+    assert codes == {ErrorCode.INVALID_REQUEST}
+    assert world.broker.asked == []

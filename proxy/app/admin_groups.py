@@ -18,7 +18,7 @@ import trio
 
 from proxy.loop.promise import Promise
 from proxy.sharegroups import group_report
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 
 Changes = Literal["local", "any", "never"]
 """Who may change something through the admin listener."""
@@ -45,7 +45,7 @@ class Asked:
 class GroupPages:
     """Answers what begins with /groups."""
 
-    def __init__(self, services: Callable[[], Services | None], changes: Changes) -> None:
+    def __init__(self, services: Callable[[], ShareServices | None], changes: Changes) -> None:
         """`services`: None while the cluster has not answered."""
         self._services = services
         self._changes = changes
@@ -94,7 +94,7 @@ async def _in_steps(steps: Generator[None, None, group_report.View]) -> group_re
         await trio.lowlevel.checkpoint()
 
 
-async def _release(services: Services, group_id: str, member_id: str) -> Body:
+async def _release(services: ShareServices, group_id: str, member_id: str) -> Body:
     if services.coordinator.group(group_id) is not None and not group_report.knows_member(
         services, group_id, member_id
     ):
@@ -130,12 +130,12 @@ def _read(asked: Asked, body: Mapping[str, Any]) -> Body:
     return HTTPStatus.OK, body
 
 
-def _no_group(services: Services, group_id: str) -> Body:
+def _no_group(services: ShareServices, group_id: str) -> Body:
     where = "held by another proxy of the fleet" if services.holds(group_id) else "not held here"
     return _refused(HTTPStatus.NOT_FOUND, f"share group {json.dumps(group_id)} is {where}")
 
 
-def _elsewhere(services: Services) -> dict[str, Any]:
+def _elsewhere(services: ShareServices) -> dict[str, Any]:
     """The groups that only other proxies of the fleet can tell about."""
     return {} if services.fleet is None else {"elsewhere": sorted(services.fleet.groups)}
 

@@ -12,10 +12,12 @@ from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnSettings
 from proxy.loop.interfaces import Notes
 from proxy.sharegroups.audit_events import Audit
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 
 
-def set_up(config: Config, services: Services, name: str, settings: OwnSettings, notes: Notes) -> AuditShipping | None:
+def set_up(
+    config: Config, services: ShareServices, name: str, settings: OwnSettings, notes: Notes
+) -> AuditShipping | None:
     """Let share requests tell what happens, and ship it; None where audit is off. `name`: of this proxy, if unset."""
     wanted = config.audit
     if not wanted.on or not services.serve_share:

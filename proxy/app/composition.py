@@ -21,6 +21,7 @@ from proxy.brokers.own_questions import OwnQuestions
 from proxy.brokers.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.brokers.topic_leaders import METADATA, METADATA_VERSION
 from proxy.durable import ownership_group
+from proxy.durable.interfaces import Journal
 from proxy.durable.journal import TopicJournal
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.durable.ownership_group import Membership
@@ -30,20 +31,20 @@ from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.data_plane import Plane, Question
 from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer, native_share
+from proxy.forwarding.route_table import Served
 from proxy.forwarding.routes import Routes
-from proxy.loop.interfaces import Notes
+from proxy.loop.interfaces import Notes, Timer, Timers
 from proxy.loop.reactor import Reactor
 from proxy.loop.workers import Workers
 from proxy.sharegroups import services as apis_services
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.deleted_topics import DeletedTopics
-from proxy.sharegroups.model.coordinator import ShareCoordinator
 from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.placement import ServeRule, ShareRules
-from proxy.sharegroups.services import Services, ShareOptions
+from proxy.sharegroups.services import ShareOptions, ShareServices
 from proxy.sharegroups.state_records import TOPIC
 from proxy.wire import registry
-from proxy.wire.errors import ConfigError, ErrorCode
+from proxy.wire.errors import ConfigError, ErrorCode, LocalProtocolError
 from proxy.wire.values import UNKNOWN_NODE, Address
 
 BY_GROUP = "proxy or brokers, by group"
@@ -113,7 +114,7 @@ class Parts:
 
     config: Config
     notes: Notes
-    services: Services
+    services: ShareServices
     plane: Plane
     share_reason: str
     """Why share groups are served where they are."""
@@ -297,8 +298,30 @@ def planned_routes(config: Config, local: bool) -> Routes:
     """The routes that a proxy with these settings would have: to be shown, not used."""
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
     versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
-    served = share_group_apis.served(ShareCoordinator(config.share_groups.limits)) if local else {}
-    return route_table.build(book, versions, config.named_limits, view_setup.with_views(config, None, served))
+    services = _services(config, _StoppedClock(), lambda *_, **__: None, book, versions, MemoryJournal(), local)
+    views = view_setup.set_up(config, services, own_settings(config, None), services.notes)
+    served = share_group_apis.served(services) if local else {}
+    return route_table.build(book, versions, services.limits, _with_views(views, served))
+
+
+class _StoppedClock:
+    """interfaces.Timers for parts that are only looked at."""
+
+    def now(self) -> float:
+        """Always the same."""
+        return 0.0
+
+    def wall_ms(self) -> int:
+        """Always the same."""
+        return 0
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
+        """Nothing is ever due."""
+        raise LocalProtocolError(f"{callback} at {deadline}: nothing waits in parts that are only looked at")
+
+
+def _with_views(views: view_setup.ViewRuntime | None, served: Mapping[int, Served]) -> dict[int, Served]:
+    return view_setup.with_views(None if views is None else views.services, served)
 
 
 def compose(
@@ -322,42 +345,55 @@ def compose(
         lambda node_id, upstream: holder[0].bind(node_id, upstream),
         pinned=config.upstream.nodes,
     )
-    services = apis_services.build(
-        limits=limits,
-        share_limits=config.share_groups.limits,
-        options=share_options(config),
-        timers=reactor,
-        notes=notes,
-        book=book,
-        topology=ClusterView(),
-        versions=EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")),
-        journal=journal or MemoryJournal(),
-        serve_share=local,
-    )
+    versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
+    services = _services(config, reactor, notes, book, versions, journal or MemoryJournal(), local)
     services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
     if local:
         DeletedTopics(services).start()
     home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
     views = view_setup.set_up(config, services, own_settings(config, upstream_tls), notes)
-    if services.views is not None:
-        services.views.workers = Workers(reactor)
     rules = checked_rules(config, sight, local)
-    served = share_group_apis.served(services.coordinator, services.fleet, services.gate, rules) if local else {}
-    routes = route_table.build(book, services.versions, limits, view_setup.with_views(config, services, served))
+    served = share_group_apis.served(services, rules) if local else {}
+    built = route_table.build(book, versions, limits, _with_views(views, served))
+    routes = view_setup.routes(None if views is None else views.services, built)
     dialler = Dialler(nursery, limits.dial_timeout_s)
     plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
-    if services.views is not None:
-        services.views.catalog.on_first(plane.refresh_routes)
+    if views is not None:
+        views.services.workers = Workers(reactor)
+        views.services.catalog.on_first(plane.refresh_routes)
     audit = audit_setup.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
     holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
     return holder[0]
 
 
+def _services(
+    config: Config,
+    timers: Timers,
+    notes: Notes,
+    book: AddressBook,
+    versions: EffectiveVersions,
+    journal: Journal,
+    local: bool,
+) -> ShareServices:
+    return apis_services.build(
+        limits=config.named_limits,
+        share_limits=config.share_groups.limits,
+        options=share_options(config),
+        timers=timers,
+        notes=notes,
+        book=book,
+        topology=ClusterView(),
+        versions=versions,
+        journal=journal,
+        serve_share=local,
+    )
+
+
 def _plane(
     config: Config,
     reactor: Reactor,
-    services: Services,
-    routes: Routes,
+    services: ShareServices,
+    routes: Callable[[], Routes],
     dialler: Dialler,
     notes: Notes,
     client_tls: ssl.SSLContext | None,
@@ -365,8 +401,7 @@ def _plane(
 ) -> Plane:
     return Plane(
         reactor,
-        view_setup.routes(services.views, routes),
-        services,
+        routes,
         services.limits,
         notes,
         dialler,
@@ -393,7 +428,7 @@ def keeps_state(config: Config, local: bool) -> bool:
 
 def _home(
     config: Config,
-    services: Services,
+    services: ShareServices,
     journal: TopicJournal,
     reactor: Reactor,
     upstream_tls: ssl.SSLContext | None,
@@ -429,11 +464,13 @@ def _owner(config: Config, upstream_tls: ssl.SSLContext | None, notes: Notes) ->
     )
 
 
-def _links(config: Config, services: Services, reactor: Reactor, owner: Membership, notes: Notes) -> fleet.Links | None:
+def _links(
+    config: Config, services: ShareServices, reactor: Reactor, owner: Membership, notes: Notes
+) -> fleet.Links | None:
     if config.peer_address is None:
         return None
     address, secret = advertised(config), config.cluster.peer.key()
     tls = tls_contexts.between_proxies(config.cluster.peer.tls)
     return fleet.Links(
-        reactor, services, share_group_apis.of_owner(), owner, notes, address=address, secret=secret, tls=tls
+        reactor, services, share_group_apis.of_owner(services), owner, notes, address=address, secret=secret, tls=tls
     )

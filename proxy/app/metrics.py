@@ -115,7 +115,7 @@ def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
 
 
 def _of_views(metrics: Metrics, parts: Parts) -> None:
-    views = parts.services.views
+    views = None if parts.views is None else parts.views.services
     if views is None:
         return
     catalog, cache, figures = views.catalog, views.reads.cache, views.reads.figures

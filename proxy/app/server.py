@@ -24,7 +24,7 @@ from proxy.brokers.cluster_watch import ClusterWatch
 from proxy.brokers.own_client import OwnClient
 from proxy.loop import listeners
 from proxy.loop.reactor import Reactor
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_records import TOPIC
 from proxy.wire.errors import ConfigError
 
@@ -177,7 +177,7 @@ class Server:
         nursery.start_soon(admin_listener.serve_admin, opened, probes, self._notes)
         self._notes(observe.ADMIN_LISTENING, address=str(address))
 
-    def _services(self) -> Services | None:
+    def _services(self) -> ShareServices | None:
         return None if self._parts is None else self._parts.services
 
     def _alive(self) -> Mapping[str, object]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from proxy.app.observe import Figure, Metrics
 from proxy.sharegroups.counters import ACKNOWLEDGE_TYPES, GroupFigures, Histogram, ShareFigures
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 
 SHARES_A_STEP = 1_000
@@ -45,7 +45,7 @@ class _InFlight:
     batches: Counter[str] = field(default_factory=Counter)
 
 
-def of_served(metrics: Metrics, services: Services) -> None:
+def of_served(metrics: Metrics, services: ShareServices) -> None:
     """Latency, by API."""
 
     def served() -> Mapping[str, Histogram]:
@@ -55,7 +55,7 @@ def of_served(metrics: Metrics, services: Services) -> None:
     metrics.add("served_request_seconds", "histogram", words, served, "api")
 
 
-def of_groups(metrics: Metrics, services: Services) -> None:
+def of_groups(metrics: Metrics, services: ShareServices) -> None:
     """All figures of share groups, by group and in total."""
     figures, in_flight = services.figures, _InFlight()
     metrics.before(lambda: _look(services, in_flight))
@@ -85,7 +85,7 @@ _WINDOW = "Offsets from the start offset to the end of the window, settled ones 
 _RUNS = "Runs of offsets in one state in those windows: in-flight batches, and the parts of divided ones."
 
 
-def _of_process(metrics: Metrics, services: Services) -> None:
+def _of_process(metrics: Metrics, services: ShareServices) -> None:
     figures, coordinator = services.figures, services.coordinator
     words = "From the first ShareFetch of a share partition until its start offset was stored."
     metrics.add("share_partition_load_time_seconds", "histogram", words, lambda: figures.load_s)
@@ -110,7 +110,7 @@ def _of_process(metrics: Metrics, services: Services) -> None:
     )
 
 
-def _look(services: Services, in_flight: _InFlight) -> Iterator[None]:
+def _look(services: ShareServices, in_flight: _InFlight) -> Iterator[None]:
     """Forget groups that are gone, and look at the windows, once for all figures; in steps, for there may be many."""
     coordinator, figures = services.coordinator, services.figures
     figures.forget(lambda group_id: coordinator.group(group_id) is None and not coordinator.keys_of(group_id))

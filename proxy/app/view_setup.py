@@ -14,13 +14,14 @@ from proxy.brokers.own_connection import OwnSettings
 from proxy.forwarding.offered_versions import PRODUCE
 from proxy.forwarding.route_table import Served
 from proxy.forwarding.routes import Routes
+from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes
-from proxy.sharegroups.services import Services
 from proxy.views import view_apis
 from proxy.views.base_watch import ViewWatch
 from proxy.views.creation import ViewCreation
 from proxy.views.model.catalog import ViewCatalog
-from proxy.views.services import ViewOptions, ViewServices
+from proxy.views.options import ViewOptions
+from proxy.views.services import ViewServices
 from proxy.views.state_records import TOPIC
 from proxy.views.store import MemoryViewStore, ViewStore
 from proxy.views.stored_state import ViewState
@@ -69,7 +70,7 @@ class ViewRuntime:
 
 
 def set_up(config: Config, services: Services, settings: OwnSettings, notes: Notes) -> ViewRuntime | None:
-    """Give the handlers what they need to serve views; None where views are switched off."""
+    """What the handlers of views are given, and what goes on beside them; None where views are switched off."""
     if not config.views.serve:
         return None
 
@@ -83,8 +84,8 @@ def set_up(config: Config, services: Services, settings: OwnSettings, notes: Not
         store = ViewState(catalog, client, interval_s, notes)
     keeper = ViewCreation(catalog, options(config), store, services.timers, notes)
     keeper.own = own = OwnPort(client())
-    services.views = ViewServices(catalog=catalog, options=options(config), keeper=keeper)
-    return ViewRuntime(services.views, store, ViewWatch(keeper, own, interval_s, notes))
+    views = ViewServices(services=services, catalog=catalog, options=options(config), keeper=keeper)
+    return ViewRuntime(views, store, ViewWatch(keeper, own, interval_s, notes))
 
 
 def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
@@ -98,9 +99,6 @@ def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
     return lambda: quiet if catalog.is_empty else built
 
 
-def with_views(config: Config, services: Services | None, served: Mapping[int, Served]) -> dict[int, Served]:
-    """What is served with views in front of `served`."""
-    if not config.views.serve:
-        return dict(served)
-    catalog = services.views.catalog if services is not None and services.views is not None else ViewCatalog()
-    return view_apis.in_front(view_apis.served(catalog), served)
+def with_views(views: ViewServices | None, served: Mapping[int, Served]) -> dict[int, Served]:
+    """What is served with views, where they are served, in front of `served`."""
+    return dict(served) if views is None else view_apis.in_front(view_apis.served(views), served)

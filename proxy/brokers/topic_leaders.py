@@ -1,6 +1,6 @@
 """Topics, leaders and topic rights, refreshed over the asking client's own connection.
 
-A client is told "unknown topic" or "not the leader" only by a view that is fresh (`ShareOptions.view_age_s`); an older
+A client is told "unknown topic" or "not the leader" only by a view that is fresh (`AskingOptions.view_age_s`); an older
 one is asked again first, on that client's connection and therefore with its rights. That age is also what bounds the
 rate: however many clients ask, a topic is looked up once per that time, and what does not exist is remembered per
 connection for as long.
@@ -9,15 +9,16 @@ connection for as long.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
+from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from proxy.brokers.cluster_view import Topic
+from proxy.brokers.cluster_view import ClusterView, Topic
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import ABSENT_TOPICS, DESCRIBE_BIT, NO_BITS, READ_BIT, Right, rights_of
+from proxy.loop.interfaces import Timers
 from proxy.loop.promise import Promise
 from proxy.loop.slices import AT_ONCE, Work
-from proxy.sharegroups.services import Services
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
@@ -26,8 +27,8 @@ METADATA, METADATA_VERSION = 3, 12
 """v12 is the lowest that takes topic ids, and every supported broker has it."""
 
 RIGHTS_GRACE_S = 5.0
-"""A right is asked for when it is as old as `ShareOptions.rights_cache_s`, and believed for so much longer: it must not
-grow too old between the question and its use, and a ShareFetch that waits looks again every half of this."""
+"""A right is asked for when it is as old as `AskingOptions.rights_cache_s`, and believed for so much longer: it must
+not grow too old between the question and its use, and a ShareFetch that waits looks again every half of this."""
 
 _BITS_WITH = frozenset(
     {
@@ -45,6 +46,32 @@ TOPIC_LENGTH_MAX = 249
 """Characters in the name of a topic (org.apache.kafka.common.internals.Topic)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingOptions:
+    """How long what a broker said is believed."""
+
+    rights_cache_s: float = 15.0
+    """A right that the broker granted or refused on a connection, there (decision 15)."""
+    view_age_s: float = 1.0
+    """Metadata of a topic; older than this it is asked again before a client is told "unknown" or "not the leader"."""
+
+
+class Asking(Protocol):
+    """What these questions are asked with: a part of `forwarding.services.Services`."""
+
+    @property
+    def timers(self) -> Timers:
+        """The clock by which answers grow old."""
+
+    @property
+    def topology(self) -> ClusterView:
+        """Where answers are kept."""
+
+    @property
+    def options(self) -> AskingOptions:
+        """How long they are believed."""
+
+
 def ask_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
     """Send Metadata for these topics, with the principal's rights on them; `tell_topics` understands the answer."""
     message = registry.message("MetadataRequest")
@@ -54,7 +81,7 @@ def ask_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[
     return connection.ask(METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(request))
 
 
-def tell_topics(connection: Connection, services: Services, answer: memoryview) -> None:
+def tell_topics(connection: Connection, services: Asking, answer: memoryview) -> None:
     """Fold the answer into the view, and remember the rights it tells."""
     now = services.timers.now()
     metadata = registry.response(METADATA, METADATA_VERSION).decode(answer)
@@ -105,7 +132,7 @@ def ask_many_topics(
 
 
 async def tell_many_topics(
-    connection: Connection, services: Services, answers: Iterable[Promise[memoryview]], work: Work = AT_ONCE
+    connection: Connection, services: Asking, answers: Iterable[Promise[memoryview]], work: Work = AT_ONCE
 ) -> None:
     """`tell_topics` for the answers to `ask_many_topics`."""
     for answer in answers:
@@ -113,7 +140,7 @@ async def tell_many_topics(
         await work.pause()
 
 
-def names_to_ask(connection: Connection, services: Services, names: Iterable[str], right: Right) -> list[str]:
+def names_to_ask(connection: Connection, services: Asking, names: Iterable[str], right: Right) -> list[str]:
     """Of these topics the ones whose entry is old, or on which this connection's right is not known."""
     now, options, view = services.timers.now(), services.options, services.topology
     rights = rights_of(connection)
@@ -128,7 +155,7 @@ def names_to_ask(connection: Connection, services: Services, names: Iterable[str
 
 def topics_to_ask(
     connection: Connection,
-    services: Services,
+    services: Asking,
     places: Iterable[TopicIdPartition],
     settled: Container[TopicIdPartition] = (),
 ) -> tuple[set[str], set[bytes]]:
@@ -164,7 +191,7 @@ class _Known(NamedTuple):
     """To be asked for if that matters."""
 
 
-def _known(connection: Connection, services: Services, topic_id: bytes) -> _Known:
+def _known(connection: Connection, services: Asking, topic_id: bytes) -> _Known:
     now, options, view = services.timers.now(), services.options, services.topology
     topic = view.topic_by_id(topic_id)
     if topic is None:
@@ -175,7 +202,7 @@ def _known(connection: Connection, services: Services, topic_id: bytes) -> _Know
     return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.view_age_s)
 
 
-def judge(connection: Connection, services: Services, place: TopicIdPartition) -> ErrorCode:
+def judge(connection: Connection, services: Asking, place: TopicIdPartition) -> ErrorCode:
     """Whether this connection may work on the partition here, by the view (sharegroups/README.md rule 22)."""
     topic, code = judge_topic(connection, services, place.topic_id)
     if topic is None or code != ErrorCode.NONE:
@@ -183,7 +210,7 @@ def judge(connection: Connection, services: Services, place: TopicIdPartition) -
     return judge_partition(topic, place.partition, connection.node_id)
 
 
-def judge_topic(connection: Connection, services: Services, topic_id: bytes) -> tuple[Topic | None, ErrorCode]:
+def judge_topic(connection: Connection, services: Asking, topic_id: bytes) -> tuple[Topic | None, ErrorCode]:
     """The topic, and whether this connection may read it."""
     topic = services.topology.topic_by_id(topic_id)
     if topic is None:
@@ -194,13 +221,13 @@ def judge_topic(connection: Connection, services: Services, topic_id: bytes) -> 
     return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def trouble_with(connection: Connection, services: Services, topic: str | bytes) -> ErrorCode:
+def trouble_with(connection: Connection, services: Asking, topic: str | bytes) -> ErrorCode:
     """Why this connection's broker did not show a topic (name or id), where that is not that it knows none: 29, -1."""
     code = _told_of(connection, services, topic)
     return ErrorCode.NONE if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
 
 
-def describe_refusal(connection: Connection, services: Services, name: str) -> ErrorCode:
+def describe_refusal(connection: Connection, services: Asking, name: str) -> ErrorCode:
     """What refuses DESCRIBE on a topic that was just asked about, or NONE: also where there is no such topic."""
     allowed = verdict(connection, services, Right.DESCRIBE_TOPIC, name, RIGHTS_GRACE_S)
     if allowed is not None:
@@ -211,7 +238,7 @@ def describe_refusal(connection: Connection, services: Services, name: str) -> E
     return ErrorCode.NONE if code in _BITS_WITH else code
 
 
-def _told_of(connection: Connection, services: Services, topic: str | bytes) -> ErrorCode | None:
+def _told_of(connection: Connection, services: Asking, topic: str | bytes) -> ErrorCode | None:
     """The code with which the broker did not show the topic; None where it said nothing, or too long ago."""
     asked_at, code = _absent(connection).get(topic, (-inf, 0))
     believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
@@ -225,12 +252,12 @@ def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
     return ErrorCode.NONE if _leads(topic, partition, node_id) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def verdict(connection: Connection, services: Services, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
+def verdict(connection: Connection, services: Asking, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
     """Allowed, refused, or not known (for so long, and `grace_s` more)."""
     return rights_of(connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s + grace_s)
 
 
-def _just_absent(connection: Connection, services: Services, topic: str | bytes) -> bool:
+def _just_absent(connection: Connection, services: Asking, topic: str | bytes) -> bool:
     """This connection's broker has just said that it does not have it, or does not show it."""
     asked_at, _ = _absent(connection).get(topic, (-inf, 0))
     return services.timers.now() - asked_at <= services.options.view_age_s
@@ -240,14 +267,3 @@ def _leads(topic: Topic, partition: int, node_id: int) -> bool:
     if node_id == UNKNOWN_NODE or not 0 <= partition < topic.partitions:
         return False
     return node_id == topic.leaders[partition].node_id
-
-
-def endpoints(services: Services, message: Any, node_ids: Iterable[int]) -> list[Any]:
-    """NodeEndpoints of a share response: the proxy's own address of each of these brokers that has one."""
-    found = []
-    for node_id in sorted(set(node_ids)):
-        broker = services.topology.brokers.get(node_id)
-        address = services.book.advertise(node_id, broker.address) if broker is not None else None
-        if broker is not None and address is not None:
-            found.append(message.NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=broker.rack))
-    return found

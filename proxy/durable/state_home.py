@@ -29,7 +29,7 @@ from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups import state_records
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_records import PARTITIONS
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address
@@ -60,7 +60,7 @@ class ShareHome:
 
     def __init__(
         self,
-        services: Services,
+        services: ShareServices,
         journal: TopicJournal,
         owner: Owner,
         client: Callable[[], OwnClient],

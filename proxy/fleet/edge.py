@@ -14,15 +14,15 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from proxy.brokers.interfaces import Connection
-from proxy.brokers.topic_leaders import endpoints
 from proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
+from proxy.forwarding.address_book import node_endpoints
 from proxy.forwarding.apis import k32_broker_addresses
 from proxy.forwarding.apis.k32_broker_addresses import DESCRIBE_CONFIGS
 from proxy.forwarding.interfaces import Call
+from proxy.forwarding.services import Services
 from proxy.loop.promise import Promise
 from proxy.reading.far_records import HeldRecords
-from proxy.sharegroups.fetch.head_fetch import FETCH, SMALL_PART
-from proxy.sharegroups.services import Services
+from proxy.reading.upstream_fetch import FETCH, SMALL_PART
 from proxy.wire import frames, registry
 from proxy.wire.errors import ProxyError, UpstreamLost
 
@@ -204,7 +204,8 @@ class PeerEdge:
         if answer.node_endpoints:
             message = registry.message(f"{registry.API_KEYS[call.key]}Response")
             nodes = [endpoint.node_id for endpoint in answer.node_endpoints]
-            answer.node_endpoints = endpoints(self._services, message, nodes)
+            services = self._services
+            answer.node_endpoints = node_endpoints(services.book, services.topology, message, nodes)
         return frames.response(call.key, call.version, call.correlation_id, answer)
 
     # Questions

@@ -31,7 +31,7 @@ from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.loop.listeners import Listener, bind
 from proxy.loop.reactor import Reactor
 from proxy.loop.transports import PlainTransport, TlsTransport, Transport
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.values import Address
 
@@ -71,7 +71,7 @@ class Links:
     def __init__(
         self,
         reactor: Reactor,
-        services: Services,
+        services: ShareServices,
         handlers: Mapping[int, Handler],
         table: Table,
         notes: Notes,

@@ -18,8 +18,7 @@ from proxy.forwarding.routes import Handler
 from proxy.loop.promise import Promise, Task
 from proxy.loop.slices import Work
 from proxy.reading.far_records import Elsewhere
-from proxy.sharegroups.owner_routing import serve_peer
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.frames import Answer
@@ -71,7 +70,7 @@ class PeerOwner:
 
     def __init__(
         self,
-        services: Services,
+        services: ShareServices,
         handlers: Mapping[int, Handler],
         send: Send,
         generation: Callable[[], int],
@@ -173,9 +172,7 @@ class PeerOwner:
             connection,
             Work(self._services.slices),
         )
-        task: Task[Answer | None] = Task(
-            serve_peer(handler, call, self._services), partial(self._done, message.id, connection)
-        )
+        task: Task[Answer | None] = Task(handler(call), partial(self._done, message.id, connection))
         connection.tasks[message.id] = task
         self._requests[message.id] = connection
         task.start()

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+from proxy.brokers.cluster_view import ClusterView
 from proxy.forwarding.routes import Context, Rewrite
 from proxy.wire.endpoints import Endpoint
 from proxy.wire.values import Address
@@ -140,6 +142,24 @@ def placed(found: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint,
             return None
         pairs.append((endpoint, ours))
     return pairs
+
+
+def node_endpoints(book: AddressBook, topology: ClusterView, message: Any, node_ids: Iterable[int]) -> list[Any]:
+    """NodeEndpoints (KIP-951) of a response: the proxy's own address of each of these brokers that has one.
+
+    Args:
+        book: our addresses.
+        topology: the brokers, as they told of themselves.
+        message: the class of the response.
+        node_ids: the brokers to be named, each once.
+    """
+    found = []
+    for node_id in sorted(set(node_ids)):
+        broker = topology.brokers.get(node_id)
+        address = book.advertise(node_id, broker.address) if broker is not None else None
+        if broker is not None and address is not None:
+            found.append(message.NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=broker.rack))
+    return found
 
 
 class Remembered:

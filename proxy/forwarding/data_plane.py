@@ -95,7 +95,6 @@ class Plane:
         self,
         reactor: Reactor,
         routes: Callable[[], Routes],
-        services: Any,
         limits: Limits,
         notes: Notes,
         dial: Dial,
@@ -116,7 +115,6 @@ class Plane:
         """
         self.reactor = reactor
         self._get_routes = routes
-        self.services = services
         self.limits = limits
         self.notes = notes
         self.dial = dial
@@ -156,7 +154,7 @@ class Plane:
         Raises:
             OSError: the port is taken, above 65535, or not allowed; the text says which.
         """
-        entry = Port(node_id, targets, Context(node_id, self.services))
+        entry = Port(node_id, targets, Context(node_id))
         sockets = bind(host, port)
         self.close_listener(node_id)
         entry.listeners = tuple(self._listener(entry, sock) for sock in sockets)

@@ -1,9 +1,8 @@
 """One request that is served here, as its handler gets it.
 
-A handler is `async def handle(call: Call, services: Services) -> bytes | None`: the whole response frame, or None to
-let the request pass to the broker unchanged. It awaits only promises (`loop.promise`), so a plain call from the reactor
-drives it. While it runs its connection is muted, as a broker mutes a channel (forwarding/README.md rule 20), so at most
-one handler runs for each connection.
+A handler (`routes.Handler`) gives the whole response frame, or None to let the request pass to the broker unchanged. It
+awaits only promises (`loop.promise`), so a plain call from the reactor drives it. While it runs its connection is
+muted, as a broker mutes a channel (forwarding/README.md rule 20), so at most one handler runs for each connection.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Serving:
         call = await self._decode(asked)
         if asked.route.picks is not None and not await asked.route.picks(call):
             return None
-        return await handler(call, self._connection.plane.services)
+        return await handler(call)
 
     def goes_on(self) -> None:
         """Something that the handler may wait for is here: what takes long from now on is most likely its."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.forwarding.address_book import AddressBook, AnswerCache
 from proxy.forwarding.address_rewriting import ProduceRewriter, Repair, Special, drop_node_endpoints, rewriter
@@ -81,10 +82,10 @@ class Served:
     """For a version, which requests `serve_here` would not pick (`routes.Route.passes`)."""
 
 
-IN_PARTS: Mapping[int, Served] = {
-    k10_find_coordinator.KEY: Served(k10_find_coordinator.handle, serve_here=k10_find_coordinator.is_long)
-}
-"""APIs whose long requests are asked of the broker in parts, whatever else is served here."""
+def in_parts(book: AddressBook) -> dict[int, Served]:
+    """APIs whose long requests are asked of the broker in parts, whatever else is served here."""
+    handler = partial(k10_find_coordinator.handle, book=book)
+    return {k10_find_coordinator.KEY: Served(handler, serve_here=k10_find_coordinator.is_long)}
 
 
 def build(
@@ -114,7 +115,7 @@ class _Table:
         self, book: AddressBook, versions: EffectiveVersions, limits: Limits, served: Mapping[int, Served]
     ) -> None:
         self._book, self._versions, self._limits = book, versions, limits
-        self._served = {**IN_PARTS, **served}
+        self._served = {**in_parts(book), **served}
         self._cache = AnswerCache(book)
 
     def route(self, key: int, version: int) -> Route:

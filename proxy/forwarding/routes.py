@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from proxy.forwarding.interfaces import Call
 from proxy.wire.frames import Answer
 
 
@@ -40,8 +41,6 @@ class Context:
 
     node_id: int
     """The broker whose listener the client dialled; UNKNOWN_NODE on the bootstrap listener."""
-    services: Any = None
-    """`sharegroups.services.Services`; untyped, for this room lies below it."""
 
 
 Rewrite = Callable[[memoryview, Context], bytes | None]
@@ -51,11 +50,11 @@ Raises `errors.AnswerUnusable` when the answer cannot be passed on without an ad
 the connection ends, with the text in the log.
 """
 
-Handler = Callable[[Any, Any], Coroutine[Any, Any, Answer | None]]
-"""`async def handle(call: Call, services: Services)`: the whole response frame, or None = forward the request."""
+Handler = Callable[[Call], Coroutine[Any, Any, Answer | None]]
+"""The whole response frame, or None = forward the request."""
 
-Picks = Callable[[Any], Coroutine[Any, Any, bool]]
-"""`async def picks(call: Call)`: whether the handler answers it."""
+Picks = Callable[[Call], Coroutine[Any, Any, bool]]
+"""Whether the handler answers it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from proxy.loop.promise import Task
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import told_in_time
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError
@@ -28,7 +28,7 @@ METADATA = 3
 class DeletedTopics:
     """Looks for them for as long as the process lives."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: ShareServices) -> None:
         self._services = services
         self._suspected: frozenset[bytes] = frozenset()
         """No broker knew them in the last look."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.brokers.interfaces import Connection
 from proxy.loop.promise import Promise
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
@@ -29,7 +29,7 @@ _TYPES: Mapping[int, str] = {
 }
 
 
-async def taken_by(connection: Connection, services: Services, group_id: str) -> str | None:
+async def taken_by(connection: Connection, services: ShareServices, group_id: str) -> str | None:
     """Words for what holds the id upstream, or None when nothing is known to."""
     offered = services.versions.upstream
     typed = {key: _ask(connection, key, offered[key], group_id) for key in _TYPES if key in offered}

@@ -15,7 +15,7 @@ from proxy.sharegroups.model.acknowledging import RELEASE
 from proxy.sharegroups.model.coordinator import NOTHING_READ, Change, Share, ShareKey
 from proxy.sharegroups.model.group import MemberDescription, ShareGroup
 from proxy.sharegroups.model.partition import Lock, SharePartition
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import Outcome
 from proxy.wire.errors import ErrorCode
 
@@ -30,7 +30,7 @@ STEP = 500
 View = dict[str, Any]
 
 
-def groups(services: Services) -> Generator[None, None, View]:
+def groups(services: ShareServices) -> Generator[None, None, View]:
     """All share groups held here, by id: one line each.
 
     Others may be served between two steps, and what they change then may be in it or not.
@@ -61,7 +61,7 @@ def _add(line: View, share: Share, now: float) -> None:
         line["oldest_blocked_s"] = max(blocked, line["oldest_blocked_s"] or 0.0)
 
 
-def group(services: Services, group_id: str) -> View | None:
+def group(services: ShareServices, group_id: str) -> View | None:
     """One share group with its members, partitions and locks; None when it is not held here."""
     held = services.coordinator.group(group_id)
     if held is None:
@@ -91,7 +91,7 @@ def group(services: Services, group_id: str) -> View | None:
     }
 
 
-def knows_member(services: Services, group_id: str, member_id: str) -> bool:
+def knows_member(services: ShareServices, group_id: str, member_id: str) -> bool:
     """Whether somebody of that id is in the group, or holds records of it (who has left may)."""
     held = services.coordinator.group(group_id)
     if held is not None and member_id in held.members:
@@ -100,7 +100,7 @@ def knows_member(services: Services, group_id: str, member_id: str) -> bool:
     return any(lock.member_id == member_id for _, share in loaded for lock in share.partition.locks())
 
 
-def release(services: Services, group_id: str, member_id: str) -> tuple[int, Promise[Outcome]] | None:
+def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int, Promise[Outcome]] | None:
     """Take everything back that a member holds: the records that are given back, and when that is durable.
 
     They go to whoever fetches next, with their delivery counted. The member stays in the group; what it still says
@@ -126,7 +126,7 @@ def refused(outcome: Outcome) -> list[str]:
     return sorted({code.name for code in outcome.values() if code != ErrorCode.NONE})
 
 
-def _settings(services: Services, group_id: str) -> View:
+def _settings(services: ShareServices, group_id: str) -> View:
     settings = services.coordinator.settings(group_id)
     return {
         "lock_duration_s": settings.lock_duration_s,
@@ -139,7 +139,11 @@ def _settings(services: Services, group_id: str) -> View:
 
 
 def _member(
-    services: Services, held: ShareGroup, member: MemberDescription, taken: Mapping[str, tuple[int, int]], now: float
+    services: ShareServices,
+    held: ShareGroup,
+    member: MemberDescription,
+    taken: Mapping[str, tuple[int, int]],
+    now: float,
 ) -> View:
     acquired, renewals_most = taken.get(member.member_id, (0, 0))
     return {
@@ -158,7 +162,7 @@ def _member(
     }
 
 
-def _partition(services: Services, key: ShareKey, share: Share, now: float) -> View:
+def _partition(services: ShareServices, key: ShareKey, share: Share, now: float) -> View:
     partition = share.partition
     statistics = partition.statistics()
     share.note_oldest(now)
@@ -188,7 +192,7 @@ def _oldest(partition: SharePartition, share: Share, now: float) -> View:
     }
 
 
-def _lock(services: Services, key: ShareKey, lock: Lock, now: float) -> View:
+def _lock(services: ShareServices, key: ShareKey, lock: Lock, now: float) -> View:
     return {
         "topic": _topic_name(services, key.topic_id),
         "partition": key.partition,
@@ -202,7 +206,7 @@ def _lock(services: Services, key: ShareKey, lock: Lock, now: float) -> View:
     }
 
 
-def _topic_name(services: Services, topic_id: bytes) -> str:
+def _topic_name(services: ShareServices, topic_id: bytes) -> str:
     """By name, or the id in hex for a topic nobody has named since the start."""
     topic = services.topology.topic_by_id(topic_id)
     return topic_id.hex() if topic is None else topic.name

@@ -9,7 +9,7 @@ from proxy.durable.interfaces import JournalRefused
 from proxy.loop.waiting import settled_within
 from proxy.sharegroups.group_id_types import taken_by
 from proxy.sharegroups.model.group import ShareGroup
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
 from proxy.wire.errors import ErrorCode
 
@@ -21,7 +21,7 @@ class GroupRefused(NamedTuple):
     message: str
 
 
-async def hold_group(connection: Connection, services: Services, group_id: str) -> ShareGroup | GroupRefused:
+async def hold_group(connection: Connection, services: ShareServices, group_id: str) -> ShareGroup | GroupRefused:
     """Hold a new group, once its id is known to be free and its existence is stored."""
     holder = await taken_by(connection, services, group_id)
     if holder is not None:

@@ -21,7 +21,7 @@ from proxy.forwarding.routes import Handler
 from proxy.loop.promise import Promise, Task, all_of
 from proxy.loop.waiting import first_until
 from proxy.sharegroups.apis.several_groups import SEVERAL, answers_of
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareHandler, ShareServices
 from proxy.sharegroups.state_records import state_partition
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -52,10 +52,10 @@ Refuse = Callable[[Call, ErrorCode, str], Coroutine[Any, Any, Any]]
 """The answer of an API that is not served now."""
 
 
-def gated(key: int, handler: Handler) -> Handler:
+def gated(key: int, handler: ShareHandler, services: ShareServices) -> Handler:
     """The handler, let in and out by the gate, or run by whoever owns what the request is about."""
 
-    async def handle(call: Call, services: Services) -> Answer | None:
+    async def handle(call: Call) -> Answer | None:
         partitions = await partitions_of(call)
         if partitions is None:
             text = f"More than {GROUPS_MAX[call.key]} groups in one request."
@@ -70,14 +70,18 @@ def gated(key: int, handler: Handler) -> Handler:
     return handle
 
 
-async def serve_peer(handler: Handler, call: Call, services: Services) -> Answer | None:
-    """A request that another proxy sent here as to the owner; None: this is not the owner."""
-    partitions = await partitions_of(call)
-    if partitions is None or not services.gate.lets_in(partitions):
-        return None
-    if not services.gate.refused.keys().isdisjoint(partitions):
-        return await _refusal(call, services, partitions)
-    return await _inside(handler, call, services, partitions)
+def at_owner(handler: ShareHandler, services: ShareServices) -> Handler:
+    """The handler of requests that other proxies send here as to the owner; None: this is not the owner."""
+
+    async def handle(call: Call) -> Answer | None:
+        partitions = await partitions_of(call)
+        if partitions is None or not services.gate.lets_in(partitions):
+            return None
+        if not services.gate.refused.keys().isdisjoint(partitions):
+            return await _refusal(call, services, partitions)
+        return await _inside(handler, call, services, partitions)
+
+    return handle
 
 
 async def partitions_of(call: Call) -> tuple[int, ...] | None:
@@ -96,7 +100,7 @@ async def partitions_of(call: Call) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-async def _dispatch(handler: Handler, call: Call, services: Services, began: float) -> Answer | None:
+async def _dispatch(handler: ShareHandler, call: Call, services: ShareServices, began: float) -> Answer | None:
     """Whoever it takes, until somebody has answered or the time is over; it began to wait then."""
     while True:
         partitions = await partitions_of(call) or ()
@@ -114,14 +118,14 @@ async def _dispatch(handler: Handler, call: Call, services: Services, began: flo
         await _change(services, min(deadline, now + LOOK_AGAIN_S) if places[partitions[0]] is not None else deadline)
 
 
-def _wait_s(call: Call, services: Services, partitions: Collection[int]) -> float:
+def _wait_s(call: Call, services: ShareServices, partitions: Collection[int]) -> float:
     """How long the request may wait until somebody serves it."""
     is_loading = any(partition in services.gate.loading for partition in partitions)
     return services.options.state_wait_s if is_loading and call.key not in OF_MEMBERS else HOLD_MAX_S
 
 
 async def _attempt(
-    handler: Handler, call: Call, services: Services, partitions: Sequence[int], place: Peer | str | None
+    handler: ShareHandler, call: Call, services: ShareServices, partitions: Sequence[int], place: Peer | str | None
 ) -> Answer | None:
     """The answer; None when it is to be tried again."""
     if isinstance(place, str):
@@ -138,7 +142,9 @@ async def _attempt(
         place.give_up(answer)
 
 
-async def _inside(handler: Handler, call: Call, services: Services, partitions: Sequence[int]) -> Answer | None:
+async def _inside(
+    handler: ShareHandler, call: Call, services: ShareServices, partitions: Sequence[int]
+) -> Answer | None:
     """Run the handler; what it says counts only if no door was closed meanwhile and the lease holds.
 
     A lease that has ended is waited for: the group of proxies may have been away as long as the append was on its way
@@ -173,12 +179,12 @@ async def _inside(handler: Handler, call: Call, services: Services, partitions: 
     return task.value
 
 
-def _holds(services: Services, partitions: Sequence[int]) -> bool:
+def _holds(services: ShareServices, partitions: Sequence[int]) -> bool:
     """Whether what is said about these may be told, by the lease."""
     return not partitions or services.gate.lease()
 
 
-def _place(services: Services, partition: int) -> Peer | str | None:
+def _place(services: ShareServices, partition: int) -> Peer | str | None:
     """The proxy to ask; None: this one, or nobody now; words, where it is served nowhere."""
     if partition in services.gate.refused:
         return _UNREADABLE
@@ -190,7 +196,7 @@ def _place(services: Services, partition: int) -> Peer | str | None:
 _UNREADABLE = "unreadable"
 
 
-async def _change(services: Services, deadline: float) -> None:
+async def _change(services: ShareServices, deadline: float) -> None:
     changed = services.gate.wait()
     try:
         await first_until(services.timers, deadline, changed)
@@ -198,7 +204,7 @@ async def _change(services: Services, deadline: float) -> None:
         services.gate.forget(changed)
 
 
-async def _refusal(call: Call, services: Services, partitions: Iterable[int]) -> bytes:
+async def _refusal(call: Call, services: ShareServices, partitions: Iterable[int]) -> bytes:
     return await _refused(call, *services.gate.why_not(partitions))
 
 

@@ -26,7 +26,7 @@ from proxy.forwarding.route_table import Served
 from proxy.forwarding.routes import Handler, Picks
 from proxy.sharegroups.apis.group_ids import ServeHere, any_entry, any_request, leading_string
 from proxy.sharegroups.apis.several_groups import SEVERAL, Several, answers_of
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_records import state_partition
 from proxy.sharegroups.while_loading import loaded
 from proxy.wire import registry
@@ -96,15 +96,15 @@ class ShareChoice:
         return ErrorCode.UNSUPPORTED_VERSION, f"Group {group_id} is not served: {text}."
 
 
-def chosen(served: dict[int, Served], choice: ShareChoice) -> dict[int, Served]:
+def chosen(served: dict[int, Served], choice: ShareChoice, services: ShareServices) -> dict[int, Served]:
     """The handlers of share groups, given only what is about groups that live here; the rest is the brokers'."""
     changed = dict(served)
     for key in (HEARTBEAT, FETCH, ACKNOWLEDGE, ALTER_OFFSETS, DELETE_OFFSETS):
-        changed[key] = Served(_of_one(served[key].handler, choice), _names_local(choice))
+        changed[key] = Served(_of_one(served[key].handler, choice, services), _names_local(choice))
     for key in (DESCRIBE, DESCRIBE_OFFSETS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS):
         several = SEVERAL[key]
         changed[key] = Served(
-            _of_several(served[key].handler, several, choice), any_request, _name_local(several, choice)
+            _of_several(served[key].handler, several, choice, services), any_request, _name_local(several, choice)
         )
     return changed
 
@@ -120,8 +120,8 @@ def _names_local(choice: ShareChoice) -> ServeHere:
     return serve_here
 
 
-def _of_one(handler: Handler, choice: ShareChoice) -> Handler:
-    async def handle(call: Call, services: Services) -> Answer | None:
+def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> Handler:
+    async def handle(call: Call) -> Answer | None:
         group_id = call.message.group_id or ""
         await _known(services, (group_id,))
         if not choice.may_be_local(group_id):
@@ -131,12 +131,12 @@ def _of_one(handler: Handler, choice: ShareChoice) -> Handler:
             services.notes("share-group-not-served", group_id=group_id, reason=refusal[1])
             answer = registry.message("ShareGroupHeartbeatResponse")
             return reply(call, answer(error_code=refusal[0], error_message=refusal[1]))
-        return await handler(call, services)
+        return await handler(call)
 
     return handle
 
 
-async def _known(services: Services, group_ids: Iterable[str]) -> None:
+async def _known(services: ShareServices, group_ids: Iterable[str]) -> None:
     """Wait for a bounded time while it is loaded who has state here; after that the gate refuses."""
     loading = [state_partition(name) for name in group_ids if services.gate.is_loading(name)]
     if loading:
@@ -150,8 +150,8 @@ def _name_local(several: Several, choice: ShareChoice) -> Picks:
     return any_entry(several.groups, choice.may_be_local)
 
 
-def _of_several(handler: Handler, several: Several, choice: ShareChoice) -> Handler:
-    async def handle(call: Call, services: Services) -> Answer | None:
+def _of_several(handler: Handler, several: Several, choice: ShareChoice, services: ShareServices) -> Handler:
+    async def handle(call: Call) -> Answer | None:
         entries = several.entries(call.message)
         await _known(services, several.groups(call.message))
         mine, rest = list[Any](), list[Any]()
@@ -161,7 +161,7 @@ def _of_several(handler: Handler, several: Several, choice: ShareChoice) -> Hand
             await call.work.step()
         if not mine:
             return None
-        answer = await handler(several.about(call, mine), services)
+        answer = await handler(several.about(call, mine))
         if not rest or answer is None:
             return answer
         theirs = await ask_upstream(call, several.about(call, rest).message)

@@ -1,17 +1,21 @@
-"""What every handler is given: built once by `server`, by tests from small parts."""
+"""What the handlers of share groups are given: built once at start, by tests from small parts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.interfaces import OwnQuestions
+from proxy.brokers.topic_leaders import AskingOptions
 from proxy.durable.gate import ShareGate
 from proxy.durable.interfaces import Journal
 from proxy.fleet.group_owners import Fleet
 from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.interfaces import Call
 from proxy.forwarding.memory_budget import AnswerBudget
 from proxy.forwarding.offered_versions import EffectiveVersions
+from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.slices import Slices
 from proxy.reading.batch_cache import BatchCache, CacheKey
@@ -24,18 +28,14 @@ from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.sharegroups.state_writes import ShareWrites
-from proxy.views.services import ViewServices
+from proxy.wire.frames import Answer
 from proxy.wire.values import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareOptions:
+class ShareOptions(AskingOptions):
     """How share requests are served."""
 
-    rights_cache_s: float = 15.0
-    """How long a right, granted or refused on a connection, is believed there (brokers/README.md rule 15)."""
-    view_age_s: float = 1.0
-    """Metadata of a topic older than this is asked again before a client is told "unknown" or "not the leader"."""
     fetch_wait_s: float = 0.5
     """Longest wait of one upstream Fetch; a client's longer wait is made of several (sharegroups/README.md rule 20)."""
     reservation_grace_s: float = 5.0
@@ -57,15 +57,9 @@ class ShareOptions:
 
 
 @dataclass(slots=True, kw_only=True)
-class Services:
-    """What handlers may use beyond their `Call`. One per process."""
+class ShareServices(Services):
+    """What the handlers of share groups may use beyond their `Call`. One per process."""
 
-    limits: Limits
-    timers: Timers
-    notes: Notes
-    book: AddressBook
-    topology: ClusterView
-    versions: EffectiveVersions
     coordinator: ShareCoordinator
     journal: Journal
     writes: ShareWrites
@@ -74,16 +68,12 @@ class Services:
     """Changes of groups and settings under way."""
     reads: ShareReads
     """Cache of batches just read, reservations, waiting ShareFetches."""
-    answers: AnswerBudget
-    """All answers made here that the kernel has not taken yet; the plane counts them."""
     clock: ShareClock
     """Rings when members, locks or cached batches end."""
     figures: ShareFigures
     """What a broker counts of share groups."""
     gate: ShareGate = field(default_factory=ShareGate)
     """Whether share groups may be served at this moment."""
-    slices: Slices
-    """Those who wait for their turn in large work."""
     serve_share: bool
     """Share groups are served here, else keys 76-79 are forwarded; set at start (sharegroups/README.md rule 1)."""
     options: ShareOptions = field(default_factory=ShareOptions)
@@ -91,16 +81,16 @@ class Services:
     """Told what happens to deliveries; None where audit is off, which is the default."""
     fleet: Fleet | None = None
     """Other proxies that own groups; None where this one owns all or none."""
-    own: OwnQuestions | None = None
-    """Questions under the proxy's own identity; None where it asks none."""
-    views: ViewServices | None = None
-    """None where views are switched off."""
 
     def holds(self, group_id: str) -> bool:
         """Whether a share group is held, here or by another proxy."""
         return self.coordinator.group(group_id) is not None or (
             self.fleet is not None and group_id in self.fleet.groups
         )
+
+
+ShareHandler = Callable[[Call, ShareServices], Coroutine[Any, Any, Answer | None]]
+"""A handler before it is bound to what it is given: see `forwarding.routes.Handler`."""
 
 
 def build(
@@ -115,8 +105,8 @@ def build(
     versions: EffectiveVersions,
     journal: Journal,
     serve_share: bool,
-) -> Services:
-    """Put the share room's parts together with those given."""
+) -> ShareServices:
+    """Put the parts of share groups together with those given."""
     coordinator = ShareCoordinator(share_limits)
     cache = BatchCache(limits.share_cache_bytes, options.cache_age_s)
 
@@ -144,7 +134,7 @@ def build(
             reads.wake(key)
         return min(coordinator.next_deadline(), cache.drop_aged(now), coordinator.rest_some(now))
 
-    return Services(
+    return ShareServices(
         limits=limits,
         timers=timers,
         notes=notes,

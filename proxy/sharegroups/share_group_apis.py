@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.durable.gate import ShareGate
-from proxy.fleet.group_owners import Fleet, HeldAnywhere
+from proxy.fleet.group_owners import HeldAnywhere
 from proxy.forwarding.route_table import Served
 from proxy.forwarding.routes import Handler
 from proxy.sharegroups.apis import (
@@ -16,9 +15,9 @@ from proxy.sharegroups.apis import (
     k91_alter_share_group_offsets,
     k92_delete_share_group_offsets,
 )
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.owner_routing import gated
+from proxy.sharegroups.owner_routing import at_owner, gated
 from proxy.sharegroups.placement import ShareChoice, ShareRules, chosen
+from proxy.sharegroups.services import ShareServices
 
 _SHARE = (
     k76_share_group_heartbeat,
@@ -31,20 +30,17 @@ _SHARE = (
 )
 
 
-def served(
-    coordinator: ShareCoordinator,
-    fleet: Fleet | None = None,
-    gate: ShareGate | None = None,
-    rules: ShareRules | None = None,
-) -> dict[int, Served]:
+def served(services: ShareServices, rules: ShareRules | None = None) -> dict[int, Served]:
     """API key -> handler, and which requests it gets. Without rules every share group lives here."""
-    groups = group_apis.served(coordinator, fleet, gate)
-    everything = groups | {api.KEY: Served(gated(api.KEY, api.handle)) for api in _SHARE}
+    own = {api.KEY: Served(gated(api.KEY, api.handle, services)) for api in _SHARE}
+    everything = group_apis.served(services) | own
     if rules is None or not rules.are_mixed:
         return everything
-    return chosen(everything, ShareChoice(rules, HeldAnywhere(coordinator, fleet), gate or ShareGate()))
+    held = HeldAnywhere(services.coordinator, services.fleet)
+    return chosen(everything, ShareChoice(rules, held, services.gate), services)
 
 
-def of_owner() -> dict[int, Handler]:
-    """API key -> handler, of what other proxies may ask of the owner of a group."""
-    return group_apis.of_owner() | {api.KEY: api.handle for api in _SHARE}
+def of_owner(services: ShareServices) -> dict[int, Handler]:
+    """API key -> handler, of what other proxies may ask of the owner of a group; None: this is not the owner."""
+    handlers = group_apis.of_owner() | {api.KEY: api.handle for api in _SHARE}
+    return {key: at_owner(handler, services) for key, handler in handlers.items()}

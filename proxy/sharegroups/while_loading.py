@@ -19,7 +19,7 @@ from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import Handler, Picks
 from proxy.loop.waiting import first_until
 from proxy.sharegroups.apis.group_ids import ServeHere, any_entry, leading_string
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareHandler, ShareServices
 from proxy.sharegroups.state_records import state_partition
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -62,10 +62,10 @@ def several_or_loading(gate: ShareGate | None, groups: HeldAnywhere, names: Name
     return serve_here, any_entry(names, is_ours)
 
 
-def when_loaded(handler: Handler) -> Handler:
+def when_loaded(handler: ShareHandler, services: ShareServices) -> Handler:
     """The handler of a request about one group, once it is known whether that is a share group."""
 
-    async def handle(call: Call, services: Services) -> Answer | None:
+    async def handle(call: Call) -> Answer | None:
         group_id = call.message.group_id
         if not await loaded(services, (state_partition(group_id),)):
             return reply(call, _refusal(call))
@@ -74,10 +74,10 @@ def when_loaded(handler: Handler) -> Handler:
     return handle
 
 
-def when_all_is_loaded(handler: Handler) -> Handler:
+def when_all_is_loaded(handler: ShareHandler, services: ShareServices) -> Handler:
     """The handler of a request about all groups."""
 
-    async def handle(call: Call, services: Services) -> Answer | None:
+    async def handle(call: Call) -> Answer | None:
         if not await loaded(services, services.gate.loading):
             return reply(call, _refusal(call))
         return await handler(call, services)
@@ -85,7 +85,7 @@ def when_all_is_loaded(handler: Handler) -> Handler:
     return handle
 
 
-async def loaded(services: Services, partitions: Collection[int]) -> bool:
+async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:
     """Wait until none of these is being loaded any more; False: the client is to come again."""
     gate, timers = services.gate, services.timers
     wanted, deadline = tuple(partitions), timers.now() + HOLD_MAX_S

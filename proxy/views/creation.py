@@ -27,7 +27,7 @@ from proxy.views.model.base_comparison import Standing, Step, cut_of, judge
 from proxy.views.model.catalog import Binding, View, ViewCatalog
 from proxy.views.model.names import BadViewName, ViewName, is_view, parse
 from proxy.views.model.slots import Cut
-from proxy.views.services import ViewOptions
+from proxy.views.options import ViewOptions
 from proxy.views.store import ViewStore
 from proxy.wire.errors import ErrorCode, ProxyError
 

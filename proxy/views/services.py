@@ -1,50 +1,26 @@
-"""What handlers are given about views: what is known, how they are served, and the doors to making and finding them."""
+"""What the handlers of views are given: what is known, how views are served, and who makes and finds them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from proxy.brokers.interfaces import Connection
+from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Workers
 from proxy.loop.promise import Promise, settled
+from proxy.views.creation import Sight
 from proxy.views.fetch.chunk_cache import ViewCache
 from proxy.views.fetch.key_filter import Filters
 from proxy.views.fetch.shared_reads import ViewReads
 from proxy.views.model.catalog import ViewCatalog
-from proxy.views.model.names import SLOTS_MAX, ViewName
+from proxy.views.model.names import ViewName
+from proxy.views.options import ViewOptions
 from proxy.views.store import ViewStore
-from proxy.wire import compression
 from proxy.wire.errors import ErrorCode
-from proxy.wire.values import MIB
-
-if TYPE_CHECKING:
-    from proxy.views.creation import Sight
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOptions:
-    """How views are served (settings `views.*`)."""
-
-    slots_max: int = SLOTS_MAX
-    """A view that would have more slots is refused."""
-    partitions_max: int = 10_000
-    """A view that would have more partitions is refused."""
-    create_wait_s: float = 10.0
-    """How long a request that names a view waits for it to be ready."""
-    codec: int = compression.NONE
-    """How filtered batches are compressed."""
-    cache_bytes: int = 64 * MIB
-    """Batches just read, and their parts, kept for the other slots."""
-    cache_age_s: float = 10.0
-    """Cached batches older than this are read again, so that deleted records do not live on here."""
-    read_bytes: int = 4 * MIB
-    """Records asked for in one upstream Fetch."""
-    scanned_bytes: int = 32 * MIB
-    """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
 
 
 class Inline:
@@ -56,7 +32,7 @@ class Inline:
 
 
 class ViewKeeper(Protocol):
-    """Makes views ready, and tells which topic ids are views (`view_creation.ViewCreation`)."""
+    """Makes views ready, and tells which topic ids are views (`creation.ViewCreation`)."""
 
     @property
     def store(self) -> ViewStore:
@@ -87,6 +63,8 @@ class ViewKeeper(Protocol):
 class ViewServices:
     """One per process, where views are served."""
 
+    services: Services
+    """What the handlers of every feature are given."""
     catalog: ViewCatalog = field(default_factory=ViewCatalog)
     options: ViewOptions = field(default_factory=ViewOptions)
     keeper: ViewKeeper

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.route_table import Served
-from proxy.sharegroups.services import Services
 from proxy.views.apis import (
     k00_produce,
     k01_fetch,
@@ -22,33 +24,48 @@ from proxy.views.apis import (
     share_group_refusals,
 )
 from proxy.views.apis.base_questions import names_view
-from proxy.views.model.catalog import ViewCatalog
+from proxy.views.services import ViewServices
 from proxy.wire import frames
 
 
-def served(catalog: ViewCatalog) -> dict[int, Served]:
+def served(views: ViewServices) -> dict[int, Served]:
     """API key -> handler, and which requests it gets, where views are served."""
+    catalog = views.catalog
     by_id = share_group_refusals.has_view_id(catalog)
+
+    def of(
+        handler: Callable[[Call, ViewServices], Coroutine[Any, Any, frames.Answer | None]],
+        serve_here: Callable[[memoryview], bool],
+    ) -> Served:
+        return Served(partial(_given, handler, views), serve_here)
+
+    fetch = of(k01_fetch.handle, k01_fetch.serve_here(catalog))
     return {
-        k00_produce.KEY: Served(k00_produce.handle, k00_produce.may_name_view(catalog)),
-        k01_fetch.KEY: Served(k01_fetch.handle, k01_fetch.serve_here(catalog), passes=k01_fetch.passes(catalog)),
-        k02_list_offsets.KEY: Served(k02_list_offsets.handle, names_view),
-        k03_metadata.KEY: Served(k03_metadata.handle, k03_metadata.may_name_view(catalog)),
-        k23_offset_for_leader_epoch.KEY: Served(k23_offset_for_leader_epoch.handle, names_view),
-        k20_delete_topics.KEY: Served(k20_delete_topics.handle, k20_delete_topics.serve_here(catalog)),
-        share_group_refusals.HEARTBEAT: Served(share_group_refusals.heartbeat, share_group_refusals.names_view),
-        share_group_refusals.FETCH: Served(share_group_refusals.fetch, by_id),
-        share_group_refusals.ALTER_OFFSETS: Served(share_group_refusals.alter_offsets, share_group_refusals.names_view),
-    } | {
-        api.KEY: Served(api.handle, api.serve_here)
-        for api in (
-            k19_create_topics,
-            k21_delete_records,
-            k37_create_partitions,
-            k68_consumer_group_heartbeat,
-            k75_describe_topic_partitions,
-        )
+        k00_produce.KEY: of(k00_produce.handle, k00_produce.may_name_view(catalog)),
+        k01_fetch.KEY: replace(fetch, passes=k01_fetch.passes(catalog)),
+        k02_list_offsets.KEY: of(k02_list_offsets.handle, names_view),
+        k03_metadata.KEY: of(k03_metadata.handle, k03_metadata.may_name_view(catalog)),
+        k23_offset_for_leader_epoch.KEY: of(k23_offset_for_leader_epoch.handle, names_view),
+        k20_delete_topics.KEY: of(k20_delete_topics.handle, k20_delete_topics.serve_here(catalog)),
+        share_group_refusals.HEARTBEAT: of(share_group_refusals.heartbeat, share_group_refusals.names_view),
+        share_group_refusals.FETCH: of(share_group_refusals.fetch, by_id),
+        share_group_refusals.ALTER_OFFSETS: of(share_group_refusals.alter_offsets, share_group_refusals.names_view),
+        k19_create_topics.KEY: of(k19_create_topics.handle, k19_create_topics.serve_here),
+        k21_delete_records.KEY: of(k21_delete_records.handle, k21_delete_records.serve_here),
+        k37_create_partitions.KEY: of(k37_create_partitions.handle, k37_create_partitions.serve_here),
+        k68_consumer_group_heartbeat.KEY: of(
+            k68_consumer_group_heartbeat.handle, k68_consumer_group_heartbeat.serve_here
+        ),
+        k75_describe_topic_partitions.KEY: of(
+            k75_describe_topic_partitions.handle, k75_describe_topic_partitions.serve_here
+        ),
     }
+
+
+def _given(
+    handler: Callable[[Call, ViewServices], Coroutine[Any, Any, frames.Answer | None]], views: ViewServices, call: Call
+) -> Coroutine[Any, Any, frames.Answer | None]:
+    return handler(call, views)
 
 
 def in_front(views: Mapping[int, Served], others: Mapping[int, Served]) -> dict[int, Served]:
@@ -61,15 +78,15 @@ def _joined(view: Served, other: Served | None) -> Served:
         return view
     view_here, other_here = view.serve_here, other.serve_here
 
-    async def handle(call: Call, services: Services) -> frames.Answer | None:
-        answer = await view.handler(call, services)  # None, and the call as it was, where no view is named
+    async def handle(call: Call) -> frames.Answer | None:
+        answer = await view.handler(call)  # None, and the call as it was, where no view is named
         if answer is not None:
             return answer
         if other_here is not None and not other_here(call.frame or _frame(call)):
             return None
         if other.picks is not None and not await other.picks(call):
             return None
-        return await other.handler(call, services)
+        return await other.handler(call)
 
     if view_here is None or other_here is None:
         return Served(handle)

@@ -286,9 +286,9 @@ def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
             made = composition.compose(
                 settings, reactor, Said(), nursery, sight({0: A}), client_tls=None, upstream_tls=None
             )
-            assert made.services.views is not None
+            assert made.views is not None
             looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
-            made.services.views.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))
+            made.views.services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))
             looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
             made.plane.close()
             nursery.cancel_scope.cancel()

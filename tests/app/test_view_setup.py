@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from proxy.app import view_setup
@@ -22,56 +19,50 @@ from tests.support.view_broker import World
 CONFIG = Config(listen="h:1", upstream={"bootstrap": ["b:1"]})
 
 
-def services() -> Any:
-    return SimpleNamespace(timers=World().timers, views=None)
-
-
-def set_up(config: Config = CONFIG) -> tuple[Any, view_setup.ViewRuntime | None]:
-    made = services()
-    return made, view_setup.set_up(config, made, OwnSettings(), lambda *_, **__: None)
+def set_up(config: Config = CONFIG) -> view_setup.ViewRuntime | None:
+    return view_setup.set_up(config, World().services, OwnSettings(), lambda *_, **__: None)
 
 
 def test_views_are_kept_in_the_cluster_unless_told_otherwise() -> None:
     """And say so where probes look."""
-    made, running = set_up()
+    running = set_up()
     assert running is not None
     assert isinstance(running.store, ViewState)
     assert running.state() == {"ready": 0, "plans": 0, "kept": "in topic __proxy_views"}
     running.store.off = "no rights"
     assert running.missing == "no rights"
-    _, in_memory = set_up(CONFIG.model_copy(update={"views": Config(views={"state": "memory"}).views}))
+    in_memory = set_up(CONFIG.model_copy(update={"views": Config(views={"state": "memory"}).views}))
     assert in_memory is not None
     assert in_memory.missing == ""
     assert "memory" in str(in_memory.state()["kept"])
-    assert made.views.catalog is running.services.catalog
 
 
 def test_switched_off_there_is_nothing() -> None:
     """No handler, no store, no watch."""
     config = CONFIG.model_copy(update={"views": Config(views={"serve": False}).views})
-    made, running = set_up(config)
-    assert running is made.views is None
-    assert view_setup.with_views(config, made, {}) == {}
+    assert set_up(config) is None
+    assert view_setup.with_views(None, {}) == {}
 
 
 def test_produce_is_only_looked_into_while_a_view_is_known() -> None:
     """It is the hottest path of all; everything else is the same."""
-    made, running = set_up()
+    running = set_up()
     assert running is not None
+    views = running.services
     book = AddressBook(20000, "h", lambda *_: True)
     versions = EffectiveVersions(Offer(serve_share=False))
-    built = route_table.build(book, versions, Limits(), view_setup.with_views(CONFIG, made, {}))
-    routes = view_setup.routes(made.views, built)
+    built = route_table.build(book, versions, Limits(), view_setup.with_views(views, {}))
+    routes = view_setup.routes(views, built)
     produce = header(0, 9)
     assert routes()[produce].kind is Kind.PRODUCE
     assert routes()[produce].serve_here is None
     assert {name: route for name, route in routes().items() if route.key} == {
         name: route for name, route in built.items() if route.key
     }
-    made.views.catalog.bind("v", Binding(b"v" * 16, b"b" * 16))
+    views.catalog.bind("v", Binding(b"v" * 16, b"b" * 16))
     assert routes() is built
     assert routes()[produce].serve_here is not None
-    made.views.catalog.bind("v", None)
+    views.catalog.bind("v", None)
     assert routes() is not built
     assert view_setup.routes(None, built)() is built
 
@@ -80,5 +71,6 @@ def test_produce_is_only_looked_into_while_a_view_is_known() -> None:
 def test_settings_reach_their_parts(setting: str, value: float) -> None:
     """By the same name."""
     config = CONFIG.model_copy(update={"views": Config(views={setting: value}).views})
-    made, _ = set_up(config)
-    assert getattr(made.views.options, setting) == value
+    running = set_up(config)
+    assert running is not None
+    assert getattr(running.services.options, setting) == value

@@ -62,7 +62,7 @@ def test_member_at_the_owner_does_not_get_what_another_proxy_has(world):
         world.cluster.produce(topic, 10)
     assert acquired(world.member().fetch(topic, max_records=10)) == [(0, 9, 1)]
     at_owner = world.member(member_id="m2")
-    world.served, world.edge = share_group_apis.served(world.services.coordinator), world.services
+    world.served, world.edge = share_group_apis.served(world.services), world.services
     answer = at_owner.fetch(topic, max_records=10)
     assert acquired(answer) == [(10, 19, 1)]
     assert len(answer.responses[0].partitions[0].records) > 10

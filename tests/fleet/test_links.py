@@ -16,7 +16,7 @@ from proxy.fleet.links import LINKS_MAX, Links, LinkTls
 from proxy.fleet.unproven_links import UNPROVEN_MAX
 from proxy.forwarding.interfaces import Call
 from proxy.loop.reactor import Reactor
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.values import Address
 from tests.support.far import FarWorld
@@ -40,7 +40,7 @@ class One:
 
     def __init__(self, reactor: Reactor, name: str, secret: bytes | None, tls: LinkTls | None) -> None:
         self.world = FarWorld()
-        self.services: Services = self.world.services
+        self.services: ShareServices = self.world.services
         self.services.timers = reactor
         self.table = Table()
         self.notes: list[tuple[str, dict[str, Any]]] = []
@@ -57,7 +57,7 @@ class One:
         self.address = f"127.0.0.1:{self.links.listen(Address('127.0.0.1', 0))}"
         self.served = 0
 
-    async def _handle(self, call: Call, services: Services) -> bytes:
+    async def _handle(self, call: Call) -> bytes:
         self.served += 1
         return b"answer of " + str(call.client_id).encode()
 

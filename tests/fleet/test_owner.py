@@ -44,7 +44,7 @@ def test_request_that_cannot_be_read_ends_the_link(world):
 
 
 def test_fault_of_a_handler_is_noted_and_fails_that_request_only(world, monkeypatch):
-    async def broken(call, services):
+    async def broken(call):
         raise ZeroDivisionError
 
     monkeypatch.setattr(world.owner, "_handlers", {76: broken})

@@ -27,7 +27,7 @@ class Handler:
         self.results: list[Promise[bytes | None]] = []
         self.ended: list[int] = []
 
-    async def __call__(self, call: Call, _services: Any) -> bytes | None:
+    async def __call__(self, call: Call) -> bytes | None:
         self.calls.append(call)
         self.results.append(Promise())
         try:

@@ -135,7 +135,6 @@ class World:
         self.plane = Plane(
             self.reactor,
             lambda: self.routes,
-            self,
             limits or Limits(),
             self.note,
             self.dial,

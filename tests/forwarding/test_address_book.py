@@ -2,9 +2,11 @@
 
 import pytest
 
+from proxy.brokers.cluster_view import ClusterView
 from proxy.forwarding import address_book
-from proxy.forwarding.address_book import AddressBook, AnswerCache, placed
+from proxy.forwarding.address_book import AddressBook, AnswerCache, node_endpoints, placed
 from proxy.forwarding.routes import Context
+from proxy.wire import registry
 from proxy.wire.endpoints import Endpoint
 from proxy.wire.values import Address
 
@@ -51,6 +53,20 @@ def test_a_broker_that_moved_is_told_to_the_plane(book, plane):
     assert plane.bound == [(3, KAFKA_1), (3, MOVED)]
     assert book.upstream_of(3) == MOVED
     assert book.generation > before
+
+
+def test_brokers_that_an_answer_names_have_our_addresses_and_each_is_there_once(book, plane):
+    """One that nobody knows, or whose listener cannot be bound, is left out."""
+    metadata = registry.message("MetadataResponse")
+    told = [metadata.MetadataResponseBroker(node_id=n, host=f"kafka-{n}", port=9092, rack=f"r{n}") for n in (1, 2, 3)]
+    topology = ClusterView()
+    topology.fold(metadata(brokers=told, topics=[]), 0.0)
+    plane.taken.add(2)
+    named = node_endpoints(book, topology, registry.message("ShareFetchResponse"), [3, 1, 3, 2, 9])
+    assert [(each.node_id, each.host, each.port, each.rack) for each in named] == [
+        (1, "proxy.example", 19094, "r1"),
+        (3, "proxy.example", 19096, "r3"),
+    ]
 
 
 def test_a_broker_without_listener_is_left_out_until_it_is_tried_again(book, plane):

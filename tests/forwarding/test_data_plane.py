@@ -33,7 +33,7 @@ def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
     def targets() -> list[Address]:
         return [Address("seven.test", 1)]
 
-    async def handle(call: Any, _services: Any) -> bytes:
+    async def handle(call: Any) -> bytes:
         seen.append(call.connection.node_id)
         return answer(call.correlation_id)
 
@@ -78,7 +78,7 @@ def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.
     reactor = Reactor()
     handler_wait: Promise[None] = Promise()
 
-    async def handle(call: Any, _services: Any) -> bytes:
+    async def handle(call: Any) -> bytes:
         await handler_wait
         return answer(call.correlation_id)
 
@@ -90,7 +90,7 @@ def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.
             reactor.call_soon(owner, lambda: done(Dialled(ours, targets[0])))
             return lambda: None
 
-        plane = Plane(reactor, lambda: routes, None, Limits(), lambda *_a, **_k: None, dial)
+        plane = Plane(reactor, lambda: routes, Limits(), lambda *_a, **_k: None, dial)
         port = plane.listen(UNKNOWN_NODE, "127.0.0.1", 0, lambda: [UPSTREAM])
         async with trio.open_nursery() as nursery:
             result = await scenario(plane, reactor, port, brokers, handler_wait, nursery)  # type: ignore[call-arg]

@@ -18,7 +18,7 @@ from tests.forwarding.plane_world import FETCH, HEARTBEAT, LOCAL, answer, reques
 def asking(steps: list[Any]) -> Callable[..., Any]:
     """A handler that asks the broker and answers with what it said."""
 
-    async def handle(call: Call, _services: Any) -> bytes:
+    async def handle(call: Call) -> bytes:
         steps.append(call)
         body = await call.connection.ask(HEARTBEAT, ASK_VERSION, b"question")
         steps.append(bytes(body))
@@ -63,7 +63,7 @@ def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_an
     """The handler answers without waiting for the broker; the client goes on meanwhile."""
     late: list[bytes] = []
 
-    async def handle(call: Call, _services: Any) -> bytes:
+    async def handle(call: Call) -> bytes:
         promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"slow")
         promise.on_settled(lambda: late.append(bytes(promise.result())))
         return answer(call.correlation_id, b"at once")
@@ -83,7 +83,7 @@ def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_an
 
 
 def test_an_abandoned_question_does_not_hold_up_the_next_local_request() -> None:
-    async def handle(call: Call, _services: Any) -> bytes:
+    async def handle(call: Call) -> bytes:
         call.connection.ask(HEARTBEAT, ASK_VERSION, b"never answered")
         return answer(call.correlation_id)
 
@@ -109,7 +109,7 @@ def half_answered(w: Any) -> tuple[Any, Any, bytes]:
     return client, broker, whole[HALF_AT:]
 
 
-async def leaves_a_question_open(call: Call, _services: Any) -> bytes:
+async def leaves_a_question_open(call: Call) -> bytes:
     if call.correlation_id == 1:
         call.connection.ask(HEARTBEAT, ASK_VERSION, b"slow")
     return answer(call.correlation_id, b"at once")
@@ -143,7 +143,7 @@ def test_a_local_request_waits_for_the_answer_before_it_while_one_of_ours_is_com
 def test_a_question_that_loses_its_connection_fails() -> None:
     errors: list[BaseException] = []
 
-    async def handle(call: Call, _services: Any) -> bytes:
+    async def handle(call: Call) -> bytes:
         promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"")
         other: Promise[None] = Promise()
         promise.on_settled(lambda: other.set(None))
@@ -170,7 +170,7 @@ def test_someone_elses_wait_for_a_question_is_told_when_its_connection_ends() ->
     told: list[BaseException] = []
     kept: list[Promise[memoryview]] = []
 
-    async def handle(call: Call, _services: Any) -> bytes:
+    async def handle(call: Call) -> bytes:
         kept.append(call.connection.ask(HEARTBEAT, ASK_VERSION, b""))
 
         def settled() -> None:

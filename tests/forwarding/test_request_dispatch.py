@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -168,7 +167,7 @@ def test_authentication_and_re_authentication_pass_in_the_middle_of_traffic(vers
 def asking_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(injected_requests, "KEEP_ALIVE_S", 0.3)
 
-    async def handle(call: Call, _services: Any) -> bytes:
+    async def handle(call: Call) -> bytes:
         body = await call.connection.ask(HEARTBEAT, 0, b"rights")
         return answer(call.correlation_id, bytes(body))
 
@@ -220,7 +219,7 @@ class Remembering:
     def __init__(self) -> None:
         self.known: list[bool] = []
 
-    async def __call__(self, call: Call, _services: Any) -> bytes:
+    async def __call__(self, call: Call) -> bytes:
         remembered = rights.rights_of(call.connection)
         self.known.append(bool(remembered.verdicts))
         remembered.remember(rights.Right.READ_GROUP, "g", True, 0.0)

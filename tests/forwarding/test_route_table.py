@@ -11,7 +11,7 @@ from proxy.wire.errors import LocalProtocolError
 from proxy.wire.values import Limits
 
 
-async def handler(call, services):
+async def handler(call):
     return None
 
 

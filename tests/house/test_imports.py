@@ -25,43 +25,18 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "proxy.brokers.own_connection",
         "forwarding",
     ): "asks for what a feature is given; its own interface takes its place",
-    (
-        "proxy.brokers.topic_leaders",
-        "sharegroups",
-    ): "asks for what a feature is given; its own interface takes its place",
     ("proxy.durable.gate", "sharegroups"): "knows share state by name; a description takes its place",
     ("proxy.durable.journal", "sharegroups"): "knows share state by name; a description takes its place",
     ("proxy.durable.ownership_group", "sharegroups"): "knows share state by name; a description takes its place",
     ("proxy.durable.replay", "sharegroups"): "knows share state by name; a description takes its place",
     ("proxy.durable.state_home", "sharegroups"): "knows share state by name; a description takes its place",
     ("proxy.durable.state_topic", "sharegroups"): "knows share state by name; a description takes its place",
-    ("proxy.fleet.edge", "sharegroups"): "knows share groups by name; an interface takes its place",
     ("proxy.fleet.group_owners", "sharegroups"): "knows share groups by name; an interface takes its place",
     ("proxy.fleet.links", "sharegroups"): "knows share groups by name; an interface takes its place",
     ("proxy.fleet.owner", "sharegroups"): "knows share groups by name; an interface takes its place",
-    ("proxy.forwarding.apis.k10_find_coordinator", "sharegroups"): "is to be declared by the feature",
     ("proxy.forwarding.route_table", "views"): "is to be declared by the feature",
     ("proxy.loop.reactor", "forwarding"): "the pump and what a turn did belong to forwarding; they are to be handed in",
     ("proxy.loop.turns", "forwarding"): "the pump and what a turn did belong to forwarding; they are to be handed in",
-    ("proxy.sharegroups.services", "views"): "holds what views are given",
-    ("proxy.views.apis.k00_produce", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k01_fetch", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k02_list_offsets", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k03_metadata", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k19_create_topics", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k20_delete_topics", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k21_delete_records", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k23_offset_for_leader_epoch", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k37_create_partitions", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.apis.k68_consumer_group_heartbeat", "sharegroups"): "what handlers are given is made by share groups",
-    (
-        "proxy.views.apis.k75_describe_topic_partitions",
-        "sharegroups",
-    ): "what handlers are given is made by share groups",
-    ("proxy.views.apis.share_group_refusals", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.fetch.base_reads", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.fetch.fetching", "sharegroups"): "what handlers are given is made by share groups",
-    ("proxy.views.view_apis", "sharegroups"): "what handlers are given is made by share groups",
 }
 """(module, room) that goes against the arrows, with the reason. The list may only shrink."""
 
@@ -223,7 +198,6 @@ CIRCLES: tuple[frozenset[str], ...] = (
             "proxy.loop.turns",
         }
     ),
-    frozenset({"proxy.views.creation", "proxy.views.services"}),
 )
 """Modules that import each other, TYPE_CHECKING included. The list may only shrink."""
 

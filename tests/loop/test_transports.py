@@ -254,7 +254,7 @@ def test_a_slow_client_gets_the_last_bytes_of_a_broker_that_has_gone(make: Calla
 
 
 def test_a_local_request_is_served_over_tls_and_a_leaving_client_is_noticed(make: Callable[..., TlsWorld]) -> None:
-    async def handle(call: Any, _services: Any) -> bytes:
+    async def handle(call: Any) -> bytes:
         return answer(call.correlation_id, bytes(3_000_000 if call.correlation_id < 3 else 30_000_000))
 
     w = make(clients=server_context(), routes=some_routes(local=handle))

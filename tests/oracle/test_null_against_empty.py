@@ -14,12 +14,10 @@ from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.views import view_apis
-from proxy.views.model.catalog import ViewCatalog
 from proxy.wire import records, registry
 from tests.oracle.nulls import Asked, common_versions, differences
+from tests.support import ports, view_broker
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import GROUP_RESOURCE, Raw, Topic, until
 from tests.support.worlds import ACCEPT, Member, World
@@ -200,7 +198,7 @@ def test_null_against_empty_in_answers_about_share_groups(kafka_43_quick: Cluste
     proxy = _play("proxy", proxy_39_quick.bootstrap, kafka_43_quick.bootstrap)
     different = differences(native.told, proxy.told)
     assert not different, "\n".join(different)
-    answered = {registry.API_KEYS[key] for key in share_group_apis.served(ShareCoordinator(BrokerShareLimits()))}
+    answered = {registry.API_KEYS[key] for key in share_group_apis.served(ports.World().services)}
     assert answered - proxy.apis == NOT_ON_39
 
 
@@ -359,7 +357,7 @@ def test_null_against_empty_in_answers_about_views(two: tuple[Raw, Raw], fresh: 
         script(proxy, theirs)
     different = differences(native.told, proxy.told)
     assert not different, "\n".join(different)
-    answered = {registry.API_KEYS[key] for key in view_apis.served(ViewCatalog())}
+    answered = {registry.API_KEYS[key] for key in view_apis.served(view_broker.World().views)}
     assert answered - proxy.apis == SHARE_ON_VIEWS
 
 

@@ -128,7 +128,7 @@ class GroupWorld:
         self.journal.slow = True
         return self.journal
 
-    def _services(self, limits: BrokerShareLimits) -> services.Services:
+    def _services(self, limits: BrokerShareLimits) -> services.ShareServices:
         return services.build(
             limits=Limits(),
             share_limits=limits,
@@ -157,7 +157,7 @@ class GroupWorld:
             assert not group.heartbeat(beat, topics, settings, coordinator.limits, 100.0, coordinator.holds).error
 
     def _served(self) -> dict[int, Any]:
-        return group_apis.served(self.services.coordinator, self.services.fleet, self.services.gate)
+        return group_apis.served(self.services)
 
     def serves(self, key: int, version: int, **fields: Any) -> bool:
         """Whether a request is answered here rather than forwarded."""
@@ -184,7 +184,7 @@ class GroupWorld:
     def passes(self, key: int, version: int, **fields: Any) -> bool:
         """Whether the handler looks at a request and lets it go to the broker."""
         call = self._call(key, version, self.frame(key, version, **fields))
-        task = Task(self._served()[key].handler(call, self.services), lambda _: None)
+        task = Task(self._served()[key].handler(call), lambda _: None)
         task.start()
         return task.finished and task.error is None and task.value is None
 
@@ -199,7 +199,7 @@ class GroupWorld:
         """A request that is served here, and may take its time."""
         assert self.serves(key, version, **fields)
         call = self._call(key, version, self.frame(key, version, **fields))
-        task = Task(self._served()[key].handler(call, self.services), lambda _: None)
+        task = Task(self._served()[key].handler(call), lambda _: None)
         task.start()
         return Reply(task, key, version)
 

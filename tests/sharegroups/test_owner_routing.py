@@ -67,8 +67,8 @@ class Sent:
         self.key, self.version = key, VERSIONS[key]
         message = registry.message(f"{registry.API_KEYS[key]}Request")(**(REQUESTS[key] | fields))
         call = Call(key, self.version, 7, "c", message, world.member().connection)
-        handler = share_group_apis.served(world.services.coordinator)[key].handler
-        self.task: Task[bytes | None] = Task(handler(call, world.services), lambda _: None)
+        handler = share_group_apis.served(world.services)[key].handler
+        self.task: Task[bytes | None] = Task(handler(call), lambda _: None)
         self.task.start()
 
     @property

@@ -28,7 +28,7 @@ class Mixed:
         self.topic = self.world.cluster.create("t")
         services = self.world.services
         rules = ShareRules(native, (*RULES, ServeRule(serve=default)))
-        self.served = share_group_apis.served(services.coordinator, None, services.gate, rules)
+        self.served = share_group_apis.served(services, rules)
         self.upstream: dict[int, Any] = {}
         """API key -> answer of the broker to what is asked in the client's name."""
         self.asked: list[Any] = []
@@ -57,7 +57,7 @@ class Mixed:
         if served.serve_here is not None and not served.serve_here(frame):
             return FORWARDED
         call = Call(key, version, 7, "client", frames.decode_request(frame)[1], self.client)
-        task: Task[bytes | None] = Task(served.handler(call, self.world.services), lambda _: None)
+        task: Task[bytes | None] = Task(served.handler(call), lambda _: None)
         task.start()
         return task
 

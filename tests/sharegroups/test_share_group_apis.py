@@ -14,14 +14,13 @@ from proxy.sharegroups.apis import (
     k91_alter_share_group_offsets,
     k92_delete_share_group_offsets,
 )
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.wire import registry
 from proxy.wire.values import Limits
+from tests.support.ports import World
 
 
 def routes():
-    served = share_group_apis.served(ShareCoordinator(BrokerShareLimits()))
+    served = share_group_apis.served(World().services)
     book = AddressBook(20000, "h", lambda *_: True)
     return route_table.build(book, EffectiveVersions(Offer(serve_share=True)), Limits(), served), served
 

@@ -37,7 +37,7 @@ class Asked:
         header, message = frames.decode_request(world.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, message, world.client)
         self.key, self.version = key, version
-        self.task: Task[bytes | None] = Task(world._served()[key].handler(call, world.services), lambda _: None)
+        self.task: Task[bytes | None] = Task(world._served()[key].handler(call), lambda _: None)
         self.task.start()
 
     @property

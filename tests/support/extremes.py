@@ -151,8 +151,8 @@ class Shares:
                 ShareKey("resting", topic.topic_id, 0),
                 coordinator.new_partition(ShareKey("resting", topic.topic_id, 0), 1).snapshot().encode(),
             )
-        views = {key: served for key, served in view_apis.served(world.views.catalog).items() if key in OF_VIEWS}
-        self.served = view_apis.in_front(views, share_group_apis.served(coordinator))
+        views = {key: served for key, served in view_apis.served(world.views).items() if key in OF_VIEWS}
+        self.served = view_apis.in_front(views, share_group_apis.served(world.services))
 
     def topic_ids(self) -> list[bytes]:
         return [*self._ids, bytes(16), b"\xff" * 16]
@@ -227,7 +227,7 @@ def _answered(place: Shares | Topics, key: int, version: int, request: Any, numb
     header, decoded = frames.decode_request(frame)
     connection: Any = place.connection(chosen)
     call = Call(key, version, header.correlation_id, header.client_id, decoded, connection)
-    task: Task[Any] = Task(served.handler(call, place.world.services), lambda _: None)
+    task: Task[Any] = Task(served.handler(call), lambda _: None)
     if isinstance(connection, Connection):
         connection.tasks.append(task)
     task.start()

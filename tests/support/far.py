@@ -100,7 +100,7 @@ class FarWorld(World):
         self.edge.gate.closing(ALL, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.generations = [1, 1]
         self.others = self.edge.fleet = One()
-        self.served = share_group_apis.served(self.edge.coordinator, self.others)
+        self.served = share_group_apis.served(self.edge)
         self.link()
 
     def link(self) -> None:
@@ -108,7 +108,11 @@ class FarWorld(World):
         self.wire = Wire()
         self.peer = PeerEdge(self.edge, self.wire.to_owner, lambda: self.generations[0])
         self.owner = PeerOwner(
-            self.services, share_group_apis.of_owner(), self.wire.to_edge, lambda: self.generations[1], _numbers
+            self.services,
+            share_group_apis.of_owner(self.services),
+            self.wire.to_edge,
+            lambda: self.generations[1],
+            _numbers,
         )
         self.wire.users = [self.peer, self.owner]
         self.others.peer = self.peer
@@ -116,7 +120,7 @@ class FarWorld(World):
     def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection)
-        task: Task[Any] = Task(self.served[key].handler(call, self.edge), lambda task: None)
+        task: Task[Any] = Task(self.served[key].handler(call), lambda task: None)
         connection.tasks.append(task)
         task.start()
         return Reply(task, key, version)

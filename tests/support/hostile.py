@@ -17,14 +17,12 @@ from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Kind, Route
 from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.views.model.catalog import ViewCatalog
 from proxy.views.view_apis import in_front
 from proxy.views.view_apis import served as served_views
 from proxy.wire import frames, primitives, registry
 from proxy.wire.specs import FieldSpec, StructSpec
 from proxy.wire.values import Limits
+from tests.support import ports, view_broker
 from tests.wire.samples import present
 
 NUMBER = "00000000"
@@ -73,8 +71,10 @@ def every_route() -> list[Route]:
 def _routes() -> list[Route]:
     book = AddressBook(1, "localhost", lambda _node_id, _upstream: False)
     versions = EffectiveVersions(Offer(serve_share=True))
-    share = share_group_apis.served(ShareCoordinator(BrokerShareLimits()))
-    return list(route_table.build(book, versions, Limits(), in_front(served_views(ViewCatalog()), share)).values())
+    share = share_group_apis.served(ports.World().services)
+    return list(
+        route_table.build(book, versions, Limits(), in_front(served_views(view_broker.World().views), share)).values()
+    )
 
 
 def requests(key: int, version: int, known: Names, size: int) -> Iterator[Hostile]:

@@ -29,7 +29,7 @@ from proxy.sharegroups.apis import k90_describe_share_group_offsets as k90
 from proxy.sharegroups.apis import k91_alter_share_group_offsets as k91
 from proxy.sharegroups.apis import k92_delete_share_group_offsets as k92
 from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.services import Services, ShareOptions, build
+from proxy.sharegroups.services import ShareOptions, ShareServices, build
 from proxy.wire import frames, records, registry
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from proxy.wire.values import UNKNOWN_NODE, Address, Limits
@@ -590,7 +590,7 @@ class World:
         self.notes: list[tuple[str, dict[str, Any]]] = []
         versions = EffectiveVersions(Offer(serve_share=True))
         versions.learn(1, {1: (4, fetch_version), 2: (1, 9), 3: (0, 12), 15: (0, 5), 69: (0, 0)})
-        self.services: Services = build(
+        self.services: ShareServices = build(
             limits=limits or Limits(),
             share_limits=share_limits or BrokerShareLimits(),
             options=options or ShareOptions(),

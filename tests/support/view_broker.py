@@ -17,7 +17,8 @@ from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.views import view_apis
 from proxy.views.creation import ViewCreation
 from proxy.views.model.catalog import ViewCatalog
-from proxy.views.services import ViewOptions, ViewServices
+from proxy.views.options import ViewOptions
+from proxy.views.services import ViewServices
 from proxy.views.store import MemoryViewStore
 from proxy.wire import frames, registry
 from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Limits
@@ -278,7 +279,7 @@ class Client:
 class World:
     """A proxy that serves views, one cluster behind it, one client in front of it."""
 
-    def __init__(self, options: ViewOptions | None = None, timers: Clock | None = None, views: bool = True) -> None:
+    def __init__(self, options: ViewOptions | None = None, timers: Clock | None = None) -> None:
         self.cluster = Cluster()
         self.client = Client(self.cluster)
         self.notes: list[tuple[str, dict[str, Any]]] = []
@@ -300,9 +301,8 @@ class World:
             journal=MemoryJournal(),
             serve_share=False,
         )
-        if views:
-            self.services.views = ViewServices(catalog=self.catalog, options=options, keeper=self.keeper)
-        self.served = view_apis.served(self.catalog)
+        self.views = ViewServices(services=self.services, catalog=self.catalog, options=options, keeper=self.keeper)
+        self.served = view_apis.served(self.views)
 
     def _note(self, event: str, /, **context: Any) -> None:
         self.notes.append((event, context))
@@ -322,7 +322,7 @@ class World:
         """The decoded answer; None: the request goes on to the broker; b"": there is no answer."""
         header, request = frames.decode_request(self.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
-        value = self.run(self.served[key].handler(call, self.services))
+        value = self.run(self.served[key].handler(call))
         if not value:
             return value
         correlation_id, answer = frames.decode_response(key, version, memoryview(value)[4:])

@@ -13,7 +13,8 @@ from proxy.views.apis import k01_fetch, k02_list_offsets, k23_offset_for_leader_
 from proxy.views.model.catalog import View
 from proxy.views.model.names import BadViewName, parse
 from proxy.views.model.slots import Cut, EvenCut, StripeCut
-from proxy.views.services import ViewOptions, ViewServices
+from proxy.views.options import ViewOptions
+from proxy.views.services import ViewServices
 from proxy.wire import frames, records, registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import Connection, Log, Reply, Topic, World
@@ -81,8 +82,9 @@ class ViewWorld(World):
         super().__init__(**options)
         self.keeper = Keeper(self)
         extra = {} if workers is None else {"workers": workers}
-        self.views = ViewServices(keeper=self.keeper, options=view_options or ViewOptions(), **extra)
-        self.services.views = self.views
+        self.views = ViewServices(
+            services=self.services, keeper=self.keeper, options=view_options or ViewOptions(), **extra
+        )
         self.view_ids: dict[str, bytes] = {}
         self._view_ids = itertools.count(0xF000)
         self._correlations = itertools.count(1)
@@ -188,7 +190,7 @@ class ViewWorld(World):
         """Give a request to its handler, through our codec as the wire would."""
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         call = Call(key, version, next(self._correlations), "test-client", decoded, connection)
-        task: Task[Any] = Task(HANDLERS[key](call, self.services), lambda task: None)
+        task: Task[Any] = Task(HANDLERS[key](call, self.views), lambda task: None)
         connection.tasks.append(task)
         task.start()
         return Reply(task, key, version)

@@ -12,7 +12,7 @@ from proxy.views.creation import ViewCreation
 from proxy.views.model.catalog import Binding
 from proxy.views.model.plans import Plan
 from proxy.views.model.slots import RangeCut
-from proxy.views.services import ViewOptions
+from proxy.views.options import ViewOptions
 from proxy.wire.errors import UpstreamLost
 from tests.support.view_broker import Client, Cluster, World
 

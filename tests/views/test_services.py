@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from proxy.app.config import Config
 from proxy.loop.promise import Task
-from proxy.views.services import ViewOptions, ViewServices
+from proxy.views.services import ViewServices
 from proxy.wire.errors import ErrorCode
+from tests.support.ports import World
 
 
 class Keeper:
@@ -28,15 +28,7 @@ class Keeper:
 def test_making_and_finding_views_is_the_keepers() -> None:
     """The doors are where everybody looks for them."""
     keeper = Keeper()
-    views = ViewServices(keeper=keeper)
+    views = ViewServices(services=World().services, keeper=keeper)
     for coroutine in (views.ensure(None, ["v"]), views.resolve(None, [b"i" * 16])):  # type: ignore[arg-type]
         Task(coroutine, lambda _: None).start()
     assert keeper.asked == [["v"], [b"i" * 16]]
-
-
-def test_defaults_are_those_of_the_settings() -> None:
-    """One place says what they are worth."""
-    options, settings = ViewOptions(), Config().views
-    assert options.slots_max == settings.slots_max
-    assert options.partitions_max == settings.partitions_max
-    assert options.create_wait_s == settings.create_wait_s

@@ -8,18 +8,16 @@ from proxy.forwarding.interfaces import Call
 from proxy.forwarding.route_table import Served
 from proxy.loop.promise import Task
 from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.views import view_apis
-from proxy.views.model.catalog import ViewCatalog
 from proxy.wire import frames
+from tests.support import ports
 from tests.support.view_broker import World, build
 
 BEAT = 68
 
 
 def views(answer: bytes | None, here: bool = True) -> Served:
-    async def handle(call: Call, services: Any) -> bytes | None:
+    async def handle(call: Call) -> bytes | None:
         return answer
 
     return Served(handle, lambda frame: here)
@@ -30,7 +28,7 @@ def served_by(served: Served, **fields: Any) -> bytes | None:
     message = build("ConsumerGroupHeartbeatRequest", {"group_id": "g", "member_id": "m"} | fields)
     call = Call(BEAT, 1, 7, "c", frames.decode_request(memoryview(frames.request(BEAT, 1, 7, "c", message))[4:])[1],
                 world.client)  # fmt: skip
-    task: Task[bytes | None] = Task(served.handler(call, world.services), lambda _: None)
+    task: Task[bytes | None] = Task(served.handler(call), lambda _: None)
     task.start()
     assert task.finished
     assert task.error is None
@@ -68,8 +66,8 @@ def test_what_only_one_of_them_serves_stays_as_it_is() -> None:
 
 def test_the_handlers_of_the_product_fit_together() -> None:
     """Every API of either is there; those of share groups that views do not touch are the same."""
-    share = share_group_apis.served(ShareCoordinator(BrokerShareLimits()))
-    view = view_apis.served(ViewCatalog())
+    share = share_group_apis.served(ports.World().services)
+    view = view_apis.served(World().views)
     both = view_apis.in_front(view, share)
     assert set(both) == set(share) | set(view)
     assert {key: both[key] for key in set(share) - set(view)} == {key: share[key] for key in set(share) - set(view)}

@@ -8,8 +8,8 @@ of 4.x have lost the layouts; they are read and written here by hand, as the def
 from __future__ import annotations
 
 import struct
-from typing import Any
 
+from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import FETCH
 from proxy.forwarding.routes import Kind, Route
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
@@ -28,7 +28,7 @@ def route(version: int) -> Route:
     return Route(kind=Kind.LOCAL, key=FETCH, version=version, handler=handle, opaque=True)
 
 
-async def handle(call: Any, _: Any) -> bytes:
+async def handle(call: Call) -> bytes:
     """Name the partitions of the request, each with the error."""
     try:
         topics = _topics(bytes(call.message), call.version)

@@ -17,7 +17,6 @@ from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import has_place
 from proxy.forwarding.ask_and_reply import ask, replied, told
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE
@@ -44,7 +43,7 @@ def is_long(frame: memoryview) -> bool:
     return len(frame) > LONG_BYTES
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, book: AddressBook) -> bytes | None:
     """A long request: the broker's answers to its parts, as one."""
     request = call.message
     keys = request.coordinator_keys
@@ -54,7 +53,7 @@ async def handle(call: Call, services: Services) -> bytes | None:
     for start in range(0, len(keys), KEYS_AT_ONCE):
         request.coordinator_keys = keys[start : start + KEYS_AT_ONCE]
         part = told(KEY, call.version, await ask(call.connection, KEY, call.version, request))
-        repair(part, services.book)
+        repair(part, book)
         answer.throttle_time_ms = max(answer.throttle_time_ms, part.throttle_time_ms)
         answer.coordinators.extend(part.coordinators or ())
         await call.work.pause()

@@ -16,8 +16,7 @@ KIPs: 511, 584 (features), 1242. Skipped: v5.
 
 from __future__ import annotations
 
-from typing import Any
-
+from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import API_VERSIONS, CAPS, EffectiveVersions, offer_to_client, ranges_of
 from proxy.forwarding.routes import Context, Kind, Rewrite, Route
 from proxy.wire import frames, registry
@@ -50,7 +49,7 @@ def unsupported_version(version: int) -> Route:
     return Route(kind=Kind.LOCAL, key=KEY, version=version, handler=handle, opaque=True)
 
 
-async def handle(call: Any, _: Any) -> bytes:
+async def handle(call: Call) -> bytes:
     """Say which versions of ApiVersions there are, in the oldest words (body v0, error 35)."""
     message = registry.message("ApiVersionsResponse")
     known = message.ApiVersion(api_key=KEY, min_version=registry.versions(KEY)[0], max_version=CAPS[KEY])

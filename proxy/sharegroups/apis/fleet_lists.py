@@ -8,10 +8,10 @@ from proxy.durable.gate import ALL, HOLD_MAX_S
 from proxy.fleet.group_owners import Holdings, Peer, PeerLost
 from proxy.loop.promise import all_of
 from proxy.loop.waiting import first_until
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 
 
-async def held_elsewhere(services: Services) -> Sequence[Holdings] | None:
+async def held_elsewhere(services: ShareServices) -> Sequence[Holdings] | None:
     """What each of the others holds; None when somebody cannot be asked now, after waiting for a bounded time.
 
     A list that leaves out what one proxy holds would say that these groups do not exist.

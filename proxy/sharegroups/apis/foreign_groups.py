@@ -22,7 +22,7 @@ from typing import Any
 from proxy.brokers.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
 from proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
@@ -56,7 +56,7 @@ COORDINATOR_TROUBLE = frozenset(
 )
 
 
-async def join_group(call: Call, services: Services) -> bytes:
+async def join_group(call: Call, services: ShareServices) -> bytes:
     """JoinGroup (key 11)."""
     code = await _code(call, services, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     nameless = None if call.version >= JOIN_GROUP_NULL_PROTOCOL_VERSION else ""
@@ -66,22 +66,22 @@ async def join_group(call: Call, services: Services) -> bytes:
     return reply(call, response)
 
 
-async def consumer_group_heartbeat(call: Call, services: Services) -> bytes:
+async def consumer_group_heartbeat(call: Call, services: ShareServices) -> bytes:
     """ConsumerGroupHeartbeat (key 68)."""
     return await _heartbeat(call, services, "ConsumerGroupHeartbeatResponse", "consumer")
 
 
-async def streams_group_heartbeat(call: Call, services: Services) -> bytes:
+async def streams_group_heartbeat(call: Call, services: ShareServices) -> bytes:
     """StreamsGroupHeartbeat (key 88)."""
     return await _heartbeat(call, services, "StreamsGroupHeartbeatResponse", "streams")
 
 
-async def offset_commit(call: Call, services: Services) -> bytes:  # noqa: ARG001 - as handlers are called
+async def offset_commit(call: Call, services: ShareServices) -> bytes:  # noqa: ARG001 - as handlers are called
     """OffsetCommit (key 8)."""
     return await replied(call, await _as_nobody(call))
 
 
-async def txn_offset_commit(call: Call, services: Services) -> bytes:
+async def txn_offset_commit(call: Call, services: ShareServices) -> bytes:
     """TxnOffsetCommit (key 28)."""
     if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
         return await replied(call, await _as_nobody(call))
@@ -100,7 +100,7 @@ async def txn_offset_commit(call: Call, services: Services) -> bytes:
     return await replied(call, response(topics=topics))
 
 
-async def offset_delete(call: Call, services: Services) -> bytes:  # noqa: ARG001 - as handlers are called
+async def offset_delete(call: Call, services: ShareServices) -> bytes:  # noqa: ARG001 - as handlers are called
     """OffsetDelete (key 47)."""
     request = registry.message("OffsetDeleteRequest")(group_id=call.message.group_id, topics=[])
     answer = await ask_upstream(call, request)
@@ -110,17 +110,17 @@ async def offset_delete(call: Call, services: Services) -> bytes:  # noqa: ARG00
     return reply(call, answer)
 
 
-async def consumer_group_describe(call: Call, services: Services) -> bytes:
+async def consumer_group_describe(call: Call, services: ShareServices) -> bytes:
     """ConsumerGroupDescribe (key 69)."""
     return await _describe(call, services, "consumer")
 
 
-async def streams_group_describe(call: Call, services: Services) -> bytes:
+async def streams_group_describe(call: Call, services: ShareServices) -> bytes:
     """StreamsGroupDescribe (key 89)."""
     return await _describe(call, services, "streams")
 
 
-async def _code(call: Call, services: Services, allowed: ErrorCode) -> ErrorCode:
+async def _code(call: Call, services: ShareServices, allowed: ErrorCode) -> ErrorCode:
     """`allowed` where the principal may READ the group, else the broker's code."""
     connection, group_id, now = call.connection, call.message.group_id, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
@@ -129,7 +129,7 @@ async def _code(call: Call, services: Services, allowed: ErrorCode) -> ErrorCode
     return allowed if code == ErrorCode.NONE else code
 
 
-async def _heartbeat(call: Call, services: Services, name: str, kind: str) -> bytes:
+async def _heartbeat(call: Call, services: ShareServices, name: str, kind: str) -> bytes:
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
     message = _not_a(kind, call.message.group_id) if code is ErrorCode.GROUP_ID_NOT_FOUND else None
     return reply(call, registry.message(name)(error_code=code, error_message=message))
@@ -149,7 +149,7 @@ async def _as_nobody(call: Call) -> Any:
     return answer
 
 
-async def _describe(call: Call, services: Services, kind: str) -> bytes:
+async def _describe(call: Call, services: ShareServices, kind: str) -> bytes:
     answer = await ask_upstream(call, call.message)
     for group in answer.groups:
         if group.error_code in NOT_A_MEMBER and services.holds(group.group_id):

@@ -16,7 +16,7 @@ from proxy.forwarding.ask_and_reply import ask_upstream, replied
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.foreign_groups import NOT_A_MEMBER
 from proxy.sharegroups.model.group import DEAD
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import ErrorCode
 
 KEY = 15
@@ -26,7 +26,7 @@ NOT_FOUND_VERSION = 6
 NO_OPERATIONS = -2147483648
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Let the broker answer, and correct what it says of groups held here."""
     answer = await ask_upstream(call, call.message)
     for group in answer.groups:

@@ -26,7 +26,7 @@ from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from proxy.sharegroups.model.group import GROUP_TYPE
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE
@@ -40,7 +40,7 @@ CLUSTER = "kafka-cluster"
 """The one name of the cluster as a resource."""
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Merge the broker's list with the groups held here."""
     answer = await ask_upstream(call, call.message)
     if answer.error_code != ErrorCode.NONE:
@@ -64,7 +64,7 @@ async def handle(call: Call, services: Services) -> bytes:
     return reply(call, answer)
 
 
-def candidates(call: Call, services: Services, elsewhere: Sequence[HeldGroup]) -> list[HeldGroup]:
+def candidates(call: Call, services: ShareServices, elsewhere: Sequence[HeldGroup]) -> list[HeldGroup]:
     """The share groups that belong into the answer of this listener and pass the filters, by id."""
     request, node_id = call.message, call.connection.node_id
     states = {state.lower() for state in request.states_filter or ()}
@@ -100,7 +100,7 @@ def _is_own(entry: Any) -> bool:
     return bool(entry.protocol_type == OWN_PROTOCOL_TYPE and entry.group_id.startswith(OWN_GROUPS_PREFIX))
 
 
-async def _may_describe(call: Call, services: Services, group_ids: list[str]) -> Collection[str] | ErrorCode:
+async def _may_describe(call: Call, services: ShareServices, group_ids: list[str]) -> Collection[str] | ErrorCode:
     """Those of the groups that the principal may describe; a code, where the broker could not judge it."""
     codes = await _refusals(call, services, group_ids)
     allowed = {group_id for group_id in group_ids if codes[group_id] == ErrorCode.NONE}
@@ -110,7 +110,7 @@ async def _may_describe(call: Call, services: Services, group_ids: list[str]) ->
     return next(not_judged, None) or allowed
 
 
-async def _refusals(call: Call, services: Services, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+async def _refusals(call: Call, services: ShareServices, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
     """Ask about those groups nothing is remembered of, in as many requests as it takes, sent together."""
     rights, now, cache_s = rights_of(call.connection), services.timers.now(), services.options.rights_cache_s
     remembered = {group_id: rights.group_code(Right.DESCRIBE_GROUP, group_id, now, cache_s) for group_id in group_ids}
@@ -122,7 +122,7 @@ async def _refusals(call: Call, services: Services, group_ids: Iterable[str]) ->
     return found
 
 
-async def _may_describe_cluster(call: Call, services: Services) -> bool:
+async def _may_describe_cluster(call: Call, services: ShareServices) -> bool:
     """DESCRIBE on the cluster, as the authorized operations on it tell."""
     rights, now = rights_of(call.connection), services.timers.now()
     verdict = rights.verdict(Right.DESCRIBE_CLUSTER, CLUSTER, now, services.options.rights_cache_s)

@@ -30,7 +30,7 @@ from proxy.sharegroups.apis.group_configs import (
     refusal_to_describe,
 )
 from proxy.sharegroups.model.settings import GROUP_CONFIGS, BrokerShareLimits, GroupConfigKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
@@ -45,7 +45,7 @@ THEIRS = "consumer.session.timeout.ms"
 _KAFKA_DEFAULTS = BrokerShareLimits()
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Answer resource by resource, in the order asked."""
     resources = call.message.resources
     others = [resource for resource in resources if resource.resource_type != GROUP]
@@ -89,7 +89,7 @@ def _without_ours(resource: Any) -> Any:
     )
 
 
-def _ours(request: Any, resource: Any, services: Services, theirs: list[Any] | Failure) -> Any:
+def _ours(request: Any, resource: Any, services: ShareServices, theirs: list[Any] | Failure) -> Any:
     message = registry.message("DescribeConfigsResponse")
     result = message.DescribeConfigsResult(
         error_code=ErrorCode.NONE,

@@ -26,7 +26,7 @@ from proxy.loop.waiting import settled_by
 from proxy.sharegroups.apis.offset_requests import not_starting
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.group import ShareGroup
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -34,7 +34,7 @@ from proxy.wire.errors import ErrorCode
 KEY = 42
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Delete what is held here, ask the broker to delete the rest."""
     names = list(dict.fromkeys(call.message.groups_names))
     held, rest = list[str](), list[str]()
@@ -64,7 +64,7 @@ def _request(names: list[str]) -> Any:
     return registry.message("DeleteGroupsRequest")(groups_names=names)
 
 
-def _delete(services: Services, group_id: str, right: memoryview) -> Promise[ErrorCode]:
+def _delete(services: ShareServices, group_id: str, right: memoryview) -> Promise[ErrorCode]:
     refusal = tell_delete_group(right)
     if refusal != ErrorCode.NONE:
         return settled(refusal)
@@ -77,7 +77,7 @@ def _delete(services: Services, group_id: str, right: memoryview) -> Promise[Err
     return services.changes.delete_group(group_id, on_its_own(deletion(services, group)))
 
 
-async def deletion(services: Services, group: ShareGroup) -> ErrorCode:
+async def deletion(services: ShareServices, group: ShareGroup) -> ErrorCode:
     """Delete a group and the state of its share partitions, however long that takes."""
     group_id, is_starting = group.group_id, True
     while is_starting:
@@ -99,7 +99,7 @@ async def deletion(services: Services, group: ShareGroup) -> ErrorCode:
     return code
 
 
-async def _forget(services: Services, group_id: str, keys: Sequence[ShareKey]) -> ErrorCode:
+async def _forget(services: ShareServices, group_id: str, keys: Sequence[ShareKey]) -> ErrorCode:
     """Durable first, then from memory: what is refused is still there, and may be deleted again."""
     for code in (await services.writes.remove(keys)).values():
         if code is not ErrorCode.NONE:

@@ -39,7 +39,7 @@ from proxy.sharegroups.apis.group_configs import (
     stored_value,
 )
 from proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -60,12 +60,12 @@ NO_OTHERS = " (the brokers of this cluster have no settings of groups; the proxy
 Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """IncrementalAlterConfigs."""
     return await _alter(call, services, incremental)
 
 
-async def handle_alter_configs(call: Call, services: Services) -> bytes:
+async def handle_alter_configs(call: Call, services: ShareServices) -> bytes:
     """AlterConfigs."""
     return await _alter(call, services, replacing)
 
@@ -92,7 +92,7 @@ def replacing(resource: Any, _: Mapping[str, str], limits: BrokerShareLimits) ->
     return after, failure or _refused(resource, after, limits)
 
 
-async def _alter(call: Call, services: Services, judge: Judge) -> bytes:
+async def _alter(call: Call, services: ShareServices, judge: Judge) -> bytes:
     resources = call.message.resources
     response = registry.message(f"{registry.API_KEYS[call.key]}Response")
     others = [resource for resource in resources if resource.resource_type != GROUP]
@@ -110,7 +110,7 @@ async def _alter(call: Call, services: Services, judge: Judge) -> bytes:
     return await replied(call, answer)
 
 
-async def _alter_group(call: Call, services: Services, resource: Any, judge: Judge) -> Failure | None:
+async def _alter_group(call: Call, services: ShareServices, resource: Any, judge: Judge) -> Failure | None:
     """Judge, ask the broker, judge again (others may have changed it, or be at it), store."""
     coordinator, group_id = services.coordinator, resource.resource_name
     if not group_id:
@@ -138,7 +138,7 @@ async def _alter_group(call: Call, services: Services, resource: Any, judge: Jud
     return None
 
 
-def _in_force(services: Services, group_id: str, after: dict[str, str]) -> None:
+def _in_force(services: ShareServices, group_id: str, after: dict[str, str]) -> None:
     """Whoever waits for records may find that more or fewer are available."""
     services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
     for key, _ in services.coordinator.loaded_of(group_id):

@@ -22,7 +22,7 @@ from proxy.forwarding.hidden_topics import is_hidden
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from proxy.sharegroups.apis.group_configs import GROUP
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import headers, registry
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
 
@@ -43,7 +43,7 @@ def serve_here(frame: memoryview) -> bool:
         return False  # the broker judges it
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, services: ShareServices) -> bytes | None:
     """Merge the broker's list with the groups that have settings here."""
     wanted = call.message.resource_types
     if services.versions.upstream.get(KEY, (0, 0))[1] < RESOURCE_TYPES_VERSION:

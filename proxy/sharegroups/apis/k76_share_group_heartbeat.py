@@ -31,7 +31,7 @@ from proxy.sharegroups.model.group import (
     unknown_group,
 )
 from proxy.sharegroups.new_groups import GroupRefused, hold_group
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
@@ -41,14 +41,14 @@ KEY = 76
 VERSIONS = (1, 1)
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Answer one ShareGroupHeartbeat."""
     request = call.message
     reply = await _judge(call, services, request)
     return _answer(call, request.member_id, reply)
 
 
-async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply:
+async def _judge(call: Call, services: ShareServices, request: Any) -> HeartbeatReply:
     group_id = request.group_id
     beat = Heartbeat(
         member_id=request.member_id,
@@ -85,7 +85,7 @@ async def _judge(call: Call, services: Services, request: Any) -> HeartbeatReply
     return await _told_when_stored(services, group, _beat(services, group, beat))
 
 
-def _topics_of(services: Services, group_id: str, beat: Heartbeat) -> tuple[str, ...]:
+def _topics_of(services: ShareServices, group_id: str, beat: Heartbeat) -> tuple[str, ...]:
     """The topics the member subscribes to, now or still."""
     if beat.topics is not None:
         return beat.topics
@@ -94,7 +94,7 @@ def _topics_of(services: Services, group_id: str, beat: Heartbeat) -> tuple[str,
     return () if member is None else tuple(sorted(member.topics))
 
 
-async def _read_refusal(call: Call, services: Services, group_id: str, names: Iterable[str]) -> ErrorCode:
+async def _read_refusal(call: Call, services: ShareServices, group_id: str, names: Iterable[str]) -> ErrorCode:
     """What refuses READ on the group, or NONE; on the way, in the same round trip, the topics are asked about."""
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
@@ -108,7 +108,7 @@ async def _read_refusal(call: Call, services: Services, group_id: str, names: It
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
-def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
+def _beat(services: ShareServices, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
     topics = _shapes(services, group.subscribed_topics() | set(beat.topics or ()))
     coordinator = services.coordinator
     settings, now = coordinator.settings(group.group_id), services.timers.now()
@@ -117,7 +117,7 @@ def _beat(services: Services, group: ShareGroup, beat: Heartbeat) -> HeartbeatRe
     return reply
 
 
-async def _told_when_stored(services: Services, group: ShareGroup, reply: HeartbeatReply) -> HeartbeatReply:
+async def _told_when_stored(services: ShareServices, group: ShareGroup, reply: HeartbeatReply) -> HeartbeatReply:
     """The group epoch never goes back, not even after a crash: a new one is stored before a member hears of it."""
     if group.epoch == group.stored_epoch:
         return reply
@@ -131,7 +131,7 @@ async def _told_when_stored(services: Services, group: ShareGroup, reply: Heartb
     return reply
 
 
-def _shapes(services: Services, names: Iterable[str]) -> dict[str, TopicInfo]:
+def _shapes(services: ShareServices, names: Iterable[str]) -> dict[str, TopicInfo]:
     """What is known of these topics."""
     found = {}
     for name in names:

@@ -23,7 +23,7 @@ from proxy.brokers.topic_leaders import ask_many_topics, describe_refusal, names
 from proxy.forwarding.ask_and_reply import replied
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.model.group import GroupDescription, MemberDescription
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
@@ -33,7 +33,7 @@ VERSIONS = (1, 1)
 NOT_TO_BE_DESCRIBED = "The group has described topic(s) that the client is not authorized to describe."
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Answer one ShareGroupDescribe."""
     request = call.message
     group_ids = list(dict.fromkeys(request.group_ids or ()))
@@ -55,7 +55,7 @@ class _Looked(NamedTuple):
     """None where they are not wanted."""
 
 
-async def _look(call: Call, services: Services, group_ids: Sequence[str], with_bits: bool) -> _Looked:
+async def _look(call: Call, services: ShareServices, group_ids: Sequence[str], with_bits: bool) -> _Looked:
     """Ask for the rights that are not known, all in one round trip; the bits, if they are wanted."""
     connection, now = call.connection, services.timers.now()
     rights, cache_s = rights_of(connection), services.options.rights_cache_s
@@ -75,7 +75,7 @@ async def _look(call: Call, services: Services, group_ids: Sequence[str], with_b
     return _Looked(refusals, bits)
 
 
-def _described(call: Call, services: Services, message: Any, group_id: str, looked: _Looked) -> Any:
+def _described(call: Call, services: ShareServices, message: Any, group_id: str, looked: _Looked) -> Any:
     if not group_id:
         return _refused(message, group_id, ErrorCode.INVALID_GROUP_ID)
     refusal = looked.refusals[group_id]
@@ -98,7 +98,7 @@ def _refused(message: Any, group_id: str, code: ErrorCode, text: str | None = No
     return message.DescribedGroup(error_code=code, error_message=text, group_id=group_id, group_state="")
 
 
-def _entry(services: Services, message: Any, described: GroupDescription, operations: int) -> Any:
+def _entry(services: ShareServices, message: Any, described: GroupDescription, operations: int) -> Any:
     return message.DescribedGroup(
         group_id=described.group_id,
         group_state=described.state,
@@ -110,7 +110,7 @@ def _entry(services: Services, message: Any, described: GroupDescription, operat
     )
 
 
-def _member(services: Services, message: Any, member: MemberDescription) -> Any:
+def _member(services: ShareServices, message: Any, member: MemberDescription) -> Any:
     topics = []
     for topic_id, partitions in sorted(member.assignment.items()):
         topic = services.topology.topic_by_id(topic_id)

@@ -33,7 +33,7 @@ from proxy.sharegroups.fetch.fetching import ShareFetching
 from proxy.sharegroups.fetch.session_survey import Result
 from proxy.sharegroups.model.group import member_id_mistake
 from proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
@@ -47,7 +47,7 @@ AT_ONCE_MAX = 500
 _NOTHING = Result()
 
 
-async def handle(call: Call, services: Services) -> frames.Answer:
+async def handle(call: Call, services: ShareServices) -> frames.Answer:
     """Answer one ShareFetch."""
     request = call.message
     if request.group_id is None:
@@ -81,7 +81,7 @@ async def handle(call: Call, services: Services) -> frames.Answer:
     return await _answer(call, services, session, fetching, outcome)
 
 
-def _session_places(services: Services, key: SessionKey) -> tuple[TopicIdPartition, ...]:
+def _session_places(services: ShareServices, key: SessionKey) -> tuple[TopicIdPartition, ...]:
     session = services.coordinator.sessions.get(key)
     return () if session is None else session.partitions
 
@@ -97,7 +97,7 @@ def _renew_mistake(call: Call) -> str | None:
 
 
 async def _fetch(
-    call: Call, services: Services, session: Session, acknowledging: Acknowledging
+    call: Call, services: ShareServices, session: Session, acknowledging: Acknowledging
 ) -> ShareFetching | None:
     """Have the acknowledgements written, and fetch what is asked for; None for the request that ends its session."""
     request = call.message
@@ -116,7 +116,7 @@ async def _fetch(
     return fetching
 
 
-async def _others(services: Services, fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
+async def _others(services: ShareServices, fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
     """Fetch others than what the request releases; False where there are none. Then it waits for the release.
 
     A wait that is over before the release is stored ends without records, as on a broker.
@@ -131,7 +131,7 @@ async def _others(services: Services, fetching: ShareFetching, acknowledging: Ac
 
 
 async def _outcome(
-    acknowledging: Acknowledging, fetching: ShareFetching | None, services: Services
+    acknowledging: Acknowledging, fetching: ShareFetching | None, services: ShareServices
 ) -> dict[TopicIdPartition, ErrorCode]:
     """Of the acknowledgements; records that wait for it are counted as those of an answer that is not sent."""
     size = 0
@@ -151,7 +151,7 @@ def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
 
 async def _answer(
     call: Call,
-    services: Services,
+    services: ShareServices,
     session: Session,
     fetching: ShareFetching | None,
     outcome: Mapping[TopicIdPartition, ErrorCode],

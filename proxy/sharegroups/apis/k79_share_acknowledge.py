@@ -23,7 +23,7 @@ from proxy.sharegroups.apis.share_requests import (
 from proxy.sharegroups.fetch.acknowledgements import decide
 from proxy.sharegroups.model.group import member_id_mistake
 from proxy.sharegroups.model.sessions import FINAL_EPOCH, SessionKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
@@ -32,7 +32,7 @@ KEY = 79
 VERSIONS = (1, 2)
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Answer one ShareAcknowledge."""
     request = call.message
     if request.group_id is None:
@@ -63,7 +63,7 @@ def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
 
 
 async def _answer(
-    call: Call, services: Services, group_id: str, outcome: Mapping[TopicIdPartition, ErrorCode]
+    call: Call, services: ShareServices, group_id: str, outcome: Mapping[TopicIdPartition, ErrorCode]
 ) -> bytes:
     message = registry.message("ShareAcknowledgeResponse")
     topics: dict[bytes, list[Any]] = {}

@@ -24,7 +24,7 @@ from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.offset_requests import know_topics, log_ends, shares_of, topic_of
 from proxy.sharegroups.fetch.start_offsets import Found
 from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, RequestRefused
 from proxy.wire.values import ZERO_UUID, TopicIdPartition
@@ -46,7 +46,7 @@ class _Wanted:
     partitions: Sequence[int]
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Answer one DescribeShareGroupOffsets."""
     asked = list(call.message.groups or ())
     refusals = await _look(call, services, asked)
@@ -70,7 +70,7 @@ async def handle(call: Call, services: Services) -> bytes:
     return await replied(call, message(groups=groups))
 
 
-async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping[str, ErrorCode]:
+async def _look(call: Call, services: ShareServices, asked: Sequence[Any]) -> Mapping[str, ErrorCode]:
     """What refuses DESCRIBE on each group, or NONE; on the way what is not known of their topics is asked."""
     connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
     rights = rights_of(connection)
@@ -100,7 +100,7 @@ async def _look(call: Call, services: Services, asked: Sequence[Any]) -> Mapping
     return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
 
 
-async def _wanted_of_all(call: Call, services: Services, groups: Sequence[Any]) -> dict[int, list[_Wanted]]:
+async def _wanted_of_all(call: Call, services: ShareServices, groups: Sequence[Any]) -> dict[int, list[_Wanted]]:
     """By the identity of the group's entry in the request: one group may be named several times.
 
     Raises:
@@ -117,7 +117,7 @@ async def _wanted_of_all(call: Call, services: Services, groups: Sequence[Any]) 
     return found
 
 
-async def _wanted(call: Call, services: Services, group: Any) -> list[_Wanted]:
+async def _wanted(call: Call, services: ShareServices, group: Any) -> list[_Wanted]:
     """The topics to answer for, as a broker orders them: those that exist, unknown ones, those not allowed."""
     if group.topics is None:
         return _all(call, services, group.group_id)
@@ -135,7 +135,7 @@ def _rank(wanted: _Wanted) -> int:
     return 1 if wanted.topic == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 2
 
 
-def _all(call: Call, services: Services, group_id: str) -> list[_Wanted]:
+def _all(call: Call, services: ShareServices, group_id: str) -> list[_Wanted]:
     """Every share partition there is, of topics that exist and may be seen."""
     places: dict[str, set[int]] = {}
     for key in shares_of(services, group_id):
@@ -155,7 +155,7 @@ def _all(call: Call, services: Services, group_id: str) -> list[_Wanted]:
     return found
 
 
-async def _ends(call: Call, services: Services, wanted: Sequence[_Wanted]) -> Found:
+async def _ends(call: Call, services: ShareServices, wanted: Sequence[_Wanted]) -> Found:
     """Where the logs of the share partitions with state end; nothing for a version without lag."""
     if call.version < LAG_SINCE:
         return {}
@@ -172,7 +172,7 @@ async def _ends(call: Call, services: Services, wanted: Sequence[_Wanted]) -> Fo
     return await log_ends(call.connection, services, list(places.values())) if places else {}
 
 
-async def _topic(call: Call, services: Services, message: Any, wanted: _Wanted, ends: Found) -> Any:
+async def _topic(call: Call, services: ShareServices, message: Any, wanted: _Wanted, ends: Found) -> Any:
     code = ErrorCode.NONE
     topic_id, entries = ZERO_UUID, []
     if isinstance(wanted.topic, Topic):
@@ -197,7 +197,7 @@ def _nothing(message: Any, partition: int, code: ErrorCode) -> Any:
     )
 
 
-def _partition(services: Services, message: Any, key: ShareKey, end: tuple[ErrorCode, int] | None) -> Any:
+def _partition(services: ShareServices, message: Any, key: ShareKey, end: tuple[ErrorCode, int] | None) -> Any:
     share = services.coordinator.share(key)
     if share is None:
         return _nothing(message, key.partition, ErrorCode.NONE)

@@ -24,7 +24,7 @@ from proxy.sharegroups.apis.offset_requests import begin_at, know_topics, not_st
 from proxy.sharegroups.group_changes import BEING_DELETED
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.new_groups import GroupRefused, hold_group
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import ANSWER_MAX_S, Outcome
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -45,7 +45,7 @@ Changes = dict[ShareKey, tuple[str, int]]
 """Share partition -> (topic name, offset)."""
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Answer one AlterShareGroupOffsets."""
     request = call.message
     topics = list(request.topics or ())
@@ -76,7 +76,7 @@ async def handle(call: Call, services: Services) -> bytes:
     return await _answer(call, topics, known, codes)
 
 
-async def _written(services: Services, changes: Changes) -> Codes:
+async def _written(services: ShareServices, changes: Changes) -> Codes:
     """What became of the changes; 15 where that is not known in time."""
     writes = {key: _change(services, key, offset) for key, (_, offset) in changes.items()}
     deadline = services.timers.now() + ANSWER_MAX_S
@@ -88,7 +88,7 @@ async def _written(services: Services, changes: Changes) -> Codes:
     return codes
 
 
-async def _read_refusal(call: Call, services: Services, group_id: str, names: Sequence[str]) -> ErrorCode:
+async def _read_refusal(call: Call, services: ShareServices, group_id: str, names: Sequence[str]) -> ErrorCode:
     """What refuses READ on the group, or NONE; on the way what is not known of the topics."""
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
@@ -124,7 +124,7 @@ def _places(topics: Sequence[Any]) -> Iterator[tuple[str, int, int]]:
             yield topic.topic_name, partition.partition_index, partition.start_offset
 
 
-def _change(services: Services, key: ShareKey, offset: int) -> Promise[Outcome]:
+def _change(services: ShareServices, key: ShareKey, offset: int) -> Promise[Outcome]:
     return services.writes.remove([key]) if offset == UNINITIALIZED else begin_at(services, key, offset)
 
 

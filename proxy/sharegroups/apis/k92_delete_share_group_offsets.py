@@ -20,7 +20,7 @@ from proxy.sharegroups.apis.k91_alter_share_group_offsets import NOT_EMPTY
 from proxy.sharegroups.apis.offset_requests import know_topics, not_starting, shares_of, topic_of
 from proxy.sharegroups.group_changes import BEING_DELETED
 from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import told_in_time
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -32,7 +32,7 @@ VERSIONS = (0, 0)
 NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
-async def handle(call: Call, services: Services) -> bytes:
+async def handle(call: Call, services: ShareServices) -> bytes:
     """Answer one DeleteShareGroupOffsets."""
     request, connection = call.message, call.connection
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
@@ -57,13 +57,13 @@ async def handle(call: Call, services: Services) -> bytes:
     return await _delete(call, services, request.group_id, topics)
 
 
-def _keys(services: Services, group_id: str, ids: Iterable[bytes]) -> list[ShareKey]:
+def _keys(services: ShareServices, group_id: str, ids: Iterable[bytes]) -> list[ShareKey]:
     """The share partitions of these topics that are being begun or have state."""
     starting = [key for key in services.reads.starting if key.group_id == group_id and key.topic_id in ids]
     return starting + [key for topic_id in ids for key in shares_of(services, group_id, topic_id)]
 
 
-async def _delete(call: Call, services: Services, group_id: str, topics: dict[str, Topic | ErrorCode]) -> bytes:
+async def _delete(call: Call, services: ShareServices, group_id: str, topics: dict[str, Topic | ErrorCode]) -> bytes:
     message = registry.message("DeleteShareGroupOffsetsResponse")
     keys = {
         name: shares_of(services, group_id, topic.topic_id)

@@ -28,7 +28,7 @@ from proxy.sharegroups.fetch.start_offsets import (
 )
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.settings import LATEST_TIMESTAMP
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import Outcome
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, TopicIdPartition
@@ -38,7 +38,7 @@ STARTING_WAIT_S = 5.0
 
 
 async def know_topics(
-    call: Call, services: Services, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
+    call: Call, services: ShareServices, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
 ) -> None:
     """Ask what is not known, or is old, about these topics and the client's right on them."""
     connection = call.connection
@@ -46,7 +46,7 @@ async def know_topics(
     await tell_many_topics(connection, services, ask_many_topics(connection, asked, list(ids)), call.work)
 
 
-def topic_of(connection: Connection, services: Services, name: str, right: Right) -> Topic | ErrorCode:
+def topic_of(connection: Connection, services: ShareServices, name: str, right: Right) -> Topic | ErrorCode:
     """The topic, or why it may not be spoken of: 29, 3 or what the broker says. `know_topics` comes first."""
     allowed = verdict(connection, services, right, name)
     if allowed is False:
@@ -57,7 +57,7 @@ def topic_of(connection: Connection, services: Services, name: str, right: Right
     return topic
 
 
-async def log_ends(connection: Connection, services: Services, places: Sequence[tuple[Topic, int]]) -> Found:
+async def log_ends(connection: Connection, services: ShareServices, places: Sequence[tuple[Topic, int]]) -> Found:
     """Where the logs end, by the leaders themselves; all are asked at once."""
     by_node: dict[int, list[tuple[Topic, int]]] = {}
     for topic, partition in places:
@@ -76,7 +76,7 @@ class _Question:
     """ListOffsets to one leader, sent when it is made."""
 
     def __init__(
-        self, connection: Connection, services: Services, node_id: int, places: Sequence[tuple[Topic, int]]
+        self, connection: Connection, services: ShareServices, node_id: int, places: Sequence[tuple[Topic, int]]
     ) -> None:
         self._services = services
         self._places = places
@@ -106,12 +106,12 @@ class _Question:
         return {TopicIdPartition(topic.topic_id, partition): (code, -1) for topic, partition in self._places}
 
 
-def shares_of(services: Services, group_id: str, topic_id: bytes | None = None) -> list[ShareKey]:
+def shares_of(services: ShareServices, group_id: str, topic_id: bytes | None = None) -> list[ShareKey]:
     """The share partitions of a group that have state, of all topics or of one, sorted."""
     return sorted(key for key in services.coordinator.keys_of(group_id) if topic_id is None or key.topic_id == topic_id)
 
 
-async def not_starting(services: Services, keys: Sequence[ShareKey]) -> bool:
+async def not_starting(services: ShareServices, keys: Sequence[ShareKey]) -> bool:
     """Wait until nobody looks up where these share partitions begin; False when that takes too long."""
     reads, deadline = services.reads, services.timers.now() + STARTING_WAIT_S
     while busy := [key for key in keys if key in reads.starting]:
@@ -125,7 +125,7 @@ async def not_starting(services: Services, keys: Sequence[ShareKey]) -> bool:
     return True
 
 
-def begin_at(services: Services, key: ShareKey, offset: int) -> Promise[Outcome]:
+def begin_at(services: ShareServices, key: ShareKey, offset: int) -> Promise[Outcome]:
     """Replace the state of a share partition: it begins at this offset, with nothing delivered yet.
 
     Until that is durable nobody may begin it otherwise; the caller has waited for `not_starting`.

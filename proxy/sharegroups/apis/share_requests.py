@@ -11,12 +11,13 @@ from typing import Any
 
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
-from proxy.brokers.topic_leaders import ask_many_topics, endpoints, tell_many_topics, topics_to_ask
+from proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics, topics_to_ask
+from proxy.forwarding.address_book import node_endpoints
 from proxy.forwarding.interfaces import Call
 from proxy.loop.slices import AT_ONCE, Work
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.sessions import Session, SessionKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
@@ -51,7 +52,7 @@ async def named(
 
 async def read_refusal(
     call: Call,
-    services: Services,
+    services: ShareServices,
     group_id: str,
     places: Iterable[TopicIdPartition],
     acknowledged: Container[TopicIdPartition] = (),
@@ -71,13 +72,13 @@ async def read_refusal(
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
-async def refresh(connection: Connection, services: Services, places: Iterable[TopicIdPartition]) -> None:
+async def refresh(connection: Connection, services: ShareServices, places: Iterable[TopicIdPartition]) -> None:
     """Ask again about the topics of these partitions, unless that was done just now."""
     names, ids = topics_to_ask(connection, services, places)
     await tell_many_topics(connection, services, ask_many_topics(connection, names, ids))
 
 
-def follow_leader(services: Services, key: ShareKey) -> None:
+def follow_leader(services: ShareServices, key: ShareKey) -> None:
     """Where the view has another leader than the share partition's locks were given at, they are released."""
     leader = services.topology.leader(key.topic_id, key.partition)
     if leader is None or leader.node_id == UNKNOWN_NODE:
@@ -88,20 +89,20 @@ def follow_leader(services: Services, key: ShareKey) -> None:
         services.writes.write([change])
 
 
-def end_session(services: Services, key: SessionKey) -> None:
+def end_session(services: ShareServices, key: SessionKey) -> None:
     """Forget a session and release what its member holds at that node; the write is not waited for."""
     session = services.coordinator.sessions.end(key)
     if session is not None:
         release(services, [session])
 
 
-def release(services: Services, sessions: Iterable[Session]) -> None:
+def release(services: ShareServices, sessions: Iterable[Session]) -> None:
     """Release the locks of sessions that have ended."""
     for session in sessions:
         services.writes.write(services.coordinator.release(session))
 
 
-def end_with_connection(connection: Connection, services: Services) -> None:
+def end_with_connection(connection: Connection, services: ShareServices) -> None:
     """See to it that the connection's sessions and reservations end with it; once per connection."""
     if "share-close" in connection.memory:
         return
@@ -115,7 +116,7 @@ def end_with_connection(connection: Connection, services: Services) -> None:
     connection.on_close(closed)
 
 
-def leader_hint(services: Services, place: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:
+def leader_hint(services: ShareServices, place: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:
     """(node id, leader epoch) for CurrentLeader: only where the answer is that the leader is elsewhere."""
     if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return NO_HINT
@@ -123,6 +124,7 @@ def leader_hint(services: Services, place: TopicIdPartition, code: ErrorCode) ->
     return NO_HINT if leader is None or leader.node_id == UNKNOWN_NODE else (leader.node_id, leader.epoch)
 
 
-def hint_endpoints(services: Services, message: Any, hints: Iterable[tuple[int, int]]) -> list[Any]:
+def hint_endpoints(services: ShareServices, message: Any, hints: Iterable[tuple[int, int]]) -> list[Any]:
     """NodeEndpoints for the hints given."""
-    return endpoints(services, message, (node_id for node_id, _ in hints if node_id != UNKNOWN_NODE))
+    nodes = (node_id for node_id, _ in hints if node_id != UNKNOWN_NODE)
+    return node_endpoints(services.book, services.topology, message, nodes)

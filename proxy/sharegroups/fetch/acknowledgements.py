@@ -13,7 +13,7 @@ from proxy.sharegroups.model.acknowledging import RELEASE
 from proxy.sharegroups.model.coordinator import Change, ShareKey
 from proxy.sharegroups.model.partition import Refusal, check_shape
 from proxy.sharegroups.model.sessions import SessionKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import Outcome, told_in_time
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
@@ -28,7 +28,7 @@ class Acknowledging:
     def __init__(
         self,
         call: Call,
-        services: Services,
+        services: ShareServices,
         batches: Mapping[TopicIdPartition, AckBatches],
         outcome: dict[TopicIdPartition, ErrorCode],
         changes: Sequence[Change],
@@ -108,7 +108,7 @@ class Acknowledging:
 
 def decide(
     call: Call,
-    services: Services,
+    services: ShareServices,
     session: SessionKey,
     batches: Mapping[TopicIdPartition, AckBatches],
     renew_allowed: bool,
@@ -124,7 +124,7 @@ def decide(
 
 def _decide(
     call: Call,
-    services: Services,
+    services: ShareServices,
     session: SessionKey,
     place: TopicIdPartition,
     acks: AckBatches,

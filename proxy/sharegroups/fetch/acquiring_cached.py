@@ -12,7 +12,7 @@ from proxy.sharegroups.fetch.session_survey import Ready, Result, Results, is_as
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.partition import Read
 from proxy.sharegroups.model.sessions import SessionKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 
 RECORD_LIMIT = 1
 """ShareAcquireMode of a strict MaxRecords (KIP-1206); 0 gives whole batches."""
@@ -36,7 +36,7 @@ def bytes_ready(ready: Iterable[Ready]) -> int:
 class Taking:
     """The limits of one ShareFetch, and what may still be taken under them."""
 
-    def __init__(self, call: Call, services: Services, session: SessionKey) -> None:
+    def __init__(self, call: Call, services: ShareServices, session: SessionKey) -> None:
         request = call.message
         self._services = services
         self._session = session

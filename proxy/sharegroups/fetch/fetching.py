@@ -24,14 +24,15 @@ from math import inf
 from proxy.brokers.topic_leaders import RIGHTS_GRACE_S, judge
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import first_until
+from proxy.reading.upstream_fetch import VIEW_IS_OLD
 from proxy.sharegroups.apis.share_requests import refresh
 from proxy.sharegroups.fetch.acquiring_cached import Taking, bytes_ready
-from proxy.sharegroups.fetch.head_fetch import VIEW_IS_OLD, Head, UpstreamRead
+from proxy.sharegroups.fetch.head_fetch import Head, UpstreamRead
 from proxy.sharegroups.fetch.session_survey import Ready, Result, Survey, client_code, survey
 from proxy.sharegroups.fetch.start_offsets import confirm_range, start
 from proxy.sharegroups.model.coordinator import READ_BYTES_MIN, Share, ShareKey
 from proxy.sharegroups.model.sessions import Session
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
 
@@ -53,7 +54,7 @@ RETRIES_MAX = 3
 class ShareFetching:
     """The fetch of one request. `run` fills `results` and `throttle_time_ms`."""
 
-    def __init__(self, call: Call, services: Services, session: Session) -> None:
+    def __init__(self, call: Call, services: ShareServices, session: Session) -> None:
         request = call.message
         self._connection = call.connection
         self._work = call.work

@@ -19,20 +19,13 @@ from proxy.brokers.rights import Right, rights_of
 from proxy.loop.promise import Promise
 from proxy.reading.batch_cache import CacheKey, Chunk
 from proxy.reading.far_records import holder_of, taken_in
+from proxy.reading.upstream_fetch import FETCH, FETCH_VERSION_WITH_IDS, SMALL_PART, VIEW_IS_OLD, fetch_version
 from proxy.sharegroups.fetch.head_reads import Reservation
 from proxy.sharegroups.model.coordinator import NOTHING_READ, ShareKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.values import ZERO_UUID, TopicIdPartition
-
-FETCH = 1
-FETCH_VERSION_MAX = 17
-"""v18 adds nothing for a consumer."""
-FETCH_VERSION_WITH_IDS = 13
-
-SMALL_PART = 2
-"""A chunk less than 1/SMALL_PART of the answer it came in is copied, so that it does not keep the rest in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +39,11 @@ class Head:
     max_bytes: int
 
 
-def fetch_version(services: Services) -> int:
-    """The highest version of Fetch that upstream has and that is of use here."""
-    return min(FETCH_VERSION_MAX, services.versions.upstream.get(FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
-
-
 class UpstreamRead:
     """A Fetch under way. One per connection at a time: `UpstreamRead.of(connection)`."""
 
     def __init__(
-        self, connection: Connection, services: Services, heads: Sequence[Head], wait_s: float, min_bytes: int
+        self, connection: Connection, services: ShareServices, heads: Sequence[Head], wait_s: float, min_bytes: int
     ) -> None:
         self.done: Promise[None] = Promise()
         """Settled when the answer was taken in, or will not come."""
@@ -68,7 +56,7 @@ class UpstreamRead:
         self._services = services
         self._heads = {head.place: head for head in heads}
         self._begun = services.timers.now()
-        self._version = fetch_version(services)
+        self._version = fetch_version(services.versions)
         body = registry.request(FETCH, self._version).encode(self._request(heads, wait_s, min_bytes))
         connection.memory["upstream-read"] = self
         self._answer = connection.ask(FETCH, self._version, body)
@@ -194,17 +182,3 @@ class UpstreamRead:
             rights_of(self._connection).remember(Right.READ_TOPIC, head.topic.name, False, now)
         elif code in VIEW_IS_OLD:
             self._services.topology.mark_stale(head.topic.name)
-
-
-VIEW_IS_OLD = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-"""Answers that say the broker knows better than the cluster view."""

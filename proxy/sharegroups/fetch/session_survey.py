@@ -13,7 +13,7 @@ from proxy.reading.batch_cache import CacheKey, Chunk
 from proxy.reading.far_records import RecordsSlice, holder_of
 from proxy.sharegroups.apis.share_requests import follow_leader
 from proxy.sharegroups.model.coordinator import Share, ShareKey
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
 
@@ -85,7 +85,7 @@ class Survey:
 
 
 async def survey(
-    connection: Connection, services: Services, keys: Iterable[ShareKey], results: Results, work: Work = AT_ONCE
+    connection: Connection, services: ShareServices, keys: Iterable[ShareKey], results: Results, work: Work = AT_ONCE
 ) -> Survey:
     """Look at the partitions that have no error in `results` yet; what cannot be fetched here gets one.
 
@@ -114,13 +114,13 @@ async def survey(
     return found
 
 
-def is_as_found(services: Services, group_id: str, place: TopicIdPartition, share: Share, offset: int) -> bool:
+def is_as_found(services: ShareServices, group_id: str, place: TopicIdPartition, share: Share, offset: int) -> bool:
     """Whether a share partition still is where the survey found it."""
     held = services.coordinator.share(ShareKey(group_id, *place))
     return held is share and share.partition.next_fetch_offset() == offset
 
 
-def _look(found: Survey, connection: Connection, services: Services, key: ShareKey, leader_epoch: int) -> None:
+def _look(found: Survey, connection: Connection, services: ShareServices, key: ShareKey, leader_epoch: int) -> None:
     """At one partition that is led here."""
     place = TopicIdPartition(key.topic_id, key.partition)
     share = services.coordinator.share(key)

@@ -15,12 +15,12 @@ from proxy.brokers.cluster_view import Topic
 from proxy.brokers.interfaces import Connection
 from proxy.loop.promise import Promise
 from proxy.loop.waiting import settled_by
-from proxy.sharegroups.fetch.head_fetch import VIEW_IS_OLD
+from proxy.reading.upstream_fetch import VIEW_IS_OLD
 from proxy.sharegroups.fetch.head_reads import ShareReads
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.sessions import Session
 from proxy.sharegroups.model.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from proxy.sharegroups.services import Services
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import Outcome
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -38,7 +38,7 @@ Found = dict[TopicIdPartition, tuple[ErrorCode, int]]
 
 
 def ask_offsets(
-    connection: Connection, services: Services, places: Sequence[tuple[Topic, int]], timestamp: int
+    connection: Connection, services: ShareServices, places: Sequence[tuple[Topic, int]], timestamp: int
 ) -> Promise[memoryview]:
     """Send ListOffsets for these partitions at their present leader epoch; `tell_offsets` understands the answer."""
     version = _version(services)
@@ -63,12 +63,12 @@ def offsets_request(places: Sequence[tuple[Topic, int]], timestamp: int) -> Any:
     return message(replica_id=-1, isolation_level=0, topics=list(topics.values()))
 
 
-def tell_offsets(services: Services, topics: Mapping[str, Topic], answer: memoryview) -> Found:
+def tell_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: memoryview) -> Found:
     """What a broker answered to `ask_offsets`; marks the topics it knows otherwise than the view."""
     return told_offsets(services, topics, registry.response(LIST_OFFSETS, _version(services)).decode(answer))
 
 
-def told_offsets(services: Services, topics: Mapping[str, Topic], answer: Any) -> Found:
+def told_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: Any) -> Found:
     """As `tell_offsets`, of a decoded answer."""
     found: Found = {}
     for topic in answer.topics:
@@ -83,14 +83,14 @@ def told_offsets(services: Services, topics: Mapping[str, Topic], answer: Any) -
     return found
 
 
-def _version(services: Services) -> int:
+def _version(services: ShareServices) -> int:
     upstream = services.versions.upstream.get(LIST_OFFSETS, (0, LIST_OFFSETS_VERSION_MAX))
     return min(LIST_OFFSETS_VERSION_MAX, upstream[1])
 
 
 async def start(
     connection: Connection,
-    services: Services,
+    services: ShareServices,
     session: Session,
     places: Sequence[TopicIdPartition],
     deadline: float,
@@ -134,12 +134,12 @@ def _begun(reads: ShareReads, key: ShareKey) -> None:
     reads.wake(key)
 
 
-def _count(services: Services, asked_at: float) -> None:
+def _count(services: ShareServices, asked_at: float) -> None:
     services.figures.load_s.observe(services.timers.now() - asked_at)
 
 
 async def _begin(
-    connection: Connection, services: Services, session: Session, keys: Sequence[ShareKey]
+    connection: Connection, services: ShareServices, session: Session, keys: Sequence[ShareKey]
 ) -> tuple[dict[TopicIdPartition, ErrorCode], dict[ShareKey, Promise[Outcome]]]:
     """What cannot be begun, and the writes of the others."""
     reset = services.coordinator.settings(session.key.group_id).offset_reset
@@ -167,7 +167,7 @@ async def _begin(
 
 
 async def _look_up(
-    connection: Connection, services: Services, places: Sequence[TopicIdPartition], timestamp: int
+    connection: Connection, services: ShareServices, places: Sequence[TopicIdPartition], timestamp: int
 ) -> Found:
     known = _known(services, places)
     if not known:
@@ -176,7 +176,7 @@ async def _look_up(
     return tell_offsets(services, {topic.name: topic for topic, _ in known}, answer)
 
 
-def _known(services: Services, places: Sequence[TopicIdPartition]) -> list[tuple[Topic, int]]:
+def _known(services: ShareServices, places: Sequence[TopicIdPartition]) -> list[tuple[Topic, int]]:
     found = []
     for place in places:
         topic = services.topology.topic_by_id(place.topic_id)
@@ -186,7 +186,7 @@ def _known(services: Services, places: Sequence[TopicIdPartition]) -> list[tuple
 
 
 async def confirm_range(
-    connection: Connection, services: Services, group_id: str, places: Sequence[TopicIdPartition]
+    connection: Connection, services: ShareServices, group_id: str, places: Sequence[TopicIdPartition]
 ) -> dict[TopicIdPartition, ErrorCode]:
     """A Fetch answered OFFSET_OUT_OF_RANGE: move to what ListOffsets says is there; the errors of those it refuses.
 

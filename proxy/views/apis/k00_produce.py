@@ -21,9 +21,9 @@ from typing import Any
 from proxy.forwarding.address_rewriting import drop_node_endpoints
 from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.services import ViewServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
@@ -64,22 +64,19 @@ def may_name_view(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
     return may_name
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, views: ViewServices) -> bytes | None:
     """A request that may name views."""
-    views = services.views
     request = call.message
-    if views is None:
-        return None
     refused = [each for each in request.topic_data or () if is_view(each.name) or views.catalog.view(each.topic_id)]
     if not refused:
         return None
     names = sorted({each.name or f"topic id {bytes(each.topic_id).hex()}" for each in refused})
-    services.notes("view-produce-refused", client_id=call.client_id or "", topics=", ".join(names))
+    views.services.notes("view-produce-refused", client_id=call.client_id or "", topics=", ".join(names))
     request.topic_data = [each for each in request.topic_data if each not in refused]
     if request.acks == 0:
         return await _without_answer(call)
     answer = await ask_upstream(call, request) if request.topic_data else _nothing()
-    drop_node_endpoints(answer, services.book)
+    drop_node_endpoints(answer, views.services.book)
     answer.responses = [*(answer.responses or ()), *map(_refusal, refused)]
     return reply(call, answer)
 

@@ -32,8 +32,8 @@ from proxy.brokers.topic_leaders import ask_topics, judge_topic, names_to_ask, t
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import WithKnownIds, WithoutWords
+from proxy.forwarding.services import Services
 from proxy.loop.interfaces import WorkersBusy
-from proxy.sharegroups.services import Services
 from proxy.views.fetch.base_reads import Plain
 from proxy.views.fetch.chunk_cache import Division, ReadKey
 from proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
@@ -134,19 +134,16 @@ def _count(data: bytes, at: int) -> tuple[int, int]:
 # What is served
 
 
-async def handle(call: Call, services: Services) -> frames.Answer | None:
+async def handle(call: Call, views: ViewServices) -> frames.Answer | None:
     """Answer one Fetch, or let it pass."""
-    views = services.views
-    if views is None:
-        return None
-    refused = await _make_known(call, services, views)
-    wanted = _Wanted(call, services, views, refused, await _filters(call, services, views))
+    refused = await _make_known(call, views)
+    wanted = _Wanted(call, views, refused, await _filters(call, views))
     if not wanted.is_ours:
         return None
     if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
         message = registry.message("FetchResponse")
         return reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-    fetching = ViewFetching(call, services, views, wanted.targets, wanted.plains)
+    fetching = ViewFetching(call, views, wanted.targets, wanted.plains)
     try:
         await fetching.run()
         _count_figures(views, fetching, wanted)
@@ -155,7 +152,7 @@ async def handle(call: Call, services: Services) -> frames.Answer | None:
         fetching.release()
 
 
-async def _make_known(call: Call, services: Services, views: ViewServices) -> dict[bytes | str, ErrorCode]:
+async def _make_known(call: Call, views: ViewServices) -> dict[bytes | str, ErrorCode]:
     """Look up topics that are not known; what stands in the way of those that are views."""
     topics, catalog = call.message.topics or (), views.catalog
     if call.version >= IDS_SINCE:
@@ -178,9 +175,9 @@ async def _make_known(call: Call, services: Services, views: ViewServices) -> di
     filtered = [
         topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
     ]
-    asked = names_to_ask(call.connection, services, filtered, Right.READ_TOPIC)
+    asked = names_to_ask(call.connection, views.services, filtered, Right.READ_TOPIC)
     if asked:
-        tell_topics(call.connection, services, await ask_topics(call.connection, asked))
+        tell_topics(call.connection, views.services, await ask_topics(call.connection, asked))
     return {
         name: found.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in missing if catalog.named(name) is None
     }
@@ -190,7 +187,7 @@ _Filter = Division | BadFilter | ErrorCode
 """What a partition is filtered by, or why it is not."""
 
 
-async def _filters(call: Call, services: Services, views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
+async def _filters(call: Call, views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
     """(topic, partition) -> its filter. None is read for a topic that the client may not read."""
     by_id, connection = call.version >= IDS_SINCE, call.connection
     asked: dict[tuple[bytes | str, int], bytes] = {}
@@ -204,7 +201,7 @@ async def _filters(call: Call, services: Services, views: ViewServices) -> dict[
             asked, BadFilter(f"the KeyFilters of one request have more than {REQUEST_BYTES_MAX} bytes")
         )
     found: dict[tuple[bytes | str, int], _Filter] = {}
-    codes = await _rights(connection, services, {name for name, _ in asked})
+    codes = await _rights(connection, views.services, {name for name, _ in asked})
     for place, content in asked.items():
         found[place] = codes[place[0]]
         if found[place] == ErrorCode.NONE:
@@ -261,13 +258,12 @@ class _Wanted:
     def __init__(
         self,
         call: Call,
-        services: Services,
         views: ViewServices,
         refused: Mapping[bytes | str, ErrorCode],
         filters: Mapping[tuple[bytes | str, int], _Filter],
     ) -> None:
         self._filters = filters
-        self._call, self._services, self._catalog, self._refused = call, services, views.catalog, refused
+        self._call, self._services, self._catalog, self._refused = call, views.services, views.catalog, refused
         self._targets: dict[ReadKey, Target] = {}
         self.topics: list[tuple[bytes | str, list[_Item]]] = []
         self.is_ours = bool(refused)

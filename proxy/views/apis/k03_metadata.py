@@ -32,7 +32,6 @@ from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidd
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import Context, Rewrite
 from proxy.loop.promise import Promise
-from proxy.sharegroups.services import Services
 from proxy.views.apis.metadata_entries import metadata_entry, refused_entry
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
@@ -173,10 +172,9 @@ def _topics(data: bytes) -> int:
     return head[0] - 1 if head and head[0] < 0x80 else len(data)
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, views: ViewServices) -> bytes | None:
     """A request that may name views."""
-    views = services.views
-    if views is None or call.message.topics is None:
+    if call.message.topics is None:
         return None
     request = call.message
     named = [topic.name for topic in request.topics if is_view(topic.name)]
@@ -189,7 +187,7 @@ async def handle(call: Call, services: Services) -> bytes | None:
         answer.topics = [topic for topic in answer.topics if not is_view(topic.name)]
         shown += await _show(views, call, [name for name in by_id if name not in named])
     answer.topics = [*(answer.topics or ()), *shown]
-    repair(answer, services.book)
+    repair(answer, views.services.book)
     return reply(call, answer)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from proxy.forwarding.ask_and_reply import ask_upstream, reply
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views import broker_requests, state_records
 from proxy.views.model.base_comparison import Step, cut_of, judge
 from proxy.views.model.catalog import Binding
@@ -34,11 +33,10 @@ def serve_here(frame: memoryview) -> bool:
     return PREFIX_BYTES in bytes(frame)
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, views: ViewServices) -> bytes | None:
     """A request that may name views."""
-    views = services.views
     wanted = [topic for topic in call.message.topics or () if is_view(topic.name)]
-    if views is None or not wanted:
+    if not wanted:
         return None
     names, bad = views.keeper.read(topic.name for topic in wanted)
     refused = {topic: (code, "no view can be called so") for topic, code in bad.items()}

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from proxy.forwarding.ask_and_reply import ask_upstream, reply
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views import state_records
 from proxy.views.apis.share_group_refusals import names_view_id
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.services import ViewServices
 from proxy.wire.errors import ErrorCode
 
 KEY = 20
@@ -30,11 +30,8 @@ def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
     return serve
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, views: ViewServices) -> bytes | None:
     """A request that may delete views."""
-    views = services.views
-    if views is None:
-        return None
     ids = {view.topic_id: view.name.topic for view in views.catalog}
     answer = await ask_upstream(call, call.message)
     for result in answer.responses or ():

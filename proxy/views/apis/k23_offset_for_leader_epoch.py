@@ -15,7 +15,6 @@ from typing import Any
 
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views.apis.base_questions import (
     Question,
     ask_in_rounds,
@@ -25,17 +24,15 @@ from proxy.views.apis.base_questions import (
     throttle_ms,
     upstream_place,
 )
+from proxy.views.services import ViewServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
 KEY = 23
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, views: ViewServices) -> bytes | None:
     """Answer one OffsetForLeaderEpoch, or let it pass."""
-    views = services.views
-    if views is None:
-        return None
     topics = {topic.topic: [entry.partition for entry in topic.partitions] for topic in call.message.topics}
     refused = await make_ready(call.connection, views, topics)
     questions: dict[tuple[str, int, int], Question | ErrorCode] = {}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from proxy.forwarding.ask_and_reply import ask_upstream, reply
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.services import ViewServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
@@ -20,7 +20,7 @@ def serve_here(frame: memoryview) -> bool:
     return PREFIX_BYTES in bytes(frame)
 
 
-async def handle(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
+async def handle(call: Call, _: ViewServices) -> bytes | None:
     """A request that may name views."""
     request = call.message
     refused = [topic.name for topic in request.topics or () if is_view(topic.name)]

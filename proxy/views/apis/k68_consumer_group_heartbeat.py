@@ -9,8 +9,8 @@ what is wrong with them. A pattern is judged by the broker, which sees the topic
 from __future__ import annotations
 
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.services import ViewServices
 
 KEY = 68
 
@@ -20,8 +20,7 @@ def serve_here(frame: memoryview) -> bool:
     return PREFIX_BYTES in bytes(frame)
 
 
-async def handle(call: Call, services: Services) -> None:
+async def handle(call: Call, views: ViewServices) -> None:
     """Make them ready; the heartbeat itself is the broker's."""
-    if services.views is not None:
-        names = [name for name in call.message.subscribed_topic_names or () if is_view(name)]
-        await services.views.ensure(call.connection, names)
+    names = [name for name in call.message.subscribed_topic_names or () if is_view(name)]
+    await views.ensure(call.connection, names)

@@ -19,7 +19,6 @@ from typing import Any
 from proxy.forwarding.ask_and_reply import ask_upstream, reply
 from proxy.forwarding.hidden_topics import is_hidden
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views.apis.metadata_entries import describe_as_base, refused_description
 from proxy.views.model.names import PREFIX_BYTES, is_view
 from proxy.views.services import ViewServices
@@ -43,15 +42,13 @@ def serve_here(frame: memoryview) -> bool:
         return False
 
 
-async def handle(call: Call, services: Services) -> bytes | None:
+async def handle(call: Call, views: ViewServices) -> bytes | None:
     """All topics, or some of which one may be a view."""
     if not call.message.topics:
         answer = await ask_upstream(call, call.message)
         answer.topics = [topic for topic in answer.topics or () if not is_hidden(topic.name)]
         return reply(call, answer)
-    if services.views is None:
-        return None
-    return reply(call, await _describe(call, services.views))
+    return reply(call, await _describe(call, views))
 
 
 async def _describe(call: Call, views: ViewServices) -> Any:

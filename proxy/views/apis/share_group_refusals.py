@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import Services
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.services import ViewServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
@@ -42,19 +42,18 @@ def names_view_id(data: bytes, catalog: ViewCatalog) -> bool:
     return len(catalog) > 0 and (len(data) > SEARCHED_BYTES or any(view.topic_id in data for view in catalog))
 
 
-async def heartbeat(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
+async def heartbeat(call: Call, _: ViewServices) -> bytes | None:
     """ShareGroupHeartbeat (key 76)."""
     return _refusal(call) if any(map(is_view, call.message.subscribed_topic_names or ())) else None
 
 
-async def fetch(call: Call, services: Services) -> bytes | None:
+async def fetch(call: Call, views: ViewServices) -> bytes | None:
     """ShareFetch (key 78)."""
-    views = services.views
-    named = any(views and views.catalog.view(bytes(topic.topic_id)) for topic in call.message.topics or ())
+    named = any(views.catalog.view(bytes(topic.topic_id)) for topic in call.message.topics or ())
     return _refusal(call) if named else None
 
 
-async def alter_offsets(call: Call, services: Services) -> bytes | None:  # noqa: ARG001 - as handlers are called
+async def alter_offsets(call: Call, _: ViewServices) -> bytes | None:
     """AlterShareGroupOffsets (key 91)."""
     return _refusal(call) if any(is_view(topic.topic_name) for topic in call.message.topics or ()) else None
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right, rights_of
+from proxy.forwarding.services import Services
 from proxy.loop.promise import Promise
-from proxy.sharegroups.fetch.head_fetch import FETCH, FETCH_VERSION_WITH_IDS, SMALL_PART, VIEW_IS_OLD, fetch_version
-from proxy.sharegroups.services import Services
+from proxy.reading.upstream_fetch import FETCH, FETCH_VERSION_WITH_IDS, SMALL_PART, VIEW_IS_OLD, fetch_version
 from proxy.views.fetch.chunk_cache import Chunk, ReadKey, fates
 from proxy.views.fetch.shared_reads import Head, ViewReads
 from proxy.views.model.scanning import Facts
@@ -79,7 +79,7 @@ class ViewRead:
         self.wait_s = wait_s
         self._connection, self._services, self._reads = connection, services, reads
         named = version is not None and version < FETCH_VERSION_WITH_IDS
-        self._version = version if named and version is not None else fetch_version(services)
+        self._version = version if named and version is not None else fetch_version(services.versions)
         self._asked_plains = plains
         reads.figures.reads += 1
         self._promised = sum(head.max_bytes for head in heads if head.max_bytes > READ_BYTES_MIN)

@@ -23,8 +23,7 @@ from proxy.brokers.topic_leaders import ask_topics, judge, tell_topics, topics_t
 from proxy.forwarding.interfaces import Call
 from proxy.loop.interfaces import WorkersBusy
 from proxy.loop.waiting import first_until, wait_until
-from proxy.sharegroups.fetch.head_fetch import FETCH_VERSION_WITH_IDS
-from proxy.sharegroups.services import Services
+from proxy.reading.upstream_fetch import FETCH_VERSION_WITH_IDS
 from proxy.views.fetch.base_reads import READ_BYTES_MIN, Plain, ViewRead, in_turn
 from proxy.views.fetch.chunk_cache import Chunk, Division, ReadKey
 from proxy.views.fetch.shared_reads import Flight, Head
@@ -98,12 +97,11 @@ class ViewFetching:
     def __init__(
         self,
         call: Call,
-        services: Services,
         views: ViewServices,
         targets: Sequence[Target],
         plains: Sequence[PlainTarget],
     ) -> None:
-        request = call.message
+        request, services = call.message, views.services
         self._connection = call.connection
         self._services, self._views, self._reads = services, views, views.reads
         self._version: int = call.version

@@ -26,7 +26,7 @@ def request(version: int, topics: dict[bytes, list[int]]) -> bytes:
 
 def answer(version: int, frame: bytes) -> Task:
     call = Call(1, version, 7, None, memoryview(frame), None)
-    task = Task(k01_old_fetch.handle(call, None), lambda _: None)
+    task = Task(k01_old_fetch.handle(call), lambda _: None)
     task.start()
     return task
 

@@ -37,7 +37,7 @@ def test_a_long_request_is_asked_in_parts_and_answered_as_one():
     message = registry.message("FindCoordinatorRequest")(key_type=0, coordinator_keys=keys)
     connection = world.member().connection
     call = Call(10, 6, 7, "c", message, connection)
-    task = Task(k10_find_coordinator.handle(call, world.services), lambda _: None)
+    task = Task(k10_find_coordinator.handle(call, world.services.book), lambda _: None)
     task.start()
     assert task.finished
     answer = frames.decode_response(10, 6, memoryview(task.value)[4:])[1]

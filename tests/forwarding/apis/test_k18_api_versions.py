@@ -16,7 +16,7 @@ from proxy.wire.values import Limits
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-async def handler(call, services):
+async def handler(call):
     return None
 
 
@@ -73,7 +73,7 @@ def test_a_version_that_is_not_offered_is_answered_like_a_broker_would(routes):
 
     route = routes[header(18, 5)]
     done = []
-    Task(route.handler(Unread(), None), done.append).start()
+    Task(route.handler(Unread()), done.append).start()
     frame = golden("4.3.0", 5)
     assert done[0].value == len(frame).to_bytes(4, "big") + frame
     assert route.opaque

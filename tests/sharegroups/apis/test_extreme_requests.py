@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.views import view_apis
-from proxy.views.model.catalog import ViewCatalog
 from proxy.wire import registry
-from tests.support import extremes
+from tests.support import extremes, ports, view_broker
 
 SEEDS = range(40)
 
@@ -20,9 +17,7 @@ def test_every_request_is_answered() -> None:
     answered: Counter[str] = Counter()
     for seed in SEEDS:
         answered += extremes.run(seed)
-    served = (
-        share_group_apis.served(ShareCoordinator(BrokerShareLimits())).keys() | view_apis.served(ViewCatalog()).keys()
-    )
+    served = share_group_apis.served(ports.World().services).keys() | view_apis.served(view_broker.World().views).keys()
     assert {registry.API_KEYS[key] for key in served} == answered.keys()
 
 

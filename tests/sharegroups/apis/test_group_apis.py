@@ -14,18 +14,17 @@ from proxy.forwarding.offered_versions import SHARE_APIS, EffectiveVersions, Off
 from proxy.forwarding.routes import Kind, header
 from proxy.sharegroups import owner_routing
 from proxy.sharegroups.apis import group_apis
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import Limits
+from tests.support.ports import World
 
-COORDINATOR = ShareCoordinator(BrokerShareLimits())
-COORDINATOR.add_group("shared")
-SERVED = group_apis.served(COORDINATOR)
+WORLD = World()
+WORLD.services.coordinator.add_group("shared")
+SERVED = group_apis.served(WORLD.services)
 
 
-async def nobody(call, services):
+async def nobody(call):
     """A handler that answers nothing."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.views.model.slots import EvenCut
-from proxy.views.services import ViewOptions
+from proxy.views.options import ViewOptions
 from proxy.wire import compression, records, registry
 from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld, next_offset, offsets_in, partitions_of

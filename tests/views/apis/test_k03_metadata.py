@@ -156,9 +156,3 @@ def test_a_view_named_twice_is_shown_once(world):
     view_id = world.cluster.topics[V].topic_id
     answer = world.call(3, 12, topics=[{"name": V}, {"name": None, "topic_id": view_id}, {"name": V}])
     assert [topic.name for topic in answer.topics] == [V]
-
-
-def test_without_views_a_name_is_a_name():
-    """Switched off: the request passes."""
-    world = World(views=False)
-    assert world.call(3, 12, topics=[{"name": V}]) is None

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from proxy.views.fetch.base_reads import READ_BYTES_MIN
-from proxy.views.services import ViewOptions
+from proxy.views.options import ViewOptions
 from proxy.wire import compression, records
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from proxy.wire.values import Limits
@@ -374,7 +374,7 @@ def test_little_is_asked_for_where_no_more_is_known_to_be_there(world):
     at = next_offset(entry(first, world.v, 0).records, 0)
     world.fetch(reader, {world.v: {0: at}})
     sizes = [request.topics[0].partitions[0].partition_max_bytes for request in world.cluster.requests(1)]
-    assert sizes == [READ_BYTES_MIN, world.services.views.options.read_bytes]
+    assert sizes == [READ_BYTES_MIN, world.views.options.read_bytes]
     assert world.services.answers.used == 0
 
 

@@ -11,7 +11,7 @@ import random
 import pytest
 
 from proxy.views.model.slots import EvenCut
-from proxy.views.services import ViewOptions
+from proxy.views.options import ViewOptions
 from proxy.wire.errors import ErrorCode, ProxyError
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
 

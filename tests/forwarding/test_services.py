@@ -1,0 +1,29 @@
+"""What the handlers of every feature are given."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from proxy.forwarding.services import Services
+from proxy.sharegroups.services import ShareServices
+from proxy.views.services import ViewServices
+from tests.support.ports import World
+
+
+def test_a_feature_adds_to_what_all_have() -> None:
+    """So one object serves the questions of all rooms below, whichever feature asks."""
+    assert issubclass(ShareServices, Services)
+    assert {field.name for field in fields(Services)} < {field.name for field in fields(ShareServices)}
+    assert "services" in {field.name for field in fields(ViewServices)}
+
+
+def test_nothing_is_asked_under_an_identity_that_is_not_there() -> None:
+    """The default is to ask nobody, and to believe answers as long as the documents say."""
+    made = World().services
+    alone = Services(
+        **{name: getattr(made, name) for name in ("limits", "timers", "notes", "book", "topology", "versions")},
+        answers=made.answers,
+        slices=made.slices,
+    )
+    assert alone.own is None
+    assert (alone.options.rights_cache_s, alone.options.view_age_s) == (15.0, 1.0)

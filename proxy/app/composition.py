@@ -30,8 +30,8 @@ from proxy.fleet import links as fleet
 from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.data_plane import Plane, Question
+from proxy.forwarding.declared_api import Served
 from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer, native_share
-from proxy.forwarding.route_table import Served
 from proxy.forwarding.routes import Routes
 from proxy.loop.interfaces import Notes, Timer, Timers
 from proxy.loop.reactor import Reactor

@@ -11,8 +11,9 @@ from proxy.app.config import Config
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_client_connection import OwnPort
 from proxy.brokers.own_connection import OwnSettings
+from proxy.forwarding import chain
+from proxy.forwarding.declared_api import Served
 from proxy.forwarding.offered_versions import PRODUCE
-from proxy.forwarding.route_table import Served
 from proxy.forwarding.routes import Routes
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes
@@ -101,4 +102,4 @@ def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
 
 def with_views(views: ViewServices | None, served: Mapping[int, Served]) -> dict[int, Served]:
     """What is served with views, where they are served, in front of `served`."""
-    return dict(served) if views is None else view_apis.in_front(view_apis.served(views), served)
+    return dict(served) if views is None else chain.in_order((view_apis.served(views), served))

@@ -25,7 +25,7 @@ from proxy.fleet.owner import PeerOwner
 from proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
 from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from proxy.fleet.unproven_links import Strangers
-from proxy.forwarding.routes import Handler
+from proxy.forwarding.routes import FramedHandler
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.loop.listeners import Listener, bind
@@ -72,7 +72,7 @@ class Links:
         self,
         reactor: Reactor,
         services: ShareServices,
-        handlers: Mapping[int, Handler],
+        handlers: Mapping[int, FramedHandler],
         table: Table,
         notes: Notes,
         *,

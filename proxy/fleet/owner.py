@@ -14,7 +14,7 @@ from typing import Any
 
 from proxy.fleet.edge import ANSWERED, FAILED, NOT_OWNER, REQUESTS_MAX, Send
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Handler
+from proxy.forwarding.routes import FramedHandler
 from proxy.loop.promise import Promise, Task
 from proxy.loop.slices import Work
 from proxy.reading.far_records import Elsewhere
@@ -71,7 +71,7 @@ class PeerOwner:
     def __init__(
         self,
         services: ShareServices,
-        handlers: Mapping[int, Handler],
+        handlers: Mapping[int, FramedHandler],
         send: Send,
         generation: Callable[[], int],
         numbers: Iterator[int],

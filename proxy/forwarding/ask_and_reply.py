@@ -8,6 +8,7 @@ from proxy.brokers.interfaces import Connection
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Promise
 from proxy.wire import frames, registry
+from proxy.wire.messages import Message
 
 ANSWER_ELEMENTS_MAX = 5_000_000
 """Elements in all arrays of an answer of a broker, which is bounded by its bytes (`limits.collected_bytes`) already."""
@@ -34,6 +35,19 @@ async def ask_upstream(call: Call, request: Any) -> Any:
 async def replied(call: Call, message: Any) -> bytes:
     """As `reply`, in slices: for answers that may have many elements."""
     return await call.work.drive(frames.response_in_slices(call.key, call.version, call.correlation_id, message))
+
+
+async def framed(call: Call, answer: frames.Answer | Message | None) -> frames.Answer | None:
+    """What a handler gave, as a frame where it is a message."""
+    return await replied(call, answer) if isinstance(answer, Message) else answer
+
+
+async def decoded(call: Call, answer: frames.Answer | Message) -> Any:
+    """What a handler gave, as a message where it is a frame."""
+    if isinstance(answer, Message):
+        return answer
+    frame = memoryview(bytes(answer))[4:]
+    return await call.work.drive(frames.decode_response_in_slices(call.key, call.version, frame))
 
 
 def reply(call: Call, message: Any) -> bytes:

@@ -1,17 +1,21 @@
 """One request that is served here, as its handler gets it.
 
-A handler (`routes.Handler`) gives the whole response frame, or None to let the request pass to the broker unchanged. It
-awaits only promises (`loop.promise`), so a plain call from the reactor drives it. While it runs its connection is
-muted, as a broker mutes a channel (forwarding/README.md rule 20), so at most one handler runs for each connection.
+A handler (`routes.Handler`) gives the response, as a message or a whole frame, or None to let the request pass to the
+broker unchanged. It awaits only promises (`loop.promise`), so a plain call from the reactor drives it. While it runs,
+its connection is muted, as a broker mutes a channel (forwarding/README.md rule 20), so at most one handler runs for each
+connection.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from proxy.brokers.interfaces import Connection
 from proxy.loop.slices import AT_ONCE, Work
+from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
 
 
 @dataclass(slots=True)
@@ -29,3 +33,5 @@ class Call:
     """Lets others run while this request, if it is a large one, is worked on."""
     frame: memoryview | None = None
     """The request as it came, without its size, where it came from a client."""
+    behind: Callable[[Call], Coroutine[Any, Any, Answer | Message | None]] | None = None
+    """The features behind the one whose handler has this call (`chain.answer_behind`); None: there are none."""

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from proxy.forwarding import injected_requests, request_dispatch
+from proxy.forwarding.ask_and_reply import framed
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task
 from proxy.loop.slices import Work
@@ -87,7 +88,7 @@ class Serving:
         call = await self._decode(asked)
         if asked.route.picks is not None and not await asked.route.picks(call):
             return None
-        return await handler(call)
+        return await framed(call, await handler(call))
 
     def goes_on(self) -> None:
         """Something that the handler may wait for is here: what takes long from now on is most likely its."""

@@ -8,8 +8,6 @@ an unknown version of ApiVersions is answered, so that a newer client can step d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 
 from proxy.forwarding.address_book import AddressBook, AnswerCache
 from proxy.forwarding.address_rewriting import ProduceRewriter, Repair, Special, drop_node_endpoints, rewriter
@@ -22,6 +20,8 @@ from proxy.forwarding.apis import (
 )
 from proxy.forwarding.apis.k32_broker_addresses import DESCRIBE_CONFIGS
 from proxy.forwarding.apis.k78_forwarded_share_fetch import limit_max_bytes
+from proxy.forwarding.chain import in_order
+from proxy.forwarding.declared_api import Served
 from proxy.forwarding.offered_versions import (
     API_VERSIONS,
     BROKER_INTERNAL,
@@ -35,7 +35,7 @@ from proxy.forwarding.offered_versions import (
     client_facing,
     is_newer,
 )
-from proxy.forwarding.routes import Handler, Kind, Picks, Rewrite, Route, Routes, WithKnownIds, WithoutWords, refusal
+from proxy.forwarding.routes import Kind, Rewrite, Route, Routes, refusal
 from proxy.views.apis import k03_metadata
 from proxy.wire import endpoints, registry
 from proxy.wire.errors import LocalProtocolError
@@ -70,24 +70,6 @@ REPEATED = frozenset({METADATA, k10_find_coordinator.KEY, DESCRIBE_CLUSTER})
 """Carriers whose answers come again byte for byte, so that rewriting them is remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """An API that a handler answers: always (LOCAL), or for the requests that `serve_here` picks (INSPECT)."""
-
-    handler: Handler
-    serve_here: Callable[[memoryview], bool] | None = None
-    picks: Picks | None = None
-    """Of those, the ones that the handler answers (`routes.Route.picks`)."""
-    passes: Callable[[int], WithoutWords | WithKnownIds] | None = None
-    """For a version, which requests `serve_here` would not pick (`routes.Route.passes`)."""
-
-
-def in_parts(book: AddressBook) -> dict[int, Served]:
-    """APIs whose long requests are asked of the broker in parts, whatever else is served here."""
-    handler = partial(k10_find_coordinator.handle, book=book)
-    return {k10_find_coordinator.KEY: Served(handler, serve_here=k10_find_coordinator.is_long)}
-
-
 def build(
     book: AddressBook,
     versions: EffectiveVersions,
@@ -115,7 +97,8 @@ class _Table:
         self, book: AddressBook, versions: EffectiveVersions, limits: Limits, served: Mapping[int, Served]
     ) -> None:
         self._book, self._versions, self._limits = book, versions, limits
-        self._served = {**in_parts(book), **served}
+        in_parts = k10_find_coordinator.IN_PARTS
+        self._served = in_order((served, {in_parts.key: in_parts.served(book)}))
         self._cache = AnswerCache(book)
 
     def route(self, key: int, version: int) -> Route:

@@ -12,6 +12,7 @@ from typing import Any
 
 from proxy.forwarding.interfaces import Call
 from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
 
 
 class Kind(Enum):
@@ -50,8 +51,11 @@ Raises `errors.AnswerUnusable` when the answer cannot be passed on without an ad
 the connection ends, with the text in the log.
 """
 
-Handler = Callable[[Call], Coroutine[Any, Any, Answer | None]]
-"""The whole response frame, or None = forward the request."""
+Handler = Callable[[Call], Coroutine[Any, Any, Answer | Message | None]]
+"""The response: a message, or a whole frame; None = forward the request."""
+
+FramedHandler = Callable[[Call], Coroutine[Any, Any, Answer | None]]
+"""As `Handler`, where only a whole frame can be used."""
 
 Picks = Callable[[Call], Coroutine[Any, Any, bool]]
 """Whether the handler answers it."""

@@ -20,23 +20,23 @@ from typing import Any, Literal
 
 from proxy.durable.gate import ShareGate
 from proxy.fleet.group_owners import HeldAnywhere
-from proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
+from proxy.forwarding.ask_and_reply import ask_upstream, decoded, reply
+from proxy.forwarding.declared_api import DeclaredApi, Needs, Served, every_request
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.route_table import Served
-from proxy.forwarding.routes import Handler, Picks
-from proxy.sharegroups.apis.group_ids import ServeHere, any_entry, any_request, leading_string
-from proxy.sharegroups.apis.several_groups import SEVERAL, Several, answers_of
+from proxy.forwarding.routes import Handler
+from proxy.forwarding.split_requests import Splits
+from proxy.sharegroups.apis.group_ids import ServeHere, any_entry, leading_string
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_records import state_partition
 from proxy.sharegroups.while_loading import loaded
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
 
 Serve = Literal["auto", "local", "upstream"]
 
-HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 76, 77, 78, 79, 90, 91, 92
-DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
+HEARTBEAT = 76
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +96,17 @@ class ShareChoice:
         return ErrorCode.UNSUPPORTED_VERSION, f"Group {group_id} is not served: {text}."
 
 
-def chosen(served: dict[int, Served], choice: ShareChoice, services: ShareServices) -> dict[int, Served]:
-    """The handlers of share groups, given only what is about groups that live here; the rest is the brokers'."""
-    changed = dict(served)
-    for key in (HEARTBEAT, FETCH, ACKNOWLEDGE, ALTER_OFFSETS, DELETE_OFFSETS):
-        changed[key] = Served(_of_one(served[key].handler, choice, services), _names_local(choice))
-    for key in (DESCRIBE, DESCRIBE_OFFSETS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS):
-        several = SEVERAL[key]
-        changed[key] = Served(
-            _of_several(served[key].handler, several, choice, services), any_request, _name_local(several, choice)
-        )
-    return changed
+def chosen(api: DeclaredApi[ShareServices], served: Served, choice: ShareChoice, services: ShareServices) -> Served:
+    """What is served of an API, given only what is about groups that live here; the rest is the brokers'.
+
+    An API that looks for its groups in the bytes itself (`wants`), or that no owner answers, stays as it is.
+    """
+    if api.needs is not Needs.OWNER or api.wants is not None:
+        return served
+    if api.splits is None:
+        return Served(_of_one(served.handler, choice, services), _names_local(choice))
+    handler = _of_several(served.handler, api.splits, choice, services)
+    return Served(handler, every_request, any_entry(api.splits.groups, choice.may_be_local))
 
 
 # Requests about one group
@@ -121,7 +121,7 @@ def _names_local(choice: ShareChoice) -> ServeHere:
 
 
 def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> Handler:
-    async def handle(call: Call) -> Answer | None:
+    async def handle(call: Call) -> Answer | Message | None:
         group_id = call.message.group_id or ""
         await _known(services, (group_id,))
         if not choice.may_be_local(group_id):
@@ -146,26 +146,22 @@ async def _known(services: ShareServices, group_ids: Iterable[str]) -> None:
 # Requests about several
 
 
-def _name_local(several: Several, choice: ShareChoice) -> Picks:
-    return any_entry(several.groups, choice.may_be_local)
-
-
-def _of_several(handler: Handler, several: Several, choice: ShareChoice, services: ShareServices) -> Handler:
-    async def handle(call: Call) -> Answer | None:
-        entries = several.entries(call.message)
-        await _known(services, several.groups(call.message))
+def _of_several(handler: Handler, splits: Splits, choice: ShareChoice, services: ShareServices) -> Handler:
+    async def handle(call: Call) -> Answer | Message | None:
+        entries = splits.entries(call.message)
+        await _known(services, splits.groups(call.message))
         mine, rest = list[Any](), list[Any]()
         for entry in entries:
-            name = several.group_of(entry)
+            name = splits.group_of(entry)
             (mine if name is not None and choice.may_be_local(name) else rest).append(entry)
             await call.work.step()
         if not mine:
             return None
-        answer = await handler(several.about(call, mine))
+        answer = await handler(splits.about(call, mine))
         if not rest or answer is None:
             return answer
-        theirs = await ask_upstream(call, several.about(call, rest).message)
-        both = [theirs, *await answers_of(call, [answer])]
-        return await replied(call, await several.joined(call, both))
+        theirs = await ask_upstream(call, splits.about(call, rest).message)
+        joined: Message = await splits.joined(call, [theirs, await decoded(call, answer)])
+        return joined
 
     return handle

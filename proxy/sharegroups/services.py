@@ -29,6 +29,7 @@ from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.sharegroups.state_writes import ShareWrites
 from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
 from proxy.wire.values import Limits
 
 
@@ -89,8 +90,8 @@ class ShareServices(Services):
         )
 
 
-ShareHandler = Callable[[Call, ShareServices], Coroutine[Any, Any, Answer | None]]
-"""A handler before it is bound to what it is given: see `forwarding.routes.Handler`."""
+ShareHandler = Callable[[Call, ShareServices], Coroutine[Any, Any, Answer | Message | None]]
+"""A handler before it has what it is given: see `forwarding.declared_api.DeclaredApi.handle`."""
 
 
 def build(

@@ -9,78 +9,48 @@ goes to the broker as if nothing had been. Ordinary groups do not pay for troubl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections.abc import Collection
 
-from proxy.durable.gate import HOLD_MAX_S, ShareGate
-from proxy.fleet.group_owners import HeldAnywhere
+from proxy.durable.gate import HOLD_MAX_S
 from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Handler, Picks
+from proxy.forwarding.routes import Handler
 from proxy.loop.waiting import first_until
-from proxy.sharegroups.apis.group_ids import ServeHere, any_entry, leading_string
-from proxy.sharegroups.services import ShareHandler, ShareServices
+from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_records import state_partition
-from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
 
 LOADING_MAX_S = 30.0
 """State that is not loaded after this is in trouble, and may be for long."""
 
-LIST_GROUPS, LIST_CONFIG_RESOURCES, JOIN_GROUP = 16, 74, 11
-OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-Names = Callable[[Any], Iterable[str]]
-"""The groups a decoded request is about."""
+WORDS = "Share groups are being loaded."
 
 
-def or_loading(gate: ShareGate | None, held: ServeHere, index: int = 0) -> ServeHere:
-    """Requests about a group that is held, or may be: its id is the string at this index."""
-    if gate is None:
-        return held
-
-    def serve_here(frame: memoryview) -> bool:
-        if not gate.loading:
-            return held(frame)
-        group_id = leading_string(frame, index)
-        return held(frame) or (group_id is not None and gate.is_loading(group_id))
-
-    return serve_here
-
-
-def several_or_loading(gate: ShareGate | None, groups: HeldAnywhere, names: Names) -> tuple[ServeHere, Picks]:
-    """As `or_loading`, for requests that name several groups: whether any can be ours, and which are."""
-
-    def serve_here(_frame: memoryview) -> bool:
-        return len(groups) > 0 or (gate is not None and bool(gate.loading))
-
-    def is_ours(name: str) -> bool:
-        return name in groups or (gate is not None and gate.is_loading(name))
-
-    return serve_here, any_entry(names, is_ours)
-
-
-def when_loaded(handler: ShareHandler, services: ShareServices) -> Handler:
+def when_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Handler:
     """The handler of a request about one group, once it is known whether that is a share group."""
+    handler = api.handler(services)
 
-    async def handle(call: Call) -> Answer | None:
+    async def handle(call: Call) -> Answer | Message | None:
         group_id = call.message.group_id
         if not await loaded(services, (state_partition(group_id),)):
-            return reply(call, _refusal(call))
-        return await handler(call, services) if services.holds(group_id) else None
+            return await _refusal(api, call)
+        return await handler(call) if services.holds(group_id) else None
 
     return handle
 
 
-def when_all_is_loaded(handler: ShareHandler, services: ShareServices) -> Handler:
+def when_all_is_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Handler:
     """The handler of a request about all groups."""
+    handler = api.handler(services)
 
-    async def handle(call: Call) -> Answer | None:
+    async def handle(call: Call) -> Answer | Message | None:
         if not await loaded(services, services.gate.loading):
-            return reply(call, _refusal(call))
-        return await handler(call, services)
+            return await _refusal(api, call)
+        return await handler(call)
 
     return handle
 
@@ -103,23 +73,6 @@ async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:
     return True
 
 
-def _refusal(call: Call) -> Any:
-    name = registry.API_KEYS[call.key]
-    response = registry.message(f"{name}Response")
-    if call.key == LIST_GROUPS:
-        return response(error_code=LOADING, groups=[])
-    if call.key == LIST_CONFIG_RESOURCES:
-        return response(error_code=LOADING, config_resources=[])
-    if call.key == JOIN_GROUP:
-        return response(error_code=LOADING, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
-    if call.key not in (OFFSET_COMMIT, TXN_OFFSET_COMMIT):
-        return response(error_code=LOADING, error_message="Share groups are being loaded.")
-    topic, partition = getattr(response, f"{name}ResponseTopic"), getattr(response, f"{name}ResponsePartition")
-    topics = [
-        topic(
-            **{each: getattr(asked, each) for each in ("name", "topic_id") if each in topic.__slots__},
-            partitions=[partition(partition_index=p.partition_index, error_code=LOADING) for p in asked.partitions],
-        )
-        for asked in call.message.topics or ()
-    ]
-    return response(topics=topics)
+async def _refusal(api: DeclaredApi[ShareServices], call: Call) -> bytes:
+    assert api.away is not None  # noqa: S101  # of our own declarations: see share_group_apis
+    return reply(call, await api.away(call, LOADING, WORDS))

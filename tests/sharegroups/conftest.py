@@ -13,15 +13,14 @@ from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.loop.promise import Task, settled
-from proxy.sharegroups import services
-from proxy.sharegroups.apis import group_apis
+from proxy.sharegroups import services, share_group_apis
 from proxy.sharegroups.model.group import Heartbeat, TopicInfo
 from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE, Limits
 from tests.support.far import FarWorld
-from tests.support.ports import ManualTimers, Reply, SlowJournal
+from tests.support.ports import ManualTimers, Reply, SlowJournal, answered
 
 
 class Clock:
@@ -157,7 +156,7 @@ class GroupWorld:
             assert not group.heartbeat(beat, topics, settings, coordinator.limits, 100.0, coordinator.holds).error
 
     def _served(self) -> dict[int, Any]:
-        return group_apis.served(self.services)
+        return share_group_apis.served(self.services)
 
     def serves(self, key: int, version: int, **fields: Any) -> bool:
         """Whether a request is answered here rather than forwarded."""
@@ -184,7 +183,7 @@ class GroupWorld:
     def passes(self, key: int, version: int, **fields: Any) -> bool:
         """Whether the handler looks at a request and lets it go to the broker."""
         call = self._call(key, version, self.frame(key, version, **fields))
-        task = Task(self._served()[key].handler(call), lambda _: None)
+        task = Task(answered(self._served()[key].handler, call), lambda _: None)
         task.start()
         return task.finished and task.error is None and task.value is None
 
@@ -199,7 +198,7 @@ class GroupWorld:
         """A request that is served here, and may take its time."""
         assert self.serves(key, version, **fields)
         call = self._call(key, version, self.frame(key, version, **fields))
-        task = Task(self._served()[key].handler(call), lambda _: None)
+        task = Task(answered(self._served()[key].handler, call), lambda _: None)
         task.start()
         return Reply(task, key, version)
 

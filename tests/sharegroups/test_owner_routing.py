@@ -13,7 +13,7 @@ from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.state_records import state_partition
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
-from tests.support.ports import World
+from tests.support.ports import World, answered
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 REQUESTS: dict[int, dict[str, Any]] = {
@@ -68,7 +68,7 @@ class Sent:
         message = registry.message(f"{registry.API_KEYS[key]}Request")(**(REQUESTS[key] | fields))
         call = Call(key, self.version, 7, "c", message, world.member().connection)
         handler = share_group_apis.served(world.services)[key].handler
-        self.task: Task[bytes | None] = Task(handler(call), lambda _: None)
+        self.task: Task[bytes | None] = Task(answered(handler, call), lambda _: None)
         self.task.start()
 
     @property

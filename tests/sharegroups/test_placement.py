@@ -13,7 +13,7 @@ from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.placement import ServeRule, ShareRules
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
-from tests.support.ports import World
+from tests.support.ports import World, answered
 
 RULES = (ServeRule(groups="mine-*", serve="local"), ServeRule(groups="theirs-*", serve="upstream"))
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -57,7 +57,7 @@ class Mixed:
         if served.serve_here is not None and not served.serve_here(frame):
             return FORWARDED
         call = Call(key, version, 7, "client", frames.decode_request(frame)[1], self.client)
-        task: Task[bytes | None] = Task(served.handler(call), lambda _: None)
+        task: Task[bytes | None] = Task(answered(served.handler, call), lambda _: None)
         task.start()
         return task
 

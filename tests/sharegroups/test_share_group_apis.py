@@ -1,53 +1,125 @@
-"""The handlers of the product fit the table of routes and the versions offered."""
+"""The APIs of share groups: what is declared of each, and what is derived from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.declared_api import DeclaredApi, Needs, Served
+from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import SHARE_APIS, EffectiveVersions, Offer
-from proxy.forwarding.routes import Kind
+from proxy.forwarding.routes import Kind, Routes
+from proxy.loop.promise import Task
 from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.apis import (
-    k76_share_group_heartbeat,
-    k77_share_group_describe,
-    k78_share_fetch,
-    k79_share_acknowledge,
-    k90_describe_share_group_offsets,
-    k91_alter_share_group_offsets,
-    k92_delete_share_group_offsets,
-)
+from proxy.sharegroups.apis import k42_delete_groups
+from proxy.sharegroups.apis.group_configs import GROUP
+from proxy.sharegroups.apis.group_resources import GROUPS_MAX
+from proxy.sharegroups.share_group_apis import APIS
 from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.messages import Message
 from proxy.wire.values import Limits
 from tests.support.ports import World
 
+WORLD = World()
+WORLD.services.coordinator.add_group("shared")
+SERVED = share_group_apis.served(WORLD.services)
+ALWAYS = {16, *SHARE_APIS}
+"""Served here whatever the request says."""
 
-def routes():
-    served = share_group_apis.served(World().services)
+
+def routes() -> tuple[Routes, dict[int, Served]]:
     book = AddressBook(20000, "h", lambda *_: True)
-    return route_table.build(book, EffectiveVersions(Offer(serve_share=True)), Limits(), served), served
+    return route_table.build(book, EffectiveVersions(Offer(serve_share=True)), Limits(), SERVED), SERVED
 
 
-def test_the_share_handlers_serve_exactly_what_is_offered():
-    modules = (
-        k76_share_group_heartbeat,
-        k77_share_group_describe,
-        k78_share_fetch,
-        k79_share_acknowledge,
-        k90_describe_share_group_offsets,
-        k91_alter_share_group_offsets,
-        k92_delete_share_group_offsets,
-    )
-    assert {module.KEY: module.VERSIONS for module in modules} == dict(SHARE_APIS)
+def test_an_api_is_declared_once() -> None:
+    assert len({api.key for api in APIS}) == len(APIS)
 
 
-def test_every_handler_has_all_versions_of_its_api():
+def test_the_share_handlers_serve_exactly_what_is_offered() -> None:
+    assert {api.key: api.versions for api in APIS if api.versions is not None} == dict(SHARE_APIS)
+
+
+def test_every_handler_has_all_versions_of_its_api() -> None:
+    """ListGroups and what is of share groups always comes to us; of the others those requests that are picked."""
     built, served = routes()
     for key, entry in served.items():
         found = [route for route in built.values() if route.key == key]
         lowest, highest = registry.versions(key)
         assert sorted(route.version for route in found) == list(range(lowest, highest + 1))
         assert {route.handler for route in found} == {entry.handler}
-        assert {route.kind for route in found} == {Kind.LOCAL if entry.serve_here is None else Kind.INSPECT}
+        assert {route.kind for route in found} == {Kind.LOCAL if key in ALWAYS else Kind.INSPECT}
 
 
-def test_no_handler_takes_what_the_plane_must_see_itself():
+def test_no_handler_takes_what_the_plane_must_see_itself() -> None:
     _, served = routes()
     assert not set(served) & {*route_table.KINDS, *route_table.REPAIRS} - set(SHARE_APIS)
+
+
+@given(st.sampled_from(sorted(SERVED)), st.data(), st.binary(max_size=80))
+def test_a_request_nobody_can_read_is_forwarded(key: int, data: st.DataObject, noise: bytes) -> None:
+    """Whatever bytes come, the look at them says yes or no and never fails; where it is all there is to tell by, a
+    request cut short is the broker's to judge."""
+    serve_here = SERVED[key].serve_here
+    if serve_here is None:
+        return
+    low, high = registry.versions(key)
+    version = data.draw(st.integers(low, high))
+    start = key.to_bytes(2, "big") + version.to_bytes(2, "big")
+    assert serve_here(memoryview(start + noise)) in (True, False)
+    assert SERVED[key].picks or not serve_here(memoryview(start + bytes(4) + b"\xff\xff"))
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.needs is not Needs.NOTHING], ids=lambda api: str(api.key))
+def test_what_needs_state_says_what_it_answers_without(api: DeclaredApi[Any]) -> None:
+    """A response of its own API, in every version, to a request that names nothing."""
+    assert api.away is not None
+    name = registry.API_KEYS[api.key]
+    request = registry.message(f"{name}Request")()
+    for field in request.FIELDS:
+        if getattr(request, field) is None and field in ("groups", "resources", "topics", "group_ids"):
+            setattr(request, field, [])
+    call = Call(api.key, 0, 1, None, request, WORLD.connect())
+    task: Task[Any] = Task(api.away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "away"), lambda _: None)
+    task.start()
+    assert task.error is None
+    assert isinstance(task.value, Message)
+    assert type(task.value).__name__ == f"{name}Response"
+    low, high = registry.versions(api.key)
+    for version in range(low, high + 1):
+        assert registry.response(api.key, version).encode(task.value) is not None
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.splits is not None], ids=lambda api: str(api.key))
+def test_the_lists_are_those_of_the_messages(api: DeclaredApi[Any]) -> None:
+    """Of the request and of the response; whoever lists groups has a limit."""
+    name, splits = registry.API_KEYS[api.key], api.splits
+    assert splits is not None
+    assert splits.field in registry.message(f"{name}Request").__slots__
+    assert splits.answers in registry.message(f"{name}Response").__slots__
+    assert api.groups_max is not None
+
+
+def test_too_many_groups_are_refused_one_by_one(world: Any) -> None:
+    """42, and nothing is asked upstream."""
+    message = registry.message("DescribeConfigsRequest")
+    count = GROUPS_MAX + 1
+    resources = [
+        message.DescribeConfigsResource(resource_type=GROUP, resource_name=f"g{n}", configuration_keys=None)
+        for n in range(count)
+    ]
+    answer = world.call(32, 4, resources=resources)
+    assert {result.error_code for result in answer.results} == {ErrorCode.INVALID_REQUEST}
+    assert [result.resource_name for result in answer.results] == [f"g{n}" for n in range(count)]
+    assert world.broker.asked == []
+    names = [f"g{n}" for n in range((k42_delete_groups.API.groups_max or 0) + 1)]
+    world.group("g1")
+    codes = {result.error_code for result in world.call(42, 2, groups_names=names).results}
+    assert codes == {ErrorCode.INVALID_REQUEST}
+    assert world.broker.asked == []

@@ -13,7 +13,7 @@ from proxy.sharegroups.state_records import state_partition
 from proxy.sharegroups.while_loading import LOADING_MAX_S
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
-from tests.support.ports import ManualTimers
+from tests.support.ports import ManualTimers, answered
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 GROUP = "shared"
@@ -37,7 +37,7 @@ class Asked:
         header, message = frames.decode_request(world.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, message, world.client)
         self.key, self.version = key, version
-        self.task: Task[bytes | None] = Task(world._served()[key].handler(call), lambda _: None)
+        self.task: Task[bytes | None] = Task(answered(world._served()[key].handler, call), lambda _: None)
         self.task.start()
 
     @property

@@ -19,9 +19,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from proxy.forwarding import chain
+from proxy.forwarding.ask_and_reply import framed
+from proxy.forwarding.declared_api import Served
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import CAPS
-from proxy.forwarding.route_table import Served
 from proxy.loop.promise import Task
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.model.coordinator import ShareKey
@@ -152,7 +154,7 @@ class Shares:
                 coordinator.new_partition(ShareKey("resting", topic.topic_id, 0), 1).snapshot().encode(),
             )
         views = {key: served for key, served in view_apis.served(world.views).items() if key in OF_VIEWS}
-        self.served = view_apis.in_front(views, share_group_apis.served(world.services))
+        self.served = chain.in_order((views, share_group_apis.served(world.services)))
 
     def topic_ids(self) -> list[bytes]:
         return [*self._ids, bytes(16), b"\xff" * 16]
@@ -227,7 +229,7 @@ def _answered(place: Shares | Topics, key: int, version: int, request: Any, numb
     header, decoded = frames.decode_request(frame)
     connection: Any = place.connection(chosen)
     call = Call(key, version, header.correlation_id, header.client_id, decoded, connection)
-    task: Task[Any] = Task(served.handler(call), lambda _: None)
+    task: Task[Any] = Task(_served(served, call), lambda _: None)
     if isinstance(connection, Connection):
         connection.tasks.append(task)
     task.start()
@@ -243,6 +245,12 @@ def _answered(place: Shares | Topics, key: int, version: int, request: Any, numb
     correlation_id, _ = frames.decode_response(key, version, memoryview(bytes(task.value))[4:])
     assert correlation_id == number
     return True
+
+
+async def _served(served: Served, call: Call) -> Any:
+    if served.picks is not None and not await served.picks(call):
+        return None
+    return await framed(call, await served.handler(call))
 
 
 def main() -> None:

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from proxy.forwarding import route_table
+from proxy.forwarding import chain, route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Kind, Route
 from proxy.sharegroups import share_group_apis
-from proxy.views.view_apis import in_front
 from proxy.views.view_apis import served as served_views
 from proxy.wire import frames, primitives, registry
 from proxy.wire.specs import FieldSpec, StructSpec
@@ -73,7 +72,9 @@ def _routes() -> list[Route]:
     versions = EffectiveVersions(Offer(serve_share=True))
     share = share_group_apis.served(ports.World().services)
     return list(
-        route_table.build(book, versions, Limits(), in_front(served_views(view_broker.World().views), share)).values()
+        route_table.build(
+            book, versions, Limits(), chain.in_order((served_views(view_broker.World().views), share))
+        ).values()
     )
 
 

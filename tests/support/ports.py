@@ -17,8 +17,10 @@ from proxy.brokers.cluster_view import ClusterView
 from proxy.durable.interfaces import Journal, JournalRefused
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.ask_and_reply import framed
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.forwarding.routes import Handler
 from proxy.loop.promise import Promise, Task
 from proxy.loop.slices import AT_ONCE, Slices, Work
 from proxy.sharegroups.apis import k76_share_group_heartbeat as k76
@@ -32,6 +34,7 @@ from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.sharegroups.services import ShareOptions, ShareServices, build
 from proxy.wire import frames, records, registry
 from proxy.wire.errors import ErrorCode, UpstreamLost
+from proxy.wire.frames import Answer
 from proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 WALL_MS = 1_700_000_000_000
@@ -43,6 +46,11 @@ GROUP_BITS = 328
 NO_BITS = -2147483648
 LEADER_EPOCH_SINCE = 4
 """Version of ListOffsets."""
+
+
+async def answered(handler: Handler, call: Call) -> Answer | None:
+    """What a handler gives, as the frame that a client gets."""
+    return await framed(call, await handler(call))
 
 
 class SlowJournal(MemoryJournal):

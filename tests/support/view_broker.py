@@ -322,7 +322,10 @@ class World:
         """The decoded answer; None: the request goes on to the broker; b"": there is no answer."""
         header, request = frames.decode_request(self.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
-        value = self.run(self.served[key].handler(call))
+        served = self.served[key]
+        if served.picks is not None and not self.run(served.picks(call)):
+            return None
+        value = self.run(served.handler(call))
         if not value:
             return value
         correlation_id, answer = frames.decode_response(key, version, memoryview(value)[4:])

@@ -16,6 +16,7 @@ from typing import Any
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import has_place
 from proxy.forwarding.ask_and_reply import ask, replied, told
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -58,3 +59,7 @@ async def handle(call: Call, book: AddressBook) -> bytes | None:
         answer.coordinators.extend(part.coordinators or ())
         await call.work.pause()
     return await replied(call, answer)
+
+
+IN_PARTS = DeclaredApi(key=KEY, handle=handle, wants=lambda _: is_long)
+"""Long requests are asked of the broker in parts, whatever else is served here."""

@@ -17,12 +17,16 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from proxy.brokers.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
 from proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
+from proxy.forwarding.declared_api import Away, DeclaredApi, Look, Needs
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.services import ShareServices
+from proxy.sharegroups.apis import refusals
+from proxy.sharegroups.apis.held_groups import any_is_held, first_string_is_held, names_held
+from proxy.sharegroups.services import ShareHandler, ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
@@ -54,6 +58,8 @@ COORDINATOR_TROUBLE = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
+
+Api = DeclaredApi[ShareServices]
 
 
 async def join_group(call: Call, services: ShareServices) -> bytes:
@@ -161,3 +167,52 @@ async def _describe(call: Call, services: ShareServices, kind: str) -> bytes:
 
 def _not_a(kind: str, group_id: str) -> str:
     return f"Group {group_id} is not a {kind} group."
+
+
+async def _join_away(_call: Call, code: ErrorCode, _reason: str) -> Any:
+    response = registry.message("JoinGroupResponse")
+    return response(error_code=code, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
+
+
+async def _commit_away(call: Call, code: ErrorCode, _reason: str) -> Any:
+    name = registry.API_KEYS[call.key]
+    response = registry.message(f"{name}Response")
+    topic, partition = getattr(response, f"{name}ResponseTopic"), getattr(response, f"{name}ResponsePartition")
+    topics = [
+        topic(
+            **{each: getattr(asked, each) for each in ("name", "topic_id") if each in topic.__slots__},
+            partitions=[partition(partition_index=p.partition_index, error_code=code) for p in asked.partitions],
+        )
+        for asked in call.message.topics or ()
+    ]
+    return response(topics=topics)
+
+
+_NAMED_FIRST = first_string_is_held(or_loading=True)
+_BEHIND_TRANSACTIONAL_ID = first_string_is_held(1, or_loading=True)
+
+
+def _makes(key: int, handle: ShareHandler, away: Away, wants: Callable[[ShareServices], Look]) -> Api:
+    """An API that would make a group upstream: it waits while it is not known which groups are share groups."""
+    return DeclaredApi(key=key, handle=handle, wants=wants, needs=Needs.GROUP_LOADED, away=away)
+
+
+def _describes(key: int, handle: ShareHandler) -> Api:
+    return DeclaredApi(
+        key=key,
+        handle=handle,
+        wants=any_is_held(or_loading=False),
+        picks=names_held(lambda request: list(request.group_ids), or_loading=False),
+    )
+
+
+APIS: tuple[Api, ...] = (
+    _makes(JOIN_GROUP, join_group, _join_away, _NAMED_FIRST),
+    _makes(OFFSET_COMMIT, offset_commit, _commit_away, _NAMED_FIRST),
+    DeclaredApi(key=OFFSET_DELETE, handle=offset_delete, wants=first_string_is_held(or_loading=False)),
+    _makes(TXN_OFFSET_COMMIT, txn_offset_commit, _commit_away, _BEHIND_TRANSACTIONAL_ID),
+    _makes(CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, refusals.whole, _NAMED_FIRST),
+    _makes(STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat, refusals.whole, _NAMED_FIRST),
+    _describes(CONSUMER_GROUP_DESCRIBE, consumer_group_describe),
+    _describes(STREAMS_GROUP_DESCRIBE, streams_group_describe),
+)

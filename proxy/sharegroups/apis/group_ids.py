@@ -60,11 +60,6 @@ def names_held_group(groups: HeldAnywhere, index: int = 0) -> ServeHere:
     return serve_here
 
 
-def any_request(_frame: memoryview) -> bool:
-    """Whether a request is ours is told from the decoded request only; for APIs that are rare."""
-    return True
-
-
 def any_entry(entries: Callable[[Any], Iterable[Any]], is_ours: Callable[[Any], bool]) -> Picks:
     """Requests in which one of the entries is ours; `entries` finds them in the decoded request."""
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.forwarding.ask_and_reply import ask_upstream, replied
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.foreign_groups import NOT_A_MEMBER
+from proxy.sharegroups.apis.held_groups import any_is_held, names_held
 from proxy.sharegroups.model.group import DEAD
 from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import ErrorCode
@@ -44,3 +46,11 @@ def _make_dead(group: Any, version: int) -> None:
         group.authorized_operations = NO_OPERATIONS
     else:
         group.error_code = ErrorCode.NONE
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    wants=any_is_held(or_loading=False),
+    picks=names_held(lambda request: request.groups, or_loading=False),
+)

@@ -23,6 +23,7 @@ from zlib import crc32
 from proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, Right, ask_describe_groups, rights_of, tell_describe_groups
 from proxy.fleet.group_owners import HeldGroup
 from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from proxy.sharegroups.model.group import GROUP_TYPE
@@ -136,3 +137,10 @@ async def _may_describe_cluster(call: Call, services: ShareServices) -> bool:
         verdict = bool(operations & DESCRIBE_BIT)
         rights.remember(Right.DESCRIBE_CLUSTER, CLUSTER, verdict, services.timers.now())
     return verdict
+
+
+async def _away(_call: Call, code: ErrorCode, _reason: str) -> Any:
+    return registry.message("ListGroupsResponse")(error_code=code, groups=[])
+
+
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.ALL_LOADED, away=_away)

@@ -18,6 +18,7 @@ from typing import Any
 
 from proxy.forwarding.apis import k32_broker_addresses
 from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.group_configs import (
     GROUP,
@@ -29,6 +30,7 @@ from proxy.sharegroups.apis.group_configs import (
     name_of,
     refusal_to_describe,
 )
+from proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
 from proxy.sharegroups.model.settings import GROUP_CONFIGS, BrokerShareLimits, GroupConfigKey
 from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
@@ -137,3 +139,30 @@ def _synonyms(key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShar
     if key.name in stored:
         found.insert(0, synonym(name=key.name, value=stored[key.name].strip(), source=GROUP_CONFIG))
     return found
+
+
+async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
+    """Of every resource of the part: those that are no groups are not described either."""
+    message = registry.message("DescribeConfigsResponse")
+
+    def entry(resource: Any) -> Any:
+        return message.DescribeConfigsResult(
+            error_code=code,
+            error_message=reason or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+
+    return message(results=await call.work.map(entry, call.message.resources))
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    picks=names_group_resource,
+    needs=Needs.OWNER,
+    away=_away,
+    splits=by_group_resource("results"),
+    groups_max=GROUPS_MAX,
+)

@@ -20,9 +20,12 @@ from typing import Any
 from proxy.brokers.rights import ask_delete_group, tell_delete_group
 from proxy.durable.interfaces import JournalRefused, StateKey
 from proxy.forwarding.ask_and_reply import ask_upstream, replied
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
+from proxy.forwarding.split_requests import Splits
 from proxy.loop.promise import Promise, on_its_own, settled
 from proxy.loop.waiting import settled_by
+from proxy.sharegroups.apis.held_groups import any_is_held, names_held
 from proxy.sharegroups.apis.offset_requests import not_starting
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.group import ShareGroup
@@ -112,3 +115,25 @@ async def _forget(services: ShareServices, group_id: str, keys: Sequence[ShareKe
     except JournalRefused as refusal:
         return client_code(refusal.code)
     return ErrorCode.NONE
+
+
+async def _away(call: Call, code: ErrorCode, _reason: str) -> Any:
+    message = registry.message("DeleteGroupsResponse")
+
+    def entry(name: str) -> Any:
+        return message.DeletableGroupResult(group_id=name, error_code=code)
+
+    return message(results=await call.work.map(entry, dict.fromkeys(call.message.groups_names)))
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    wants=any_is_held(or_loading=True),
+    picks=names_held(lambda request: list(request.groups_names), or_loading=True),
+    needs=Needs.OWNER,
+    away=_away,
+    splits=Splits("groups_names", str, "results", lambda entry: str(entry.group_id), str),
+    groups_max=10_000,
+)
+"""Where some groups live on the brokers it is still the handler that puts to them what is theirs."""

@@ -25,6 +25,7 @@ from typing import Any
 
 from proxy.durable.interfaces import JournalRefused
 from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import settled_by
 from proxy.sharegroups.apis.group_configs import (
@@ -38,6 +39,7 @@ from proxy.sharegroups.apis.group_configs import (
     refusal_to_alter,
     stored_value,
 )
+from proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
 from proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
@@ -209,3 +211,32 @@ def _result(call: Call, name: str, failure: Failure | None) -> Any:
     entry = response.AlterConfigsResourceResponse
     code, text = failure or (ErrorCode.NONE, None)
     return entry(error_code=code, error_message=text, resource_type=GROUP, resource_name=name)
+
+
+async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
+    """Of every resource of the part: those that are no groups are not changed either."""
+    message = registry.message(f"{registry.API_KEYS[call.key]}Response")
+
+    def entry(resource: Any) -> Any:
+        return message.AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=reason or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    return message(responses=await call.work.map(entry, call.message.resources))
+
+
+APIS = tuple(
+    DeclaredApi(
+        key=key,
+        handle=handler,
+        picks=names_group_resource,
+        needs=Needs.OWNER,
+        away=_away,
+        splits=by_group_resource("responses"),
+        groups_max=GROUPS_MAX,
+    )
+    for key, handler in ((KEY, handle), (ALTER_CONFIGS, handle_alter_configs))
+)

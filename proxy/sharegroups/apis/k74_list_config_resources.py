@@ -18,6 +18,7 @@ from typing import Any
 
 from proxy.brokers.topic_leaders import METADATA, METADATA_VERSION
 from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.hidden_topics import is_hidden
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.fleet_lists import held_elsewhere
@@ -35,7 +36,7 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 """Resource types that may be listed (ConfigResource.Type), in the order of a broker's answer."""
 
 
-def serve_here(frame: memoryview) -> bool:
+def asks_for_types(frame: memoryview) -> bool:
     """Whether resource types may be asked for; without any all of them are."""
     try:
         return headers.decode_request_header(frame)[0].version >= RESOURCE_TYPES_VERSION
@@ -96,3 +97,18 @@ async def _list(call: Call, wanted: Iterable[int]) -> Any:
         names = [topic.name for topic in metadata.topics if not topic.error_code and not is_hidden(topic.name)]
         answer.config_resources += _resources(TOPIC, names)
     return answer
+
+
+async def _away(_call: Call, code: ErrorCode, _reason: str) -> Any:
+    return registry.message("ListConfigResourcesResponse")(error_code=code, config_resources=[])
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    raised_to=RESOURCE_TYPES_VERSION,
+    wants=lambda _: asks_for_types,
+    needs=Needs.ALL_LOADED,
+    away=_away,
+)
+"""v1 lists groups that have settings (KIP-1142), which are kept here; older brokers know only client metrics (v0)."""

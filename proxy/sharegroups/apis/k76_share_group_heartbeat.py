@@ -17,8 +17,10 @@ from typing import Any
 from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.brokers.topic_leaders import ask_topics, describe_refusal, names_to_ask, tell_topics
 from proxy.durable.interfaces import JournalRefused
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import settled_within
+from proxy.sharegroups.apis import refusals
 from proxy.sharegroups.group_changes import BEING_DELETED
 from proxy.sharegroups.model.group import (
     JOIN_EPOCH,
@@ -162,3 +164,6 @@ def _assignment(message: Any, assignment: Mapping[bytes, Iterable[int]]) -> Any:
             for topic_id, partitions in sorted(assignment.items())
         ]
     )
+
+
+API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole, asks_again=True)

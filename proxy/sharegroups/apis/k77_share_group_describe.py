@@ -21,7 +21,9 @@ from proxy.brokers.rights import (
 )
 from proxy.brokers.topic_leaders import ask_many_topics, describe_refusal, names_to_ask, tell_many_topics
 from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
+from proxy.forwarding.split_requests import Splits
 from proxy.sharegroups.model.group import GroupDescription, MemberDescription
 from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
@@ -125,3 +127,23 @@ def _member(services: ShareServices, message: Any, member: MemberDescription) ->
         subscribed_topic_names=list(member.topics),
         assignment=message.Assignment(topic_partitions=topics),
     )
+
+
+async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
+    message = registry.message("ShareGroupDescribeResponse")
+
+    def entry(group_id: str) -> Any:
+        return _refused(message, group_id, code, reason or None)
+
+    return message(groups=await call.work.map(entry, dict.fromkeys(call.message.group_ids)))
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    versions=VERSIONS,
+    needs=Needs.OWNER,
+    away=_away,
+    splits=Splits("group_ids", str, "groups", lambda entry: str(entry.group_id), str),
+    groups_max=10_000,
+)

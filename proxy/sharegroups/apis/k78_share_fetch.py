@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import settled_by, wait_until
 from proxy.reading.far_records import on_the_wire
+from proxy.sharegroups.apis import refusals
 from proxy.sharegroups.apis.share_requests import (
     NO_HINT,
     end_session,
@@ -202,3 +204,8 @@ def _entry(message: Any, partition: int, result: Result, acknowledged: ErrorCode
             for first, last, count in result.acquired
         ],
     )
+
+
+API = DeclaredApi(
+    key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.no_session, asks_again=True
+)

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.apis import refusals
 from proxy.sharegroups.apis.share_requests import (
     end_session,
     end_with_connection,
@@ -88,3 +90,8 @@ async def _answer(
         node_endpoints=hint_endpoints(services, message, hints),
     )
     return await replied(call, answer)
+
+
+API = DeclaredApi(
+    key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.no_session, asks_again=True
+)

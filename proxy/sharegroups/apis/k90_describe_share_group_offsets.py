@@ -20,7 +20,9 @@ from typing import Any
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.rights import Right, ask_describe_groups, rights_of, tell_describe_groups
 from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
+from proxy.forwarding.split_requests import Splits
 from proxy.sharegroups.apis.offset_requests import know_topics, log_ends, shares_of, topic_of
 from proxy.sharegroups.fetch.start_offsets import Found
 from proxy.sharegroups.model.coordinator import ShareKey
@@ -218,3 +220,29 @@ def _partition(services: ShareServices, message: Any, key: ShareKey, end: tuple[
         error_code=code,
         error_message=None if code == ErrorCode.NONE else "The end of the log is not known.",
     )
+
+
+async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
+    message = registry.message("DescribeShareGroupOffsetsResponse")
+
+    def entry(group: Any) -> Any:
+        return message.DescribeShareGroupOffsetsResponseGroup(
+            group_id=group.group_id, topics=[], error_code=code, error_message=reason or None
+        )
+
+    return message(groups=await call.work.map(entry, call.message.groups))
+
+
+def _group_id(entry: Any) -> str:
+    return str(entry.group_id)
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    versions=VERSIONS,
+    needs=Needs.OWNER,
+    away=_away,
+    splits=Splits("groups", _group_id, "groups", _group_id, _group_id),
+    groups_max=10_000,
+)

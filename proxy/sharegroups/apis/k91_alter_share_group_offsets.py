@@ -17,9 +17,11 @@ from typing import Any
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.forwarding.ask_and_reply import replied, reply
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Promise
 from proxy.loop.waiting import settled_by
+from proxy.sharegroups.apis import refusals
 from proxy.sharegroups.apis.offset_requests import begin_at, know_topics, not_starting, topic_of
 from proxy.sharegroups.group_changes import BEING_DELETED
 from proxy.sharegroups.model.coordinator import ShareKey
@@ -154,3 +156,6 @@ async def _answer(call: Call, topics: Sequence[Any], known: dict[str, Topic | Er
             )
         )
     return await replied(call, message(responses=responses))
+
+
+API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole)

@@ -15,7 +15,9 @@ from typing import Any
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.rights import Right, ask_delete_group, tell_delete_group
 from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
+from proxy.sharegroups.apis import refusals
 from proxy.sharegroups.apis.k91_alter_share_group_offsets import NOT_EMPTY
 from proxy.sharegroups.apis.offset_requests import know_topics, not_starting, shares_of, topic_of
 from proxy.sharegroups.group_changes import BEING_DELETED
@@ -96,3 +98,6 @@ def _entry(message: Any, name: str, topic_id: bytes, code: ErrorCode, text: str 
 def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
     message = registry.message("DeleteShareGroupOffsetsResponse")
     return reply(call, message(error_code=code, error_message=text, responses=[]))
+
+
+API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole)

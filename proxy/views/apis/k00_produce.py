@@ -20,6 +20,7 @@ from typing import Any
 
 from proxy.forwarding.address_rewriting import drop_node_endpoints
 from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
@@ -190,3 +191,6 @@ def _unsigned(frame: memoryview, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 28:
             raise IndexError(at)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: may_name_view(views.catalog))

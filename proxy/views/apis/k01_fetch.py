@@ -30,6 +30,7 @@ from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right
 from proxy.brokers.topic_leaders import ask_topics, judge_topic, names_to_ask, tell_topics, topics_to_ask
 from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import WithKnownIds, WithoutWords
 from proxy.forwarding.services import Services
@@ -416,3 +417,11 @@ def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted)
     for target in wanted.targets:
         figures.kept_bytes += sum(slot.bytes for slot in target.scan.slots)
         figures.kept_records += sum(slot.records for slot in target.scan.slots)
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    wants=lambda views: serve_here(views.catalog),
+    passes=lambda views: passes(views.catalog),
+)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.apis.base_questions import (
     Question,
@@ -22,6 +23,7 @@ from proxy.views.apis.base_questions import (
     by_question,
     error_of,
     make_ready,
+    names_view,
     throttle_ms,
     upstream_place,
 )
@@ -102,3 +104,6 @@ def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | Erro
         for topic in call.message.topics
     ]
     return message(throttle_time_ms=throttle_ms(told), topics=topics)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: names_view)

@@ -28,6 +28,7 @@ from typing import Any
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
 from proxy.forwarding.ask_and_reply import ask, reply, told
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import Context, Rewrite
@@ -222,3 +223,6 @@ def _without_leaders(answer: Any, gone: set[int]) -> None:
             if partition.leader_id in gone:
                 partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
                 partition.leader_id = UNKNOWN_NODE
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: may_name_view(views.catalog))

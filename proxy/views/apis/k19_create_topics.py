@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.chain import answer_behind
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views import broker_requests, state_records
 from proxy.views.model.base_comparison import Step, cut_of, judge
@@ -45,7 +47,7 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
     request = call.message
     request.topics = [topic for topic in request.topics if topic.name not in refused]
     message = registry.message("CreateTopicsResponse")
-    answer = await ask_upstream(call, request) if request.topics else message(topics=[])
+    answer = await answer_behind(call) if request.topics else message(topics=[])
     _bind(views, {name.topic: bases.get(name.base) for name in names}, answer.topics or (), request.validate_only)
     answer.topics = [
         *(answer.topics or ()),
@@ -107,3 +109,6 @@ def _complete(topic: Any, partitions: int, base: Any) -> None:
     entry = registry.message("CreateTopicsRequest").CreatableTopicConfig
     ours = [entry(name=name, value=value) for name, value in broker_requests.CONFIGS.items() if name not in given]
     topic.configs = [*(topic.configs or ()), *ours]
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)

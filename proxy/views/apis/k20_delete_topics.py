@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.chain import answer_behind
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views import state_records
 from proxy.views.apis.share_group_refusals import names_view_id
@@ -33,7 +35,7 @@ def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
 async def handle(call: Call, views: ViewServices) -> bytes | None:
     """A request that may delete views."""
     ids = {view.topic_id: view.name.topic for view in views.catalog}
-    answer = await ask_upstream(call, call.message)
+    answer = await answer_behind(call)
     for result in answer.responses or ():
         topic = result.name or ids.get(bytes(result.topic_id))
         if topic is not None and is_view(topic) and result.error_code == ErrorCode.NONE:
@@ -41,3 +43,6 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
             views.catalog.bind(topic, None)
             views.keeper.store.store(state_records.binding_key(topic), None)
     return reply(call, answer)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: serve_here(views.catalog))

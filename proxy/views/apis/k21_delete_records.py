@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.chain import answer_behind
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.model.names import PREFIX_BYTES, is_view
 from proxy.views.services import ViewServices
@@ -30,7 +32,7 @@ async def handle(call: Call, _: ViewServices) -> bytes | None:
         return None
     request.topics = [topic for topic in request.topics if not is_view(topic.name)]
     message = registry.message("DeleteRecordsResponse")
-    answer = await ask_upstream(call, request) if request.topics else message(topics=[])
+    answer = await answer_behind(call) if request.topics else message(topics=[])
     answer.topics = [*(answer.topics or ()), *(_refusal(message, topic) for topic in refused)]
     return reply(call, answer)
 
@@ -43,3 +45,6 @@ def _refusal(message: Any, topic: Any) -> Any:
         for each in topic.partitions or ()
     ]
     return message.DeleteRecordsTopicResult(name=topic.name, partitions=parts)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)

@@ -5,7 +5,9 @@ Versions: all. Views get 44 (POLICY_VIOLATION); the rest of the request is asked
 
 from __future__ import annotations
 
-from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.chain import answer_behind
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.model.names import PREFIX_BYTES, is_view
 from proxy.views.services import ViewServices
@@ -28,8 +30,11 @@ async def handle(call: Call, _: ViewServices) -> bytes | None:
         return None
     request.topics = [topic for topic in request.topics if not is_view(topic.name)]
     message = registry.message("CreatePartitionsResponse")
-    answer = await ask_upstream(call, request) if request.topics else message(results=[])
+    answer = await answer_behind(call) if request.topics else message(results=[])
     code, text = int(ErrorCode.POLICY_VIOLATION), "a view grows when its base does"
     results = [message.CreatePartitionsTopicResult(name=name, error_code=code, error_message=text) for name in refused]
     answer.results = [*(answer.results or ()), *results]
     return reply(call, answer)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)

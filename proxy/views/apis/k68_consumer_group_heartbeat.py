@@ -8,6 +8,7 @@ what is wrong with them. A pattern is judged by the broker, which sees the topic
 
 from __future__ import annotations
 
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.model.names import PREFIX_BYTES, is_view
 from proxy.views.services import ViewServices
@@ -24,3 +25,6 @@ async def handle(call: Call, views: ViewServices) -> None:
     """Make them ready; the heartbeat itself is the broker's."""
     names = [name for name in call.message.subscribed_topic_names or () if is_view(name)]
     await views.ensure(call.connection, names)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)

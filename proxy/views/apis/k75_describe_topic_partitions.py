@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.forwarding.ask_and_reply import ask_upstream, reply
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.hidden_topics import is_hidden
 from proxy.forwarding.interfaces import Call
 from proxy.views.apis.metadata_entries import describe_as_base, refused_description
@@ -71,3 +72,6 @@ async def _describe(call: Call, views: ViewServices) -> Any:
 
 def _nothing() -> Any:
     return registry.message("DescribeTopicPartitionsResponse")(topics=[], next_cursor=None)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)

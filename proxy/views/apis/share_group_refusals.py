@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.forwarding.ask_and_reply import reply
+from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import Picks
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
 from proxy.views.services import ViewServices
@@ -42,22 +44,35 @@ def names_view_id(data: bytes, catalog: ViewCatalog) -> bool:
     return len(catalog) > 0 and (len(data) > SEARCHED_BYTES or any(view.topic_id in data for view in catalog))
 
 
-async def heartbeat(call: Call, _: ViewServices) -> bytes | None:
-    """ShareGroupHeartbeat (key 76)."""
-    return _refusal(call) if any(map(is_view, call.message.subscribed_topic_names or ())) else None
-
-
-async def fetch(call: Call, views: ViewServices) -> bytes | None:
-    """ShareFetch (key 78)."""
-    named = any(views.catalog.view(bytes(topic.topic_id)) for topic in call.message.topics or ())
-    return _refusal(call) if named else None
-
-
-async def alter_offsets(call: Call, _: ViewServices) -> bytes | None:
-    """AlterShareGroupOffsets (key 91)."""
-    return _refusal(call) if any(is_view(topic.topic_name) for topic in call.message.topics or ()) else None
-
-
-def _refusal(call: Call) -> bytes:
+async def refuse(call: Call, _: ViewServices) -> bytes:
+    """A request that names a view."""
     answer = registry.message(f"{registry.API_KEYS[call.key]}Response")
     return reply(call, answer(error_code=int(ErrorCode.INVALID_REQUEST), error_message=TEXT))
+
+
+def _subscribes(_: ViewServices) -> Picks:
+    async def picks(call: Call) -> bool:
+        return any(map(is_view, call.message.subscribed_topic_names or ()))
+
+    return picks
+
+
+def _acquires(views: ViewServices) -> Picks:
+    async def picks(call: Call) -> bool:
+        return any(views.catalog.view(bytes(topic.topic_id)) for topic in call.message.topics or ())
+
+    return picks
+
+
+def _sets_offsets(_: ViewServices) -> Picks:
+    async def picks(call: Call) -> bool:
+        return any(is_view(topic.topic_name) for topic in call.message.topics or ())
+
+    return picks
+
+
+APIS = (
+    DeclaredApi(key=HEARTBEAT, handle=refuse, wants=lambda _: names_view, picks=_subscribes),
+    DeclaredApi(key=FETCH, handle=refuse, wants=lambda views: has_view_id(views.catalog), picks=_acquires),
+    DeclaredApi(key=ALTER_OFFSETS, handle=refuse, wants=lambda _: names_view, picks=_sets_offsets),
+)

@@ -1,19 +1,17 @@
-"""Requests that name several groups: taken apart by group, and their answers put together again."""
+"""Requests that list several groups: taken apart by group, and their answers put together again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.apis.group_configs import GROUP
-from proxy.wire import frames
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
-    """The shape of one API."""
+class Splits:
+    """The list in requests of one API, and the list in its responses."""
 
     field: str
     """Of the request: the list."""
@@ -45,42 +43,3 @@ class Several:
         ordered = await call.work.in_order(map(self.asked, self.entries(call.message)), found, self.answered)
         setattr(answers[0], self.answers, ordered)
         return answers[0]
-
-
-async def answers_of(call: Call, parts: Iterable[frames.Answer | None]) -> list[Any]:
-    """Response frames of handlers, decoded."""
-    key, version = call.key, call.version
-    return [
-        await call.work.drive(frames.decode_response_in_slices(key, version, memoryview(bytes(part or b""))[4:]))
-        for part in parts
-    ]
-
-
-def _same(name: str) -> str:
-    return name
-
-
-def _group_id(entry: Any) -> str:
-    return str(entry.group_id)
-
-
-def _resource(entry: Any) -> tuple[int, str]:
-    return entry.resource_type, entry.resource_name
-
-
-def _group_resource(entry: Any) -> str | None:
-    return entry.resource_name if entry.resource_type == GROUP else None
-
-
-_CHANGED = Several("resources", _group_resource, "responses", _resource, _resource)
-
-SEVERAL: Mapping[int, Several] = {
-    32: Several("resources", _group_resource, "results", _resource, _resource),
-    33: _CHANGED,
-    42: Several("groups_names", _same, "results", _group_id, _same),
-    44: _CHANGED,
-    77: Several("group_ids", _same, "groups", _group_id, _same),
-    90: Several("groups", _group_id, "groups", _group_id, _group_id),
-}
-"""API key -> its shape: DescribeConfigs, AlterConfigs, DeleteGroups, IncrementalAlterConfigs, ShareGroupDescribe,
-DescribeShareGroupOffsets."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from proxy.forwarding.ask_and_reply import decoded
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task
-from proxy.sharegroups.apis.several_groups import SEVERAL, answers_of
+from proxy.sharegroups.apis import k42_delete_groups
+from proxy.sharegroups.apis.group_resources import by_group_resource
 from proxy.wire import frames, registry
 
 
@@ -22,9 +22,9 @@ def test_what_is_no_group_is_listed_but_no_group() -> None:
     resources = [
         message.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in ((2, "t"), (32, "g"))
     ]
-    several, request = SEVERAL[32], message(resources=resources)
-    assert (several.groups(request), len(several.entries(request))) == (["g"], 2)
-    part = several.about(call(32, 4, request), resources[1:]).message
+    splits, request = by_group_resource("results"), message(resources=resources)
+    assert (splits.groups(request), len(splits.entries(request))) == (["g"], 2)
+    part = splits.about(call(32, 4, request), resources[1:]).message
     assert ([each.resource_name for each in part.resources], len(request.resources)) == (["g"], 2)
 
 
@@ -42,15 +42,9 @@ def test_answers_come_in_the_order_of_the_request() -> None:
     joined: list[Any] = []
 
     async def join() -> None:
-        joined.append(await SEVERAL[42].joined(one, await answers_of(one, parts)))
+        splits = k42_delete_groups.API.splits
+        assert splits is not None
+        joined.append(await splits.joined(one, [await decoded(one, part) for part in parts]))
 
     Task(join(), lambda _: None).start()
     assert [each.group_id for each in joined[0].results] == ["a", "b", "c", "x"]
-
-
-@pytest.mark.parametrize("key", SEVERAL)
-def test_the_fields_are_those_of_the_messages(key: int) -> None:
-    """Of the request and of the response."""
-    name, several = registry.API_KEYS[key], SEVERAL[key]
-    assert several.field in registry.message(f"{name}Request").__slots__
-    assert several.answers in registry.message(f"{name}Response").__slots__

@@ -1,0 +1,70 @@
+"""Several features that have a say in one API: they stand one behind the other, and the broker stands behind the last.
+
+Each is asked whether it wants the request. The first that gives an answer ends it; who gives None leaves the request,
+as it came, to the next. A handler that wants to change what is behind it asks `answer_behind`: it gets the decoded
+answer of the next feature that wants the request, or of the broker, to the message as it is then, and may amend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from proxy.forwarding.ask_and_reply import ask_upstream, decoded
+from proxy.forwarding.declared_api import Served
+from proxy.forwarding.interfaces import Call
+from proxy.wire import frames
+from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
+
+
+def in_order(features: Iterable[Mapping[int, Served]]) -> dict[int, Served]:
+    """API key -> all that have a say in it, as one. Each feature: API key -> what it serves; the first goes first."""
+    found: dict[int, list[Served]] = {}
+    for feature in features:
+        for key, served in feature.items():
+            found.setdefault(key, []).append(served)
+    return {key: _chained(links) for key, links in found.items()}
+
+
+async def answer_behind(call: Call) -> Any:
+    """The decoded answer of those behind this handler to `call.message`, as it is now. Raises UpstreamLost."""
+    answer = None if call.behind is None else await call.behind(replace(call, frame=None, behind=None))
+    return await ask_upstream(call, call.message) if answer is None else await decoded(call, answer)
+
+
+def _chained(links: Sequence[Served]) -> Served:
+    if len(links) == 1:
+        return links[0]
+    looks = [link.serve_here for link in links if link.serve_here is not None]
+    handler = partial(_first_answer, tuple(links))
+    if len(looks) < len(links):
+        return Served(handler)
+    return Served(handler, lambda frame: any(look(frame) for look in looks))
+
+
+async def _first_answer(links: tuple[Served, ...], call: Call) -> Answer | Message | None:
+    for place, link in enumerate(links):
+        if not await _wants(link, call):
+            continue
+        behind = links[place + 1 :]
+        call.behind = partial(_first_answer, behind) if behind else None
+        answer = await link.handler(call)
+        if answer is not None:
+            return answer
+    return None
+
+
+async def _wants(link: Served, call: Call) -> bool:
+    if link.picks is not None:
+        return await link.picks(call)
+    return link.serve_here is None or link.serve_here(_frame(call))
+
+
+def _frame(call: Call) -> memoryview:
+    """The request as bytes, without size: as it came, or as it is now where a handler has altered it."""
+    if call.frame is not None:
+        return call.frame
+    return memoryview(frames.request(call.key, call.version, call.correlation_id, call.client_id, call.message))[4:]

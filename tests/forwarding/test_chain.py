@@ -1,0 +1,159 @@
+"""Several features in one API: each sees what is its, passes on what is not, and may amend what is said behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.forwarding.chain import answer_behind, in_order
+from proxy.forwarding.declared_api import Served
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task, settled
+from proxy.sharegroups import share_group_apis
+from proxy.views import view_apis
+from proxy.wire import registry
+from proxy.wire.messages import Message
+from tests.support import ports
+from tests.support.view_broker import World
+
+COMMIT, VERSION = 8, 9
+REQUEST, RESPONSE = registry.message("OffsetCommitRequest"), registry.message("OffsetCommitResponse")
+WORLD = ports.World()
+
+
+class Broker:
+    """Confirms every offset that it is asked to commit."""
+
+    id, node_id, client_host = 1, 1, "127.0.0.1"
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
+        self.asked: list[list[str]] = []
+
+    def ask(self, key: int, version: int, body: bytes) -> Any:
+        request = registry.request(key, version).decode(body)
+        self.asked.append([topic.name for topic in request.topics])
+        return settled(memoryview(registry.response(key, version).encode(told(*self.asked[-1]))))
+
+    def on_close(self, callback: Any) -> None:
+        """Never closed."""
+
+
+def commit(*topics: str, broker: Broker | None = None) -> Call:
+    asked = [REQUEST.OffsetCommitRequestTopic(name=name, partitions=[]) for name in topics]
+    connection: Any = broker or Broker()
+    return Call(COMMIT, VERSION, 7, "c", REQUEST(group_id="g", topics=asked), connection)
+
+
+def told(*topics: str) -> Any:
+    return RESPONSE(topics=[RESPONSE.OffsetCommitResponseTopic(name=name, partitions=[]) for name in topics])
+
+
+def says(answer: Any, here: bool = True) -> Served:
+    async def handle(_: Call) -> Any:
+        return answer
+
+    return Served(handle, lambda _: here)
+
+
+def takes(topic: str) -> Served:
+    """Confirms the offsets of one topic itself, and leaves the rest to those behind."""
+
+    async def handle(call: Call) -> Any:
+        mine = [each for each in call.message.topics if each.name == topic]
+        if not mine:
+            return None
+        call.message.topics = [each for each in call.message.topics if each.name != topic]
+        answer = await answer_behind(call) if call.message.topics else told()
+        answer.topics += told(f"{topic}, by its feature").topics
+        return answer
+
+    return Served(handle, lambda frame: topic.encode() in bytes(frame))
+
+
+def run(served: Served, call: Call) -> Any:
+    task: Task[Any] = Task(served.handler(call), lambda _: None)
+    task.start()
+    assert task.finished
+    assert task.error is None
+    return task.value
+
+
+def names(answer: Message) -> list[str]:
+    return [topic.name for topic in answer.topics]  # type: ignore[attr-defined]
+
+
+def chain(*links: Served) -> Served:
+    return in_order([{COMMIT: link} for link in links])[COMMIT]
+
+
+def test_the_first_goes_first_and_what_it_lets_go_is_looked_at_again() -> None:
+    """Three ways: the first answers, the second answers, the request passes."""
+    for first, second, here, expected in (
+        (b"first", b"second", True, b"first"),
+        (None, b"second", True, b"second"),
+        (None, b"second", False, None),
+        (b"first", b"second", False, b"first"),
+    ):
+        assert run(chain(says(first), says(second, here)), commit("t")) == expected
+
+
+def test_a_request_is_picked_when_one_wants_it() -> None:
+    """And an API that is served here always stays so."""
+    wants, not_ = says(None, True), says(None, False)
+    frame = memoryview(b"")
+    for one, other, expected in ((wants, not_, True), (not_, wants, True), (not_, not_, False)):
+        joined = chain(one, other)
+        assert joined.serve_here is not None
+        assert joined.serve_here(frame) is expected
+    assert chain(not_, Served(not_.handler)).serve_here is None
+
+
+def test_what_is_picked_from_the_decoded_request_is_not_looked_for_in_its_bytes() -> None:
+    async def never(_: Call) -> bool:
+        return False
+
+    picky = Served(says(b"picky").handler, lambda _: True, never)
+    assert run(chain(picky, says(b"second")), commit("t")) == b"second"
+
+
+def test_three_features_share_one_request_and_the_broker_gets_the_rest() -> None:
+    """Each takes what is its from the decoded message, and puts its part into the decoded answer."""
+    broker = Broker()
+    answer = run(chain(takes("a"), takes("b"), takes("c")), commit("a", "b", "c", "d", broker=broker))
+    assert broker.asked == [["d"]]
+    assert names(answer) == ["d", "c, by its feature", "b, by its feature", "a, by its feature"]
+
+
+def test_a_feature_without_a_part_in_the_altered_request_is_passed_over() -> None:
+    """What those behind are asked about is the message as it is by then, not as it came."""
+    broker = Broker()
+    call = commit("a", "b", broker=broker)
+    assert names(run(chain(takes("a"), takes("a"), takes("b")), call)) == ["b, by its feature", "a, by its feature"]
+    assert broker.asked == []
+
+
+def test_a_whole_frame_from_behind_is_decoded() -> None:
+    """A feature may answer with bytes; who amends it gets the message."""
+    frame = ports.frames.response(COMMIT, VERSION, 7, told("framed"))
+    assert names(run(chain(takes("a"), says(frame)), commit("a", "t"))) == ["framed", "a, by its feature"]
+
+
+def test_behind_the_last_is_the_broker() -> None:
+    """As the client would have asked it."""
+    broker = Broker()
+    assert names(run(takes("a"), commit("a", "t", broker=broker))) == ["t", "a, by its feature"]
+    assert broker.asked == [["t"]]
+
+
+def test_what_only_one_of_them_serves_stays_as_it_is() -> None:
+    """No wrapper, no cost."""
+    view, other = says(None), says(None)
+    assert in_order(({COMMIT: view}, {1: other})) == {COMMIT: view, 1: other}
+
+
+def test_the_handlers_of_the_product_fit_together() -> None:
+    """Every API of either is there; those of share groups that views do not touch are the same."""
+    share, view = share_group_apis.served(WORLD.services), view_apis.served(World().views)
+    both = in_order((view, share))
+    assert set(both) == set(share) | set(view)
+    assert {key: both[key] for key in set(share) - set(view)} == {key: share[key] for key in set(share) - set(view)}

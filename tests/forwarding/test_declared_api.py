@@ -1,0 +1,78 @@
+"""What is declared of an API, put to use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.forwarding.declared_api import DeclaredApi, Needs, every_request
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import Picks, WithoutWords
+from proxy.loop.promise import Task
+
+
+async def handle(call: Call, services: str) -> bytes:
+    return f"{call.key} {services}".encode()
+
+
+def call_of(key: int) -> Call:
+    connection: Any = None
+    return Call(key, 0, 1, None, None, connection)
+
+
+def ran(coroutine: Any) -> Any:
+    task: Task[Any] = Task(coroutine, lambda _: None)
+    task.start()
+    assert task.error is None
+    return task.value
+
+
+def test_a_handler_gets_what_its_feature_gives() -> None:
+    """Bound where it is declared, so that who runs it knows no feature."""
+    served = DeclaredApi(key=7, handle=handle).served("services")
+    assert ran(served.handler(call_of(7))) == b"7 services"
+    assert (served.serve_here, served.picks, served.passes) == (None, None, None)
+
+
+def test_a_feature_may_run_the_handler_elsewhere() -> None:
+    async def elsewhere(_: Call) -> bytes:
+        return b"elsewhere"
+
+    served = DeclaredApi(key=7, handle=handle, needs=Needs.OWNER).served("services", elsewhere)
+    assert ran(served.handler(call_of(7))) == b"elsewhere"
+
+
+def test_what_is_wanted_is_asked_of_what_the_feature_gives() -> None:
+    """The look, the choice among decoded requests, and the rule that saves the look."""
+
+    def picks(services: str) -> Picks:
+        async def is_wanted(call: Call) -> bool:
+            return str(call.key) in services
+
+        return is_wanted
+
+    api = DeclaredApi(
+        key=7,
+        handle=handle,
+        wants=lambda services: lambda frame: services.encode() in bytes(frame),
+        picks=picks,
+        passes=lambda services: lambda version: WithoutWords((services.encode(), str(version).encode())),
+    )
+    served = api.served("7")
+    assert served.serve_here is not None
+    assert served.picks is not None
+    assert served.passes is not None
+    assert served.serve_here(memoryview(b"a 7"))
+    assert not served.serve_here(memoryview(b"a 8"))
+    assert ran(served.picks(call_of(7)))
+    assert not ran(served.picks(call_of(8)))
+    assert served.passes(3) == WithoutWords((b"7", b"3"))
+
+
+def test_what_is_told_from_the_decoded_request_only_is_always_collected() -> None:
+    """An API without a look of its own is still not answered here in any case."""
+
+    async def none(_: Call) -> bool:
+        return False
+
+    assert DeclaredApi(key=7, handle=handle, picks=lambda _: none).served("s").serve_here is every_request
+    assert every_request(memoryview(b""))

@@ -1,0 +1,63 @@
+"""Which requests about groups are wanted here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.sharegroups.apis.held_groups import any_is_held, first_string_is_held, held_anywhere, names_held
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import World as Shares
+
+
+def request(group_id: str) -> memoryview:
+    message = registry.message("OffsetDeleteRequest")(group_id=group_id, topics=[])
+    return memoryview(frames.request(47, 0, 1, "c", message))[4:]
+
+
+def is_named(picks: Any, *group_ids: str) -> bool:
+    connection: Any = None
+    task: Task[bool] = Task(picks(Call(15, 0, 1, None, group_ids, connection)), lambda _: None)
+    task.start()
+    return bool(task.value)
+
+
+@pytest.fixture
+def shares() -> Shares:
+    made = Shares()
+    made.services.coordinator.add_group("held")
+    return made
+
+
+@pytest.mark.parametrize("or_loading", [False, True])
+def test_a_group_that_is_held_is_wanted_and_no_other(shares: Shares, or_loading: bool) -> None:
+    """Told from the bytes, and from the names in a decoded list."""
+    look = first_string_is_held(or_loading=or_loading)(shares.services)
+    assert (look(request("held")), look(request("other"))) == (True, False)
+    picks = names_held(list, or_loading=or_loading)(shares.services)
+    assert (is_named(picks, "other", "held"), is_named(picks, "other")) == (True, False)
+    assert "held" in held_anywhere(shares.services)
+
+
+def test_a_list_is_only_read_where_there_is_a_group_to_be_named() -> None:
+    """Most proxies of a cluster without share groups hold none."""
+    shares = Shares()
+    look = any_is_held(or_loading=False)(shares.services)
+    assert not look(memoryview(b""))
+    shares.services.coordinator.add_group("held")
+    assert look(memoryview(b""))
+
+
+def test_while_groups_are_loaded_nobody_knows_which_are_held(shares: Shares) -> None:
+    """So those who wait for that want every request, and those who do not only what is held."""
+    shares.services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "being loaded")
+    waits = first_string_is_held(or_loading=True)(shares.services)
+    goes_on = first_string_is_held(or_loading=False)(shares.services)
+    assert (waits(request("other")), goes_on(request("other"))) == (True, False)
+    assert is_named(names_held(list, or_loading=True)(shares.services), "other")
+    assert not is_named(names_held(list, or_loading=False)(shares.services), "other")
+    assert any_is_held(or_loading=True)(Shares().services)(memoryview(b"")) is False

@@ -1,0 +1,32 @@
+"""What several APIs say while the state they need is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.sharegroups.apis import refusals
+from proxy.wire.errors import ErrorCode
+
+
+def said(refusal: Any, key: int, code: ErrorCode, reason: str) -> tuple[str, int, str | None]:
+    connection: Any = None
+    task: Task[Any] = Task(refusal(Call(key, 1, 1, None, None, connection), code, reason), lambda _: None)
+    task.start()
+    answer = task.value
+    return type(answer).__name__, answer.error_code, answer.error_message
+
+
+@pytest.mark.parametrize(("key", "name"), [(76, "ShareGroupHeartbeat"), (92, "DeleteShareGroupOffsets")])
+def test_one_code_stands_for_the_whole_request(key: int, name: str) -> None:
+    """In the response of the API that was asked; no words are null, not empty."""
+    assert said(refusals.whole, key, ErrorCode.NOT_COORDINATOR, "moved") == (f"{name}Response", 16, "moved")
+    assert said(refusals.whole, key, ErrorCode.NOT_COORDINATOR, "") == (f"{name}Response", 16, None)
+
+
+def test_a_member_opens_its_session_anew_whatever_the_reason_is() -> None:
+    """SHARE_SESSION_NOT_FOUND is what makes every client do so."""
+    assert said(refusals.no_session, 78, ErrorCode.NOT_COORDINATOR, "moved") == ("ShareFetchResponse", 122, "moved")

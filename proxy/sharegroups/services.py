@@ -18,7 +18,7 @@ from proxy.forwarding.offered_versions import EffectiveVersions
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.slices import Slices
-from proxy.reading.batch_cache import BatchCache, CacheKey
+from proxy.reading.chunk_cache import BatchCache, CacheKey
 from proxy.sharegroups.audit_events import Audit
 from proxy.sharegroups.counters import ShareFigures
 from proxy.sharegroups.expiry_clock import ShareClock

@@ -11,9 +11,9 @@ from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Workers
 from proxy.loop.promise import Promise, settled
 from proxy.views.creation import Sight
-from proxy.views.fetch.chunk_cache import ViewCache
 from proxy.views.fetch.key_filter import Filters
 from proxy.views.fetch.shared_reads import ViewReads
+from proxy.views.fetch.view_chunks import ViewCache
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import ViewName
 from proxy.views.options import ViewOptions

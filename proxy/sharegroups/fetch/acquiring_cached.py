@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from proxy.forwarding.interfaces import Call
-from proxy.reading.batch_cache import Batch
+from proxy.reading.chunk_cache import Batch
 from proxy.sharegroups.fetch.session_survey import Ready, Result, Results, is_as_found
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.partition import Read

@@ -17,7 +17,7 @@ from proxy.brokers.cluster_view import Topic
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right, rights_of
 from proxy.loop.promise import Promise
-from proxy.reading.batch_cache import CacheKey, Chunk
+from proxy.reading.chunk_cache import CacheKey, Chunk
 from proxy.reading.far_records import holder_of, taken_in
 from proxy.reading.upstream_fetch import FETCH, FETCH_VERSION_WITH_IDS, SMALL_PART, VIEW_IS_OLD, fetch_version
 from proxy.sharegroups.fetch.head_reads import Reservation

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from proxy.loop.promise import Promise
-from proxy.reading.batch_cache import BatchCache
+from proxy.reading.chunk_cache import BatchCache
 from proxy.sharegroups.model.coordinator import ShareKey
 
 

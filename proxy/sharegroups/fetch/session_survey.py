@@ -9,7 +9,7 @@ from proxy.brokers.cluster_view import Topic
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.topic_leaders import judge_partition, judge_topic
 from proxy.loop.slices import AT_ONCE, Work
-from proxy.reading.batch_cache import CacheKey, Chunk
+from proxy.reading.chunk_cache import CacheKey, Chunk
 from proxy.reading.far_records import RecordsSlice, holder_of
 from proxy.sharegroups.apis.share_requests import follow_leader
 from proxy.sharegroups.model.coordinator import Share, ShareKey

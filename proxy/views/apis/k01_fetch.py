@@ -36,9 +36,9 @@ from proxy.forwarding.routes import WithKnownIds, WithoutWords
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import WorkersBusy
 from proxy.views.fetch.base_reads import Plain
-from proxy.views.fetch.chunk_cache import Division, ReadKey
 from proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
 from proxy.views.fetch.key_filter import REQUEST_BYTES_MAX, TAG_BYTES, TAGS_SINCE, BadFilter, applied, content_of
+from proxy.views.fetch.view_chunks import Division, ReadKey
 from proxy.views.kernel.filler import filler
 from proxy.views.kernel.slicing import shorten
 from proxy.views.model.catalog import View, ViewCatalog

@@ -21,8 +21,8 @@ from proxy.brokers.rights import Right, rights_of
 from proxy.forwarding.services import Services
 from proxy.loop.promise import Promise
 from proxy.reading.upstream_fetch import FETCH, FETCH_VERSION_WITH_IDS, SMALL_PART, VIEW_IS_OLD, fetch_version
-from proxy.views.fetch.chunk_cache import Chunk, ReadKey, fates
 from proxy.views.fetch.shared_reads import Head, ViewReads
+from proxy.views.fetch.view_chunks import Chunk, ReadKey, fates
 from proxy.views.model.scanning import Facts
 from proxy.wire import registry
 from proxy.wire.batches import split_complete

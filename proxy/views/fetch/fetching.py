@@ -25,9 +25,9 @@ from proxy.loop.interfaces import WorkersBusy
 from proxy.loop.waiting import first_until, wait_until
 from proxy.reading.upstream_fetch import FETCH_VERSION_WITH_IDS
 from proxy.views.fetch.base_reads import READ_BYTES_MIN, Plain, ViewRead, in_turn
-from proxy.views.fetch.chunk_cache import Chunk, Division, ReadKey
 from proxy.views.fetch.shared_reads import Flight, Head
 from proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
+from proxy.views.fetch.view_chunks import Chunk, Division, ReadKey
 from proxy.views.kernel.slicing import Slice
 from proxy.views.model.scanning import BaseScan, FetchScan, Place, PlainScan, Read, SlotScan
 from proxy.views.services import ViewServices

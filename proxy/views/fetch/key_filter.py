@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from proxy.loop.interfaces import Workers
-from proxy.views.fetch.chunk_cache import Division
+from proxy.views.fetch.view_chunks import Division
 from proxy.views.model.slots import KeyFilterCut, NullKeys
 from proxy.wire import registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from proxy.loop.interfaces import Timers, Workers
 from proxy.loop.promise import Promise, Task
 from proxy.loop.waiting import Slices
-from proxy.views.fetch.chunk_cache import (
+from proxy.views.fetch.view_chunks import (
     INLINE_OPENED_BYTES,
     RUN_BATCHES,
     RUN_OPENED_BYTES,

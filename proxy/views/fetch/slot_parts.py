@@ -6,8 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from proxy.loop.interfaces import Timers, Workers
-from proxy.views.fetch.chunk_cache import Chunk, Division, Row
 from proxy.views.fetch.shared_reads import ViewReads
+from proxy.views.fetch.view_chunks import Chunk, Division, Row
 from proxy.views.kernel.slicing import Slice
 from proxy.views.model.scanning import SlotScan
 from proxy.wire.errors import ErrorCode

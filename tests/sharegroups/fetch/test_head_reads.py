@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.loop.promise import Promise
-from proxy.reading.batch_cache import BatchCache
+from proxy.reading.chunk_cache import BatchCache
 from proxy.sharegroups.fetch.head_reads import Head, ShareReads
 from proxy.sharegroups.model.coordinator import ShareKey
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.views.fetch.base_reads import Plain, ViewRead, in_turn
-from proxy.views.fetch.chunk_cache import ReadKey
 from proxy.views.fetch.shared_reads import Head
+from proxy.views.fetch.view_chunks import ReadKey
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld

@@ -6,14 +6,14 @@ import pytest
 
 from proxy.loop.promise import Promise
 from proxy.views.fetch import shared_reads
-from proxy.views.fetch.chunk_cache import ROW_BYTES, SLOT_BYTES, Division, ReadKey, ViewCache
 from proxy.views.fetch.shared_reads import Head, ViewReads
+from proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Division, ReadKey, ViewCache
 from proxy.views.model.scanning import Facts
 from proxy.views.model.slots import EvenCut
 from proxy.views.services import Inline
 from tests.support.ports import ManualTimers
 from tests.support.view_ports import HeldWorkers
-from tests.views.fetch.test_chunk_cache import KEY, chunk_of, made
+from tests.views.fetch.test_view_chunks import KEY, chunk_of, made
 
 DIVISION = Division("v", EvenCut(4))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.reading.batch_cache import CHUNKS_PER_PARTITION, BatchCache, CacheKey, Chunk
+from proxy.reading.chunk_cache import CHUNKS_PER_PARTITION, BatchCache, CacheKey, Chunk
 from proxy.wire import records
 
 KEY = CacheKey(b"t" * 16, 0, False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.views.fetch import chunk_cache
-from proxy.views.fetch.chunk_cache import Chunk, Division, ReadKey, Table, ViewCache, fates, is_quick, take_apart
+from proxy.views.fetch import view_chunks as chunk_cache
+from proxy.views.fetch.view_chunks import Chunk, Division, ReadKey, Table, ViewCache, fates, is_quick, take_apart
 from proxy.views.model.scanning import Facts
 from proxy.views.model.slots import EvenCut
 from proxy.wire import compression, records

@@ -18,11 +18,12 @@ from proxy.forwarding.offered_versions import EffectiveVersions
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.slices import Slices
-from proxy.reading.chunk_cache import BatchCache, CacheKey
+from proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from proxy.sharegroups.audit_events import Audit
 from proxy.sharegroups.counters import ShareFigures
 from proxy.sharegroups.expiry_clock import ShareClock
 from proxy.sharegroups.fetch.head_reads import Head, ShareReads
+from proxy.sharegroups.fetch.share_chunk import CHUNKS_PER_PARTITION, ShareChunk
 from proxy.sharegroups.group_changes import ShareChanges
 from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from proxy.sharegroups.model.renewal import RenewalBound
@@ -109,7 +110,8 @@ def build(
 ) -> ShareServices:
     """Put the parts of share groups together with those given."""
     coordinator = ShareCoordinator(share_limits)
-    cache = BatchCache(limits.share_cache_bytes, options.cache_age_s)
+    cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
+    cache = ChunkCache[ShareChunk](cache_limits)
 
     def head(key: ShareKey) -> Head:
         share = coordinator.share(key)
@@ -118,7 +120,7 @@ def build(
             return Head(None, cached=False)
         offset = share.partition.next_fetch_offset()
         leader = topology.leader(key.topic_id, key.partition)
-        place = CacheKey(key.topic_id, key.partition, settings.read_committed)
+        place = ReadKey(key.topic_id, key.partition, settings.read_committed)
         found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
         return Head(offset, cached=found)
 

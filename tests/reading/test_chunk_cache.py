@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from proxy.reading.chunk_cache import CHUNKS_PER_PARTITION, BatchCache, CacheKey, Chunk
+from math import inf
+
+from proxy.reading.chunk_cache import CacheLimits, Chunk, ChunkCache, ReadKey
 from proxy.wire import records
 
-KEY = CacheKey(b"t" * 16, 0, False)
+PER_PARTITION = 4
+TIMES = {"leader_epoch": 5, "read_at": 0.0}
+
+KEY = ReadKey(b"t" * 16, 0, False)
 
 
-def chunk(key, first, last, *, size=100, epoch=5, at=0.0):
+def chunk(key, first, last, *, size=100, epoch=5, at=0.0, **fields):
     data = memoryview(records.build_batch(first, [records.Record(value=bytes(size))] * (last - first + 1)))
-    return Chunk(key, first, list(records.iter_batches(data)), data, (), epoch, at)
+    batches = list(records.iter_batches(data))
+    return Chunk(key=key, fetch_offset=first, batches=batches, records=data, leader_epoch=epoch, read_at=at, **fields)
+
+
+def cache_of(limit_bytes=1 << 20, age_s=2.0):
+    return ChunkCache(CacheLimits(limit_bytes, age_s, PER_PARTITION))
 
 
 def test_cache_finds_what_holds_the_offset():
-    cache = BatchCache(1 << 20, 2.0)
+    cache = cache_of()
     one, two = chunk(KEY, 0, 9), chunk(KEY, 10, 19)
     cache.add(one)
     cache.add(two)
@@ -23,31 +33,31 @@ def test_cache_finds_what_holds_the_offset():
     assert cache.find(KEY, 20, 5, 1.0) is None
     assert cache.find(KEY, 5, 6, 1.0) is None
     assert cache.find(KEY, 5, 5, 2.0) is None
-    assert cache.find(CacheKey(b"t" * 16, 0, True), 5, 5, 1.0) is None
+    assert cache.find(ReadKey(b"t" * 16, 0, True), 5, 5, 1.0) is None
 
 
 def test_cache_is_bounded_in_bytes_and_chunks():
-    cache = BatchCache(1000, 2.0)
+    cache = cache_of(1000)
     for first in range(0, 100, 10):
         cache.add(chunk(KEY, first, first, size=200))
     assert cache.bytes <= 1000
     assert cache.find(KEY, 90, 5, 0.0) is not None
     assert cache.find(KEY, 0, 5, 0.0) is None
-    cache = BatchCache(1 << 20, 2.0)
-    for first in range(CHUNKS_PER_PARTITION + 4):
+    cache = cache_of()
+    for first in range(PER_PARTITION + 4):
         cache.add(chunk(KEY, first, first))
     assert cache.find(KEY, 3, 5, 0.0) is None
     assert cache.find(KEY, 4, 5, 0.0) is not None
 
 
 def test_cache_keeps_one_answer_even_if_larger_than_its_limit():
-    cache = BatchCache(10, 2.0)
+    cache = cache_of(10)
     cache.add(chunk(KEY, 0, 9))
     assert cache.find(KEY, 0, 5, 0.0) is not None
 
 
 def test_cache_drops_what_a_newer_read_covers_or_another_epoch_wrote():
-    cache = BatchCache(1 << 20, 2.0)
+    cache = cache_of()
     cache.add(chunk(KEY, 5, 9))
     cache.add(chunk(KEY, 0, 19))
     cache.add(chunk(KEY, 20, 29, epoch=6))
@@ -55,3 +65,62 @@ def test_cache_drops_what_a_newer_read_covers_or_another_epoch_wrote():
     assert cache.find(KEY, 25, 6, 0.0) is not None
     cache.drop_partition(b"t" * 16, 0)
     assert cache.bytes == 0
+
+
+def test_chunks_past_their_age_go_with_the_next_one_that_comes():
+    cache = cache_of()
+    cache.add(chunk(KEY, 0, 9))
+    cache.add(chunk(KEY, 20, 29, at=2.0))
+    assert cache.chunks == 1
+    assert cache.drop_aged(3.0) == 4.0
+    assert cache.drop_aged(4.0) == inf
+    assert cache.bytes == 0
+
+
+def test_what_was_made_of_a_chunk_counts_and_goes_first_where_one_alone_is_too_large():
+    class Grown(Chunk):
+        made = 0
+
+        @property
+        def bytes(self):
+            return len(self.records) + self.made
+
+        def shrink(self):
+            self.made = 0
+
+    cache = cache_of(2000)
+    for first in (0, 10):
+        source = chunk(KEY, first, first)
+        cache.add(Grown(key=KEY, fetch_offset=first, batches=source.batches, records=source.records, **TIMES))
+    last = cache.newest(KEY, 0.0)
+    last.made = 1700
+    cache.recount(last)
+    assert (cache.chunks, cache.bytes) == (1, last.bytes)
+    last.made = 5000
+    cache.recount(last)
+    assert (last.made, cache.bytes) == (0, len(last.records))
+
+
+def test_another_proxys_bytes_are_found_for_its_clients_and_go_with_it():
+    cache, far = cache_of(), KEY._replace(holder=3)
+    cache.add(chunk(far, 0, 9))
+    assert cache.find(KEY, 0, 5, 0.0) is None
+    assert cache.find_anywhere(KEY, 0, 5, 0.0)
+    cache.drop_holder(3)
+    assert not cache.find_anywhere(KEY, 0, 5, 0.0)
+
+
+def test_reader_of_another_history_is_not_served():
+    """A broker would tell it where its log diverges (KIP-595)."""
+    cache = cache_of()
+    cache.add(chunk(KEY, 10, 19, asked_epoch=2))
+    assert cache.find(KEY, 10, 5, 0.0, last_fetched_epoch=2) is not None
+    assert cache.find(KEY, 10, 5, 0.0, last_fetched_epoch=3) is None
+
+
+def test_chunks_below_an_offset_go():
+    cache = cache_of()
+    cache.add(chunk(KEY, 0, 9))
+    cache.add(chunk(KEY, 10, 19))
+    cache.drop_below(KEY, 15)
+    assert [cache.find(KEY, offset, 5, 0.0) is None for offset in (5, 15)] == [True, False]

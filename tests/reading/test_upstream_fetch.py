@@ -1,21 +1,135 @@
-"""Fetch as the proxy asks it of brokers."""
+"""One Fetch upstream: which version it has, what it names, and who is told what came of it, in which order."""
 
 from __future__ import annotations
 
 import pytest
 
+from proxy.brokers.rights import Right, rights_of
+from proxy.brokers.topic_leaders import ask_topics, tell_topics
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.reading.upstream_fetch import FETCH, fetch_version
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.upstream_fetch import FETCH, PartitionRead, UpstreamFetch, fetch_version
+from proxy.wire.errors import ErrorCode, UpstreamLost
+from tests.support.ports import World
+
+
+class Reading(UpstreamFetch):
+    """What a feature is told, in order."""
+
+    MEMORY = "test-read"
+
+    def __init__(self, connection, services, *reads, version=None, wait_s=0.0):
+        super().__init__(connection, services, reads, version)
+        self.told = []
+        self.done.on_settled(lambda: self.told.append("done"))
+        self.send(self.asked(), wait_s=wait_s, min_bytes=1, max_bytes=1 << 20, read_committed=False)
+
+    def _refused(self, read, partition):
+        self.told.append((read.key.partition, ErrorCode(partition.error_code)))
+
+    def _brought(self, read, partition, batches, records):
+        self.told.append((read.key.partition, [batch.last_offset for batch in batches], len(records)))
+
+    def _taken_in(self):
+        self.told.append("taken in")
+
+    def _ended(self):
+        self.told.append("ended")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def read_of(topic, partition: int = 0, offset: int = 0, name: str | None = None) -> PartitionRead:
+    return PartitionRead(
+        ReadKey(topic.topic_id, partition, False), topic.name if name is None else name, offset, 5, 1 << 20
+    )
+
+
+def test_feature_is_told_of_each_partition_then_the_asker_goes_on_then_others(world):
+    topic = world.cluster.create("t", leaders=(1, 1, 1))
+    world.cluster.produce(topic, 2, 0)
+    reading = Reading(world.connect(), world.services, read_of(topic, 0), read_of(topic, 1))
+    size = len(topic.logs[0].batches[0][2])
+    assert reading.told == [(0, [1], size), (1, [], 0), "taken in", "done", "ended"]
+
+
+def test_request_names_id_leader_epoch_and_no_session(world):
+    topic = world.cluster.create("t")
+    Reading(world.connect(), world.services, read_of(topic, offset=7), wait_s=0.25)
+    (request,) = world.cluster.requests(1)
+    (asked,) = request.topics[0].partitions
+    assert request.topics[0].topic_id == topic.topic_id
+    assert (asked.current_leader_epoch, asked.fetch_offset, asked.last_fetched_epoch) == (5, 7, -1)
+    assert (request.max_wait_ms, request.session_id, request.session_epoch) == (250, 0, -1)
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_names_where_the_clients_version_has_no_ids(world, version):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 1)
+    reading = Reading(world.connect(), world.services, read_of(topic), version=version)
+    assert world.cluster.requests(1)[0].topics[0].topic == "t"
+    assert reading.told[0][:2] == (0, [0])
 
 
 @pytest.mark.parametrize(("upstream", "asked"), [((4, 12), 12), ((4, 16), 16), ((4, 18), 17)])
-def test_the_highest_version_of_use_is_asked(upstream: tuple[int, int], asked: int) -> None:
+def test_the_highest_version_of_use_is_asked(upstream, asked):
     """What every broker has, but none that adds nothing for a consumer."""
     versions = EffectiveVersions(Offer(serve_share=False))
     versions.learn(1, {FETCH: upstream})
     assert fetch_version(versions) == asked
 
 
-def test_before_a_broker_has_answered_topics_are_named_by_id() -> None:
+def test_before_a_broker_has_answered_topics_are_named_by_id():
     """All supported brokers have that version."""
     assert fetch_version(EffectiveVersions(Offer(serve_share=False))) == 13
+
+
+def test_read_under_way_is_the_connections_own(world):
+    topic = world.cluster.create("t")
+    connection = world.connect()
+    reading = Reading(connection, world.services, read_of(topic), wait_s=0.5)
+    assert Reading.of(connection) is reading
+    assert Reading.of(world.connect()) is None
+    world.timers.advance(0.5)
+    assert Reading.of(connection) is None
+
+
+def test_end_of_the_connection_frees_the_places(world):
+    topic = world.cluster.create("t")
+    connection = world.connect()
+    reading = Reading(connection, world.services, read_of(topic), wait_s=0.5)
+    connection.lose_upstream()
+    assert isinstance(reading.failure, UpstreamLost)
+    assert reading.told == ["taken in", "done", "ended"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_refusal_is_remembered_of_the_topic_or_of_the_right(world, code):
+    topic = world.cluster.create("t")
+    connection = world.connect()
+    tell_topics(connection, world.services, ask_topics(connection, ["t"]).result())
+    world.cluster.fail_next[1] = [code]
+    reading = Reading(connection, world.services, read_of(topic))
+    assert reading.told[0] == (0, code)
+    now = world.timers.now()
+    refused = rights_of(connection).verdict(Right.READ_TOPIC, "t", now, 10.0) is False
+    assert refused == (code == ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert world.services.topology.is_stale("t") == (code == ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def test_right_to_read_is_remembered(world):
+    topic = world.cluster.create("t")
+    connection = world.connect()
+    Reading(connection, world.services, read_of(topic))
+    assert rights_of(connection).verdict(Right.READ_TOPIC, "t", world.timers.now(), 10.0) is True
+
+
+def test_nothing_is_remembered_of_a_topic_without_a_name(world):
+    topic = world.cluster.create("t")
+    connection = world.connect()
+    Reading(connection, world.services, read_of(topic, name=""))
+    assert rights_of(connection).verdict(Right.READ_TOPIC, "t", world.timers.now(), 10.0) is None

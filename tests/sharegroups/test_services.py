@@ -13,8 +13,8 @@ def test_limits_and_options_reach_their_parts():
         limits=Limits(share_cache_bytes=123, local_answers_total_bytes=456), options=ShareOptions(cache_age_s=9)
     )
     assert world.services.answers.limit == 456
-    assert world.services.reads.cache._limit_bytes == 123
-    assert world.services.reads.cache._age_s == 9
+    assert world.services.reads.cache.limits.bytes == 123
+    assert world.services.reads.cache.limits.age_s == 9
 
 
 def test_one_clock_ends_members_locks_and_cached_batches():

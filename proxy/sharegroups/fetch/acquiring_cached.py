@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from proxy.forwarding.interfaces import Call
-from proxy.reading.chunk_cache import Batch
+from proxy.reading.chunk_cache import BatchSpan
 from proxy.sharegroups.fetch.session_survey import Ready, Result, Results, is_as_found
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.partition import Read
@@ -24,7 +24,7 @@ next request begins with another partition."""
 _base_offset = attrgetter("base_offset")
 
 
-def _batch_end(batch: Batch) -> int:
+def _batch_end(batch: BatchSpan) -> int:
     return batch.position + batch.size
 
 

@@ -24,10 +24,13 @@ from math import inf
 from proxy.brokers.topic_leaders import RIGHTS_GRACE_S, judge
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import first_until
-from proxy.reading.upstream_fetch import VIEW_IS_OLD
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.far_records import holder_of
+from proxy.reading.upstream_fetch import VIEW_IS_OLD, PartitionRead
 from proxy.sharegroups.apis.share_requests import refresh
 from proxy.sharegroups.fetch.acquiring_cached import Taking, bytes_ready
-from proxy.sharegroups.fetch.head_fetch import Head, UpstreamRead
+from proxy.sharegroups.fetch.head_fetch import HeadFetch
+from proxy.sharegroups.fetch.head_reads import Reservation
 from proxy.sharegroups.fetch.session_survey import Ready, Result, Survey, client_code, survey
 from proxy.sharegroups.fetch.start_offsets import confirm_range, start
 from proxy.sharegroups.model.coordinator import READ_BYTES_MIN, Share, ShareKey
@@ -92,7 +95,7 @@ class ShareFetching:
                 continue
             late = services.timers.now() >= self.deadline or self._must_tell()
             enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
-            under_way = UpstreamRead.of(self._connection)
+            under_way = HeadFetch.of(self._connection)
             launched = self._read(found, late, enough) if under_way is None else None
             if launched is None:
                 before = self._heads(found.ready)
@@ -112,7 +115,7 @@ class ShareFetching:
         """
         found = await self.survey()
         enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
-        if UpstreamRead.of(self._connection) is None:
+        if HeadFetch.of(self._connection) is None:
             launched = self._read(found, True, enough)
             if launched is not None:
                 await self._wait(launched, True)
@@ -197,7 +200,7 @@ class ShareFetching:
         await self._refused(errors)
         return True
 
-    def _read(self, found: Survey, late: bool, enough: bool) -> UpstreamRead | None:
+    def _read(self, found: Survey, late: bool, enough: bool) -> HeadFetch | None:
         """Reserve what is missing and ask for it, if that is due."""
         services = self._services
         now = services.timers.now()
@@ -211,7 +214,7 @@ class ShareFetching:
         if not heads:
             return None
         self._has_read = True
-        return UpstreamRead(self._connection, services, heads, wait_s, self._min_bytes)
+        return HeadFetch(self._connection, services, heads, wait_s, self._min_bytes)
 
     def _wait_s(self, now: float) -> float:
         """Not beyond the client's wait, nor far beyond the end of the next lock: its records would come again."""
@@ -226,7 +229,7 @@ class ShareFetching:
         pace: what is read too early is read for nothing.
         """
         services, now = self._services, self._services.timers.now()
-        if self._has_read or UpstreamRead.of(self._connection) is not None:
+        if self._has_read or HeadFetch.of(self._connection) is not None:
             return
         behind = []
         for item in ready:
@@ -243,13 +246,16 @@ class ShareFetching:
                     behind.append((item.place, item.share, chunk.next_offset))
         heads = self._reserve(behind, now, 0.0)
         if heads:
-            UpstreamRead(self._connection, services, heads, 0.0, 1)
+            HeadFetch(self._connection, services, heads, 0.0, 1)
 
-    def _reserve(self, missing: Sequence[tuple[TopicIdPartition, Share, int]], now: float, wait_s: float) -> list[Head]:
+    def _reserve(
+        self, missing: Sequence[tuple[TopicIdPartition, Share, int]], now: float, wait_s: float
+    ) -> dict[PartitionRead, Reservation]:
         services = self._services
         read_committed = services.coordinator.settings(self._group_id).read_committed
         until = now + wait_s + services.options.reservation_grace_s
-        heads: list[Head] = []
+        holder = holder_of(self._connection)
+        heads: dict[PartitionRead, Reservation] = {}
         bytes_max = max(services.options.read_ahead_bytes // max(len(missing), 1), READ_BYTES_MIN)
         for place, share, offset in missing:
             topic = services.topology.topic_by_id(place.topic_id)
@@ -259,10 +265,12 @@ class ShareFetching:
             reserved = services.reads.reserve(key, self._connection.id, offset, read_committed, until, now)
             if reserved is not None:
                 size = share.size_read(offset, now, services.options.cache_age_s, bytes_max)
-                heads.append(Head(topic, place, topic.leaders[place.partition].epoch, reserved, size))
+                read_key = ReadKey(*place, read_committed, holder)
+                epoch = topic.leaders[place.partition].epoch
+                heads[PartitionRead(read_key, topic.name, offset, epoch, size)] = reserved
         return heads
 
-    async def _wait(self, reading: UpstreamRead | None, at_once: bool) -> None:
+    async def _wait(self, reading: HeadFetch | None, at_once: bool) -> None:
         """Until something may have changed. `at_once`: only for the answer of a Fetch that does not wait itself."""
         services = self._services
         if self._missed:
@@ -282,7 +290,7 @@ class ShareFetching:
         if reading is not None and reading.done.done:
             await self._absorb(reading)
 
-    async def _absorb(self, reading: UpstreamRead) -> None:
+    async def _absorb(self, reading: HeadFetch) -> None:
         """Take over what the broker said beside the records."""
         if reading.failure is not None:
             raise reading.failure

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from proxy.loop.promise import Promise
-from proxy.reading.chunk_cache import BatchCache
+from proxy.reading.chunk_cache import ChunkCache
+from proxy.reading.reads_under_way import ReadsUnderWay
+from proxy.sharegroups.fetch.share_chunk import ShareChunk
 from proxy.sharegroups.model.coordinator import ShareKey
 
 
@@ -59,12 +61,13 @@ class Head:
 class ShareReads:
     """Reservations and waiters of all share partitions, and the cache they feed and are fed from."""
 
-    def __init__(self, cache: BatchCache, head: Callable[[ShareKey], Head]) -> None:
+    def __init__(self, cache: ChunkCache[ShareChunk], head: Callable[[ShareKey], Head]) -> None:
         self.cache = cache
         self._head = head
         self.starting: set[ShareKey] = set()
         """Share partitions whose first offset somebody is looking up."""
-        self._reservations: dict[ShareKey, Reservation] = {}
+        self._reservations: ReadsUnderWay[ShareKey, Reservation] = ReadsUnderWay()
+        """At most one of a share partition."""
         self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
         self._last_id = 0
         self._to_wake: dict[ShareKey, None] = {}
@@ -78,28 +81,30 @@ class ShareReads:
         A reader at a later place (the end of the log, when records below became available) is taken over from: its
         answer still feeds the cache.
         """
-        standing = self._reservations.get(key)
-        if standing is not None and standing.stands_before(offset, read_committed, now):
-            return None
+        standing = self._standing(key)
+        if standing is not None:
+            if standing.stands_before(offset, read_committed, now):
+                return None
+            self._reservations.end(key, standing)
         self._last_id += 1
         taken = Reservation(self._last_id, key, connection_id, offset, deadline, read_committed)
-        self._reservations[key] = taken
+        self._reservations.begin(key, taken)
         return taken
+
+    def _standing(self, key: ShareKey) -> Reservation | None:
+        return next(iter(self._reservations.of(key)), None)
 
     def holds(self, reservation: Reservation) -> bool:
         """Is it still standing?"""
-        return self._reservations.get(reservation.key) is reservation
+        return self._standing(reservation.key) is reservation
 
     def let_go(self, reservations: Iterable[Reservation]) -> list[ShareKey]:
         """End these reservations, and give the heads that are free now; waking is the caller's. Some may have ended."""
-        held = [reservation for reservation in reservations if self.holds(reservation)]
-        for reservation in held:
-            del self._reservations[reservation.key]
-        return [reservation.key for reservation in held]
+        return [each.key for each in reservations if self._reservations.end(each.key, each)]
 
     def end_connection(self, connection_id: int) -> None:
         """A connection is gone: its heads are free."""
-        mine = [held for held in self._reservations.values() if held.connection_id == connection_id]
+        mine = self._reservations.where(lambda held: held.connection_id == connection_id)
         for key in self.let_go(mine):
             self.wake(key)
 
@@ -147,7 +152,7 @@ class ShareReads:
         head = self._head(key)
         if head.offset is None:
             return True
-        standing = self._reservations.get(key)
+        standing = self._standing(key)
         return not head.cached and standing is not None and standing.offset <= head.offset
 
     @property

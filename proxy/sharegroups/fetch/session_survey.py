@@ -9,9 +9,10 @@ from proxy.brokers.cluster_view import Topic
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.topic_leaders import judge_partition, judge_topic
 from proxy.loop.slices import AT_ONCE, Work
-from proxy.reading.chunk_cache import CacheKey, Chunk
+from proxy.reading.chunk_cache import ReadKey
 from proxy.reading.far_records import RecordsSlice, holder_of
 from proxy.sharegroups.apis.share_requests import follow_leader
+from proxy.sharegroups.fetch.share_chunk import ShareChunk
 from proxy.sharegroups.model.coordinator import Share, ShareKey
 from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import ErrorCode
@@ -70,7 +71,7 @@ class Ready:
     place: TopicIdPartition
     share: Share
     offset: int
-    chunk: Chunk
+    chunk: ShareChunk
 
 
 @dataclass(slots=True)
@@ -133,7 +134,7 @@ def _look(found: Survey, connection: Connection, services: ShareServices, key: S
     if not share.partition.can_acquire(settings):
         return
     offset = share.partition.next_fetch_offset()
-    cached = CacheKey(key.topic_id, key.partition, settings.read_committed, holder_of(connection))
+    cached = ReadKey(key.topic_id, key.partition, settings.read_committed, holder_of(connection))
     chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
     if chunk is not None:
         found.ready.append(Ready(place, share, offset, chunk))

@@ -35,10 +35,11 @@ from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import WithKnownIds, WithoutWords
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import WorkersBusy
-from proxy.views.fetch.base_reads import Plain
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.upstream_fetch import AskedPartition
 from proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
 from proxy.views.fetch.key_filter import REQUEST_BYTES_MAX, TAG_BYTES, TAGS_SINCE, BadFilter, applied, content_of
-from proxy.views.fetch.view_chunks import Division, ReadKey
+from proxy.views.fetch.view_chunks import Division
 from proxy.views.kernel.filler import filler
 from proxy.views.kernel.slicing import shorten
 from proxy.views.model.catalog import View, ViewCatalog
@@ -302,7 +303,7 @@ class _Wanted:
             return _Item(entry, code=asked)
         if asked is not None:
             return self._filtered(name, entry, asked)
-        return _Item(entry, plain=PlainTarget(Plain(name, entry), PlainScan(), (name, entry.partition)))
+        return _Item(entry, plain=PlainTarget(AskedPartition(name, entry), PlainScan(), (name, entry.partition)))
 
     def _mistaken(self, entry: Any, reason: str) -> _Item:
         self.is_ours = True

@@ -23,11 +23,12 @@ from proxy.brokers.topic_leaders import ask_topics, judge, tell_topics, topics_t
 from proxy.forwarding.interfaces import Call
 from proxy.loop.interfaces import WorkersBusy
 from proxy.loop.waiting import first_until, wait_until
-from proxy.reading.upstream_fetch import FETCH_VERSION_WITH_IDS
-from proxy.views.fetch.base_reads import READ_BYTES_MIN, Plain, ViewRead, in_turn
-from proxy.views.fetch.shared_reads import Flight, Head
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.upstream_fetch import FETCH_VERSION_WITH_IDS, AskedPartition, PartitionRead
+from proxy.views.fetch.base_reads import READ_BYTES_MIN, ViewRead, in_turn
+from proxy.views.fetch.shared_reads import Flight
 from proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
-from proxy.views.fetch.view_chunks import Chunk, Division, ReadKey
+from proxy.views.fetch.view_chunks import Division, ViewChunk
 from proxy.views.kernel.slicing import Slice
 from proxy.views.model.scanning import BaseScan, FetchScan, Place, PlainScan, Read, SlotScan
 from proxy.views.services import ViewServices
@@ -75,7 +76,7 @@ class Target:
     """FetchResponse.PartitionData of the broker, or of ours."""
     slot_refusals: dict[SlotScan, Any] = field(default_factory=dict)
     """Those that are about the place of a slot, and say nothing of the others."""
-    own: list[Chunk] = field(default_factory=list)
+    own: list[ViewChunk] = field(default_factory=list)
     """What this request read itself."""
 
 
@@ -83,7 +84,7 @@ class Target:
 class PlainTarget:
     """One partition that is no view."""
 
-    plain: Plain
+    plain: AskedPartition
     scan: PlainScan
     base: tuple[bytes | str, int]
     """Topic and partition as upstream is asked."""
@@ -167,7 +168,7 @@ class ViewFetching:
     async def _confirm(self) -> None:
         """Learn what this connection may read, and who leads."""
         services, connection = self._services, self._connection
-        places = [TopicIdPartition(target.key.base_id, target.key.partition) for target in self._targets]
+        places = [TopicIdPartition(target.key.topic_id, target.key.partition) for target in self._targets]
         names, ids = topics_to_ask(connection, services, places)
         if names or ids:
             tell_topics(connection, services, await ask_topics(connection, names, ids))
@@ -190,12 +191,12 @@ class ViewFetching:
             services.topology.mark_stale(target.name)
 
     def _leader_epoch(self, target: Target) -> int:
-        leader = self._services.topology.leader(target.key.base_id, target.key.partition)
+        leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
         return -1 if leader is None else leader.epoch
 
     def _not_leader(self, target: Target) -> Any:
         """The partition answer that sends a client to the leader."""
-        leader = self._services.topology.leader(target.key.base_id, target.key.partition)
+        leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
         entry = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if leader is not None and leader.node_id >= 0:
             entry.current_leader = registry.message("FetchResponse").LeaderIdAndEpoch(
@@ -222,7 +223,7 @@ class ViewFetching:
     async def _move(self, target: Target, place: Place) -> None:
         """Move the slots that stand at this place, as long as they stand together."""
         scan, timers = self.scan, self._services.timers
-        chunk: Chunk | None = None
+        chunk: ViewChunk | None = None
         index = -1
         while slots := target.scan.at(place):
             if scan.is_spent or self._is_short or (scan.room <= 0 and scan.matched):
@@ -258,7 +259,7 @@ class ViewFetching:
                     slot.gather()
                 await self._reads.slices.next(timers)
 
-    def _chunk(self, target: Target, place: Place) -> Chunk | None:
+    def _chunk(self, target: Target, place: Place) -> ViewChunk | None:
         """What holds the next batch, and was read from that very place or continues what was read up to it."""
         for chunk in target.own:
             asked = (chunk.fetch_offset, chunk.asked_epoch)
@@ -266,7 +267,10 @@ class ViewFetching:
                 return chunk
         if not target.may_share:
             return None
-        return self._reads.cache.find(target.key, *place, self._leader_epoch(target), self._services.timers.now())
+        now = self._services.timers.now()
+        return self._reads.cache.find(
+            target.key, place.offset, self._leader_epoch(target), now, place.last_fetched_epoch
+        )
 
     async def _wait_for_workers(self) -> None:
         """Too many wait for them: this request looks again, as long as its client waits."""
@@ -298,7 +302,7 @@ class ViewFetching:
         """Have what the machine wants read, and wait for the first of it."""
         under_way = ViewRead.of(self._connection)
         joined: list[tuple[Target, Flight]] = []
-        heads: list[Head] = []
+        heads: list[PartitionRead] = []
         for target, place in ((self._by_scan[scan], place) for scan, place in step.places):
             flight = self._joined(target, place, step.wait_s)
             if flight is not None:
@@ -353,9 +357,9 @@ class ViewFetching:
         target.scan.told(place, newest)
         return True
 
-    def _head(self, target: Target, place: Place) -> Head:
+    def _head(self, target: Target, place: Place) -> PartitionRead:
         epoch = target.scan.current_leader_epoch
-        return Head(
+        return PartitionRead(
             key=target.key,
             name=target.name,
             offset=place.offset,
@@ -371,8 +375,8 @@ class ViewFetching:
         share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
         return share if known and self._services.answers.has_room(share) else READ_BYTES_MIN
 
-    def _launch(self, heads: Sequence[Head], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
-        """One Fetch of our own, with each base partition once, also one wanted plain (views/README.md rule 21)."""
+    def _launch(self, heads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
+        """One Fetch of our own; a base partition that the client also wants plain is in it once (rule 5)."""
         asked = [self._plain_by_scan[scan] for scan in plains]
         heads, asked, wait_s = self._apart(heads, asked, wait_s)
         session_id, self._session_id = self._session_id, 0
@@ -392,13 +396,13 @@ class ViewFetching:
         )
 
     def _apart(
-        self, heads: Sequence[Head], plains: list[PlainTarget], wait_s: float
-    ) -> tuple[Sequence[Head], list[PlainTarget], float]:
+        self, heads: Sequence[PartitionRead], plains: list[PlainTarget], wait_s: float
+    ) -> tuple[Sequence[PartitionRead], list[PlainTarget], float]:
         """Never one base partition from two places in one question: the views go first, then the plain partition."""
         offsets = {plain.base: plain.plain.entry.fetch_offset for plain in plains}
         by_key = {target.key: target for target in self._targets}
 
-        def conflicts(head: Head) -> bool:
+        def conflicts(head: PartitionRead) -> bool:
             at = (self._topic(head), head.key.partition)
             return at in offsets and offsets[at] != head.offset
 
@@ -406,8 +410,8 @@ class ViewFetching:
             return heads, [], 0.0
         return [head for head in heads if not conflicts(head)], plains, wait_s
 
-    def _topic(self, head: Head) -> bytes | str:
-        return head.key.base_id if self._version >= FETCH_VERSION_WITH_IDS else head.name
+    def _topic(self, head: PartitionRead) -> bytes | str:
+        return head.key.topic_id if self._version >= FETCH_VERSION_WITH_IDS else head.name
 
     def _absorb_own(self, read: ViewRead) -> None:
         """Take over what the broker told this request beside the records of views."""
@@ -430,14 +434,14 @@ class ViewFetching:
             if head is not None and not target.scan.is_refused and (own or target.may_share):
                 self._absorb_head(target, head, read, own=own)
 
-    def _absorb_head(self, target: Target, head: Head, read: Flight, *, own: bool) -> None:
-        key = target.key
+    def _absorb_head(self, target: Target, head: PartitionRead, read: Flight, *, own: bool) -> None:
+        key, place = target.key, Place(head.offset, head.last_fetched_epoch)
         if key in read.refusals:
             if own:
-                self._refused(target, head.standing, read.refusals[key])
+                self._refused(target, place, read.refusals[key])
             target.is_alone = True
         elif key in read.facts:
-            target.scan.told(head.standing, read.facts[key])
+            target.scan.told(place, read.facts[key])
             if key not in read.chunks:
                 target.dry_at = head.offset
             elif own:
@@ -489,4 +493,4 @@ def refusal(code: ErrorCode) -> Any:
 
 
 def _place(target: Target) -> TopicIdPartition:
-    return TopicIdPartition(target.key.base_id, target.key.partition)
+    return TopicIdPartition(target.key.topic_id, target.key.partition)

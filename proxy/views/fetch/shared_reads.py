@@ -11,28 +11,30 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from proxy.loop.interfaces import Timers, Workers
 from proxy.loop.promise import Promise, Task
 from proxy.loop.waiting import Slices
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.reads_under_way import ReadsUnderWay
+from proxy.reading.upstream_fetch import PartitionRead
 from proxy.views.fetch.view_chunks import (
     INLINE_OPENED_BYTES,
     RUN_BATCHES,
     RUN_OPENED_BYTES,
-    Chunk,
     Division,
     Job,
     Parts,
-    ReadKey,
     Row,
     Run,
     Table,
     ViewCache,
+    ViewChunk,
     is_quick,
     take_apart,
 )
-from proxy.views.model.scanning import Facts, Place
+from proxy.views.model.scanning import Facts
 from proxy.views.model.slots import Cut
 from proxy.wire.errors import ErrorCode, ProxyError
 
@@ -44,31 +46,13 @@ ENDS_MAX = 10_000
 """Partitions whose end is remembered; past it all are forgotten, and brokers asked."""
 
 
-class Head(NamedTuple):
-    """One base partition to be read."""
-
-    key: ReadKey
-    name: str
-    """Of the base topic."""
-    offset: int
-    leader_epoch: int
-    """CurrentLeaderEpoch of the question."""
-    last_fetched_epoch: int
-    max_bytes: int
-
-    @property
-    def standing(self) -> Place:
-        """Where the slots stand for which it is read."""
-        return Place(self.offset, self.last_fetched_epoch)
-
-
 class Flight(Protocol):
-    """An upstream Fetch under way (`view_reads.ViewRead`)."""
+    """An upstream Fetch under way (`base_reads.ViewRead`)."""
 
     done: Promise[None]
     failure: ProxyError | None
-    heads: Mapping[ReadKey, Head]
-    chunks: dict[ReadKey, Chunk]
+    heads: Mapping[ReadKey, PartitionRead]
+    chunks: dict[ReadKey, ViewChunk]
     facts: dict[ReadKey, Facts]
     refusals: dict[ReadKey, Any]
     wait_s: float
@@ -104,7 +88,7 @@ class ViewReads:
     cache: ViewCache
     codec: int = 0
     """How parts are compressed."""
-    flights: dict[ReadKey, list[Flight]] = field(default_factory=dict)
+    flights: ReadsUnderWay[ReadKey, Flight] = field(default_factory=ReadsUnderWay)
     figures: Figures = field(default_factory=Figures)
     ends: dict[ReadKey, Facts] = field(default_factory=dict)
     """What brokers said last about partitions."""
@@ -130,11 +114,11 @@ class ViewReads:
             if self.cache.chunks:
                 self.mind_age(timers)
 
-        timers.call_at(timers.now() + self.cache.age_s, due)
+        timers.call_at(timers.now() + self.cache.limits.age_s, due)
 
     def flight(self, key: ReadKey, offset: int, leader_epoch: int, wait_s: float, now: float) -> Flight | None:
         """A read under way that will bring what the log has from this offset on, without waiting longer than asked."""
-        for read in self.flights.get(key, ()):
+        for read in self.flights.of(key):
             head = read.heads[key]
             if head.leader_epoch != leader_epoch or (wait_s == 0 and read.wait_s > 0):
                 continue
@@ -146,7 +130,7 @@ class ViewReads:
         """Whether a read waits at the broker for what will come at this offset."""
         return any(
             read.heads[key].offset == offset and read.heads[key].leader_epoch == leader_epoch and read.wait_s > 0
-            for read in self.flights.get(key, ())
+            for read in self.flights.of(key)
         )
 
     def _span(self, key: ReadKey, max_bytes: int, now: float) -> int:
@@ -158,7 +142,7 @@ class ViewReads:
 
     def parts(
         self,
-        chunk: Chunk,
+        chunk: ViewChunk,
         division: Division,
         slots: Sequence[int],
         index: int,
@@ -208,7 +192,14 @@ class ViewReads:
         return run
 
     async def rest(
-        self, chunk: Chunk, cut: Cut, slots: Sequence[int], index: int, offset: int, workers: Workers, owner: Hashable
+        self,
+        chunk: ViewChunk,
+        cut: Cut,
+        slots: Sequence[int],
+        index: int,
+        offset: int,
+        workers: Workers,
+        owner: Hashable,
     ) -> Row:
         """The parts of one batch from an offset within it on: for one reader alone. Raises WorkersBusy."""
         work = partial(take_apart, chunk, cut, slots, index, offset, codec=self.codec)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from proxy.loop.interfaces import Timers, Workers
 from proxy.views.fetch.shared_reads import ViewReads
-from proxy.views.fetch.view_chunks import Chunk, Division, Row
+from proxy.views.fetch.view_chunks import Division, Row, ViewChunk
 from proxy.views.kernel.slicing import Slice
 from proxy.views.model.scanning import SlotScan
 from proxy.wire.errors import ErrorCode
@@ -36,7 +36,7 @@ class PartsMaking:
         self._reads, self._workers, self._timers, self._owner = reads, workers, timers, owner
 
     async def of(
-        self, chunk: Chunk, index: int, slots: Sequence[SlotScan], divisions: Mapping[SlotScan, Division]
+        self, chunk: ViewChunk, index: int, slots: Sequence[SlotScan], divisions: Mapping[SlotScan, Division]
     ) -> PartsOfBatch | ErrorCode:
         """The parts of one batch for slots that stand at one place, in order; why it cannot be taken apart.
 
@@ -58,7 +58,7 @@ class PartsMaking:
             found.update((slot, row[slot.slot]) for slot in mine)
         return PartsOfBatch([found[slot] for slot in slots], opened)
 
-    async def _whole(self, chunk: Chunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:
+    async def _whole(self, chunk: ViewChunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:
         """Of a batch that begins at the offset, or behind it: for all who want it."""
         reads, table = self._reads, chunk.table(division.name)
         for _ in range(LOOKS_MAX):
@@ -74,6 +74,6 @@ class PartsMaking:
             reads.cache.grown(chunk)
         return row
 
-    async def _rest(self, chunk: Chunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:
+    async def _rest(self, chunk: ViewChunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:
         """Of a batch from an offset within it on, which nobody else needs."""
         return await self._reads.rest(chunk, division.cut, slots, index, offset, self._workers, self._owner)

@@ -9,14 +9,13 @@ together.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from math import inf
 from typing import NamedTuple
 
 from proxy.loop.promise import Promise
+from proxy.reading.chunk_cache import CacheLimits, Chunk, ChunkCache, ReadKey
 from proxy.views.kernel.slicing import BatchTooLarge, CorruptBatch, Slice, cost_estimate, split_counted
 from proxy.views.model.scanning import Facts
 from proxy.views.model.slots import Cut
@@ -57,16 +56,6 @@ TABLES_PER_CHUNK = 64
 """Divisions that one chunk is taken apart for; one more takes the place of the first. Filters come in any number."""
 
 NOTHING = Slice(None, -1, 0)
-
-_last_offset = attrgetter("last_offset")
-
-
-class ReadKey(NamedTuple):
-    """What is read, and how: read_committed answers end at the last stable offset."""
-
-    base_id: bytes
-    partition: int
-    read_committed: bool
 
 
 class Division(NamedTuple):
@@ -129,32 +118,16 @@ class Table:
         return isinstance(row, ErrorCode) or (row is not None and all(slot in row for slot in slots))
 
 
-@dataclass(slots=True, eq=False)
-class Chunk:
-    """Whole batches of one partition of one Fetch answer."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class ViewChunk(Chunk):
+    """Whole batches of one Fetch answer, and what was made of them for the slots that want them."""
 
-    key: ReadKey
-    fetch_offset: int
-    """Everything that the log holds from here to `next_offset` is in `batches`; holes included."""
     batches: Sequence[Batch]
-    """Not empty, ascending."""
     records: memoryview
-    """The bytes that the batches' positions refer to."""
     fates: bytes
     """Of each batch: 0 (`batches.KEPT`) where its records are to be looked at."""
-    leader_epoch: int
-    """The leader was asked in this epoch."""
-    asked_epoch: int
-    """LastFetchedEpoch of the question; -1 none. The log before `fetch_offset` ends in it."""
-    read_at: float
     facts: Facts
     tables: dict[Hashable, Table] = field(default_factory=dict)
-    next_offset: int = field(init=False)
-    """The offset behind the last batch."""
-
-    def __post_init__(self) -> None:
-        """Look at the last batch once."""
-        self.next_offset = self.batches[-1].last_offset + 1
 
     def table(self, name: Hashable) -> Table:
         """What a division made of this chunk so far."""
@@ -170,31 +143,16 @@ class Chunk:
         """In memory for it."""
         return len(self.records) + sum(table.bytes for table in self.tables.values())
 
-    def holds(self, offset: int) -> bool:
-        """Whether what the log has from this offset on is here."""
-        return self.fetch_offset <= offset < self.next_offset
-
-    def index_of(self, offset: int) -> int:
-        """The first batch that ends at or behind the offset."""
-        return bisect_left(self.batches, offset, key=_last_offset)
+    def shrink(self) -> None:
+        """What was taken apart can be made again."""
+        for table in self.tables.values():
+            table.rows.clear()
+            table.bytes = table.counted = 0
 
     def data(self, index: int) -> memoryview:
         """One batch."""
         batch = self.batches[index]
         return self.records[batch.position : batch.position + batch.size]
-
-    def continues(self, offset: int, last_fetched_epoch: int) -> bool:
-        """Whether a reader whose log ends in that epoch before `offset` reads on here, as the broker would judge.
-
-        Epoch and offset together name one history of a log. -1: the reader does not say.
-        """
-        if last_fetched_epoch in (-1, self.leader_epoch):
-            return True
-        index = self.index_of(offset)
-        batch = self.batches[index]
-        before = batch if batch.base_offset < offset else self.batches[index - 1] if index else None
-        epoch = self.asked_epoch if before is None else before.leader_epoch
-        return last_fetched_epoch == epoch
 
     def row(
         self,
@@ -233,7 +191,7 @@ def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, com
 
 
 def take_apart(
-    chunk: Chunk,
+    chunk: ViewChunk,
     cut: Cut,
     slots: Sequence[int],
     first: int,
@@ -274,65 +232,18 @@ def is_quick(batches: Sequence[Batch], first: int, slots: int, limit_s: float) -
     return True
 
 
-class ViewCache:
-    """Chunks by partition and isolation, bounded in bytes and age; and who wants which slots of what."""
+class ViewCache(ChunkCache[ViewChunk]):
+    """Chunks, what was made of them, and who wants which slots of what."""
 
     def __init__(self, limit_bytes: int, age_s: float) -> None:
-        self._limit_bytes = limit_bytes
-        self.age_s = age_s
-        self._chunks: dict[ReadKey, list[Chunk]] = {}
-        self._oldest: OrderedDict[Chunk, int] = OrderedDict()
-        """Chunk -> its bytes as they are counted."""
+        super().__init__(CacheLimits(limit_bytes, age_s, CHUNKS_PER_PARTITION))
         self._wanted: dict[tuple[ReadKey, Hashable], dict[int, float]] = {}
-        self.bytes = 0
-        self.hits = 0
-        self.misses = 0
 
-    def add(self, chunk: Chunk, now: float) -> None:
-        """Keep a chunk; what it covers of the same partition goes, and the oldest until all fits."""
-        self.drop_aged(now)
-        for other in tuple(self._chunks.get(chunk.key, ())):
-            stale = other.leader_epoch != chunk.leader_epoch
-            if stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
-                self._drop(other)
-        kept = self._chunks.setdefault(chunk.key, [])
-        kept.append(chunk)
-        self._oldest[chunk] = 0
-        if len(kept) > CHUNKS_PER_PARTITION:
-            self._drop(kept[0])
-        self.grown(chunk)
-
-    def grown(self, chunk: Chunk) -> None:
+    def grown(self, chunk: ViewChunk) -> None:
         """Count what became of a chunk; the oldest go until all fits."""
         for table in chunk.tables.values():
             table.counted = table.bytes
-        if chunk not in self._oldest:
-            return
-        self.bytes += chunk.bytes - self._oldest[chunk]
-        self._oldest[chunk] = chunk.bytes
-        while self.bytes > self._limit_bytes and len(self._oldest) > 1:
-            self._drop(next(iter(self._oldest)))
-        if self.bytes > self._limit_bytes:
-            for table in chunk.tables.values():
-                table.rows.clear()
-                table.bytes = table.counted = 0
-            self.bytes = self._oldest[chunk] = chunk.bytes
-
-    def find(self, key: ReadKey, offset: int, last_fetched_epoch: int, leader_epoch: int, now: float) -> Chunk | None:
-        """The newest chunk from which a reader in that state may go on."""
-        for chunk in reversed(self._chunks.get(key, ())):
-            if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self.age_s:
-                continue
-            if chunk.holds(offset) and chunk.continues(offset, last_fetched_epoch):
-                self.hits += 1
-                return chunk
-        self.misses += 1
-        return None
-
-    def newest(self, key: ReadKey, now: float) -> Chunk | None:
-        """What was read last of a partition."""
-        kept = self._chunks.get(key)
-        return kept[-1] if kept and now < kept[-1].read_at + self.age_s else None
+        self.recount(chunk)
 
     def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
         """Somebody asks for these slots."""
@@ -349,30 +260,10 @@ class ViewCache:
             del wanted[slot]
         return sorted(wanted)
 
-    def drop_partition(self, base_id: bytes, partition: int) -> None:
-        """Let go of everything of one partition: its leader has moved, or it is gone."""
-        for isolation in (False, True):
-            for chunk in tuple(self._chunks.get(ReadKey(base_id, partition, isolation), ())):
-                self._drop(chunk)
-
-    def drop_aged(self, now: float) -> None:
-        """Let go of chunks past their age, and of wishes nobody repeated."""
-        while self._oldest:
-            chunk = next(iter(self._oldest))
-            if now < chunk.read_at + self.age_s:
-                return
-            self._drop(chunk)
-        for name in [name for name, slots in self._wanted.items() if now - max(slots.values()) > WANTED_S]:
-            del self._wanted[name]
-
-    @property
-    def chunks(self) -> int:
-        """How many there are."""
-        return len(self._oldest)
-
-    def _drop(self, chunk: Chunk) -> None:
-        self.bytes -= self._oldest.pop(chunk)
-        kept = self._chunks[chunk.key]
-        kept.remove(chunk)
-        if not kept:
-            del self._chunks[chunk.key]
+    def drop_aged(self, now: float) -> float:
+        """As every cache; where nothing is left, wishes go that nobody repeated."""
+        due = super().drop_aged(now)
+        if due == inf:
+            for name in [name for name, slots in self._wanted.items() if now - max(slots.values()) > WANTED_S]:
+                del self._wanted[name]
+        return due

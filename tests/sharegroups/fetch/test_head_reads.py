@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from proxy.loop.promise import Promise
-from proxy.reading.chunk_cache import BatchCache
+from proxy.reading.chunk_cache import CacheLimits, ChunkCache
 from proxy.sharegroups.fetch.head_reads import Head, ShareReads
 from proxy.sharegroups.model.coordinator import ShareKey
 
 
 def made_reads(heads):
-    return ShareReads(BatchCache(1 << 20, 2.0), lambda key: heads.get(key, Head(None, cached=False)))
+    return ShareReads(ChunkCache(CacheLimits(1 << 20, 2.0, 16)), lambda key: heads.get(key, Head(None, cached=False)))
 
 
 def test_reservation_stands_against_the_same_place_and_later_ones():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.views.fetch.base_reads import Plain, ViewRead, in_turn
-from proxy.views.fetch.shared_reads import Head
-from proxy.views.fetch.view_chunks import ReadKey
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.upstream_fetch import AskedPartition, PartitionRead
+from proxy.views.fetch.base_reads import ViewRead, in_turn
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld
@@ -19,8 +19,8 @@ def world() -> ViewWorld:
     return ViewWorld()
 
 
-def head(topic, offset: int = 0, partition: int = 0, epoch: int = 5) -> Head:
-    return Head(ReadKey(topic.topic_id, partition, False), topic.name, offset, epoch, -1, 1 << 20)
+def head(topic, offset: int = 0, partition: int = 0, epoch: int = 5) -> PartitionRead:
+    return PartitionRead(ReadKey(topic.topic_id, partition, False), topic.name, offset, epoch, 1 << 20)
 
 
 def read(world, *heads, plains=(), **options):
@@ -35,7 +35,7 @@ def test_answer_becomes_a_chunk_that_others_find(world):
     _, made = read(world, head(topic))
     chunk = made.chunks[ReadKey(topic.topic_id, 0, False)]
     assert (chunk.fetch_offset, chunk.next_offset, chunk.leader_epoch) == (0, 10, 5)
-    assert world.views.reads.cache.find(chunk.key, 3, -1, 5, world.timers.now()) is chunk
+    assert world.views.reads.cache.find(chunk.key, 3, 5, world.timers.now()) is chunk
     assert world.views.reads.figures.read_bytes == len(chunk.records)
 
 
@@ -44,11 +44,11 @@ def test_read_is_known_until_it_is_answered(world):
     topic = world.topic("t")
     client, made = read(world, head(topic), wait_s=1.0)
     assert ViewRead.of(client) is made
-    assert made in world.views.reads.flights[ReadKey(topic.topic_id, 0, False)]
+    assert made in world.views.reads.flights.of(ReadKey(topic.topic_id, 0, False))
     world.timers.advance(1.0)
     assert made.done.done
     assert ViewRead.of(client) is None
-    assert world.views.reads.flights == {}
+    assert len(world.views.reads.flights) == 0
 
 
 def test_end_of_the_connection_is_a_failure(world):
@@ -57,7 +57,7 @@ def test_end_of_the_connection_is_a_failure(world):
     client.lose_upstream()
     assert made.done.done
     assert made.failure is not None
-    assert world.views.reads.flights == {}
+    assert len(world.views.reads.flights) == 0
 
 
 def test_refusals_are_kept_whole(world):
@@ -75,7 +75,7 @@ def test_plain_partition_at_the_same_place_serves_both(world):
     topic = world.topic("t")
     world.produce(topic, KEYS)
     entry = registry.message("FetchRequest").FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    _, made = read(world, head(topic), plains=[Plain(topic.topic_id, entry)])
+    _, made = read(world, head(topic), plains=[AskedPartition(topic.topic_id, entry)])
     assert len(made.chunks) == 1
     assert bytes(made.plains[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
     assert len(world.cluster.requests(1)[0].topics[0].partitions) == 1
@@ -86,7 +86,7 @@ def test_plain_partitions_known_by_name_are_asked_in_the_clients_version(world, 
     topic, other = world.topic("t"), world.topic("u")
     world.produce(topic, KEYS)
     entry = registry.message("FetchRequest").FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    _, made = read(world, head(topic), plains=[Plain(other.name, entry)], version=version)
+    _, made = read(world, head(topic), plains=[AskedPartition(other.name, entry)], version=version)
     assert len(made.chunks) == 1
     assert {topic.topic for topic in world.cluster.requests(1)[0].topics} == {"t", "u"}
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from proxy.loop.promise import Promise
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.upstream_fetch import PartitionRead
 from proxy.views.fetch import shared_reads
-from proxy.views.fetch.shared_reads import Head, ViewReads
-from proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Division, ReadKey, ViewCache
+from proxy.views.fetch.shared_reads import ViewReads
+from proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Division, ViewCache
 from proxy.views.model.scanning import Facts
 from proxy.views.model.slots import EvenCut
 from proxy.views.services import Inline
@@ -20,7 +22,7 @@ DIVISION = Division("v", EvenCut(4))
 
 class Flying:
     def __init__(self, offset: int, wait_s: float, epoch: int = 5) -> None:
-        self.heads = {KEY: Head(KEY, "t", offset, epoch, -1, 1000)}
+        self.heads = {KEY: PartitionRead(KEY, "t", offset, epoch, 1000)}
         self.wait_s = wait_s
         self.done: Promise[None] = Promise()
 
@@ -33,7 +35,7 @@ def reads() -> ViewReads:
 def test_read_from_the_same_offset_is_waited_for(reads):
     """Not one under another leader epoch, nor one that waits where only a look is wanted."""
     waiting = Flying(10, 1.0)
-    reads.flights[KEY] = [waiting]
+    reads.flights.begin(KEY, waiting)
     assert reads.flight(KEY, 10, 5, 0.5, 0.0) is waiting
     assert reads.flight(KEY, 10, 6, 0.5, 0.0) is None
     assert reads.flight(KEY, 10, 5, 0.0, 0.0) is None
@@ -46,9 +48,9 @@ def test_read_from_the_same_offset_is_waited_for(reads):
 def test_read_that_will_reach_an_offset_is_waited_for(reads):
     """Going by how many offsets as many bytes brought last time."""
     chunk = chunk_of(made(0), made(4))
-    reads.cache.add(chunk, 0.0)
+    reads.cache.add(chunk)
     flying = Flying(100, 0.0)
-    reads.flights[KEY] = [flying]
+    reads.flights.begin(KEY, flying)
     reach = 8 * min(1000, len(chunk.records)) // len(chunk.records)
     assert reads.flight(KEY, 100 + reach - 1, 5, 0.0, 0.0) is flying
     assert reads.flight(KEY, 100 + reach, 5, 0.0, 0.0) is None
@@ -122,7 +124,7 @@ def test_remembered_ends_are_bounded(reads, monkeypatch):
 def test_what_is_too_old_goes_by_itself(reads):
     """Nobody has to ask for it."""
     timers = ManualTimers()
-    reads.cache.add(chunk_of(made(0), read_at=timers.now()), timers.now())
+    reads.cache.add(chunk_of(made(0), read_at=timers.now()))
     for _ in range(3):
         reads.mind_age(timers)
     assert timers.planned == 1

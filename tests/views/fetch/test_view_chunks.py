@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.views.fetch import view_chunks as chunk_cache
-from proxy.views.fetch.view_chunks import Chunk, Division, ReadKey, Table, ViewCache, fates, is_quick, take_apart
+from proxy.reading.chunk_cache import ReadKey
+from proxy.views.fetch import view_chunks
+from proxy.views.fetch.view_chunks import Division, Table, ViewCache, ViewChunk, fates, is_quick, take_apart
 from proxy.views.model.scanning import Facts
 from proxy.views.model.slots import EvenCut
 from proxy.wire import compression, records
@@ -21,10 +22,10 @@ def made(base: int, count: int = 4, epoch: int = 3, codec: int = 0, size: int = 
     return records.build_batch(base, batch, leader_epoch=epoch, codec=codec)
 
 
-def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, asked_epoch: int = -1, **fields) -> Chunk:
+def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, asked_epoch: int = -1, **fields) -> ViewChunk:
     data = memoryview(b"".join(batches))
     found, _ = split_complete(data)
-    return Chunk(
+    return ViewChunk(
         key=fields.get("key", KEY),
         fetch_offset=fields.get("fetch_offset", found[0].base_offset),
         batches=found,
@@ -40,16 +41,16 @@ def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, asked_epoch:
 def test_chunk_serves_offsets_between_its_ends():
     cache = ViewCache(1 << 20, 10.0)
     chunk = chunk_of(made(10), made(14), fetch_offset=8)
-    cache.add(chunk, 0.0)
-    assert [cache.find(KEY, offset, -1, 5, 1.0) for offset in (7, 8, 13, 17, 18)] == [None, chunk, chunk, chunk, None]
-    assert cache.find(KEY._replace(read_committed=True), 10, -1, 5, 1.0) is None
+    cache.add(chunk)
+    assert [cache.find(KEY, offset, 5, 1.0) for offset in (7, 8, 13, 17, 18)] == [None, chunk, chunk, chunk, None]
+    assert cache.find(KEY._replace(read_committed=True), 10, 5, 1.0) is None
 
 
 def test_other_leader_epoch_and_old_age_do_not_serve():
     cache = ViewCache(1 << 20, 10.0)
-    cache.add(chunk_of(made(0)), 0.0)
-    assert cache.find(KEY, 0, -1, 6, 1.0) is None
-    assert cache.find(KEY, 0, -1, 5, 10.0) is None
+    cache.add(chunk_of(made(0)))
+    assert cache.find(KEY, 0, 6, 1.0) is None
+    assert cache.find(KEY, 0, 5, 10.0) is None
     cache.drop_aged(10.0)
     assert (cache.chunks, cache.bytes) == (0, 0)
 
@@ -75,9 +76,9 @@ def test_reader_goes_on_only_where_its_history_is_that_of_the_log(offset, epoch,
 
 def test_newer_chunk_replaces_what_it_covers():
     cache = ViewCache(1 << 20, 10.0)
-    cache.add(chunk_of(made(0)), 0.0)
+    cache.add(chunk_of(made(0)))
     whole = chunk_of(made(0), made(4))
-    cache.add(whole, 0.0)
+    cache.add(whole)
     assert cache.chunks == 1
     assert cache.bytes == whole.bytes
 
@@ -86,15 +87,15 @@ def test_oldest_chunk_goes_when_room_is_short():
     size = len(made(0))
     cache = ViewCache(2 * size, 10.0)
     for base in (0, 4, 8):
-        cache.add(chunk_of(made(base)), 0.0)
-    assert [cache.find(KEY, base, -1, 5, 1.0) is not None for base in (0, 4, 8)] == [False, True, True]
+        cache.add(chunk_of(made(base)))
+    assert [cache.find(KEY, base, 5, 1.0) is not None for base in (0, 4, 8)] == [False, True, True]
     assert cache.bytes == 2 * size
 
 
 def test_what_was_made_goes_when_a_single_chunk_is_too_large():
     cache = ViewCache(10, 10.0)
     chunk = chunk_of(made(0))
-    cache.add(chunk, 0.0)
+    cache.add(chunk)
     chunk.tables["x"] = Table({0: take_apart(chunk, CUT, [0], 0)[0]}, bytes=100)
     cache.grown(chunk)
     assert chunk.tables["x"].rows == {}
@@ -102,17 +103,17 @@ def test_what_was_made_goes_when_a_single_chunk_is_too_large():
 
 
 def test_chunks_of_one_partition_are_bounded(monkeypatch):
-    monkeypatch.setattr(chunk_cache, "CHUNKS_PER_PARTITION", 2)
+    monkeypatch.setattr(view_chunks, "CHUNKS_PER_PARTITION", 2)
     cache = ViewCache(1 << 20, 10.0)
     for base in (0, 10, 20):
-        cache.add(chunk_of(made(base)), 0.0)
+        cache.add(chunk_of(made(base)))
     assert cache.chunks == 2
 
 
 def test_partition_is_dropped_whole():
     cache = ViewCache(1 << 20, 10.0)
-    cache.add(chunk_of(made(0)), 0.0)
-    cache.add(chunk_of(made(0), key=KEY._replace(read_committed=True)), 0.0)
+    cache.add(chunk_of(made(0)))
+    cache.add(chunk_of(made(0), key=KEY._replace(read_committed=True)))
     cache.drop_partition(*KEY[:2])
     assert (cache.chunks, cache.bytes) == (0, 0)
 
@@ -150,7 +151,7 @@ def test_broken_batch_ends_what_is_taken_apart():
 
 def test_taking_apart_stops_when_there_is_enough(monkeypatch):
     """However large compressed batches become when opened."""
-    monkeypatch.setattr(chunk_cache, "RUN_BYTES", 1000)
+    monkeypatch.setattr(view_chunks, "RUN_BYTES", 1000)
     chunk = chunk_of(*(made(4 * n, codec=compression.GZIP, size=1000) for n in range(5)))
     assert len(take_apart(chunk, CUT, [0, 1], 0).rows) == 1
 
@@ -184,22 +185,22 @@ def test_a_run_ends_where_enough_was_opened():
 
 def test_a_run_ends_after_so_many_batches(monkeypatch):
     """However small they are."""
-    monkeypatch.setattr(chunk_cache, "RUN_BATCHES", 3)
+    monkeypatch.setattr(view_chunks, "RUN_BATCHES", 3)
     chunk = chunk_of(*(made(n, 1) for n in range(10)))
-    run = take_apart(chunk, CUT, [0, 1], 2, batches_max=chunk_cache.RUN_BATCHES)
+    run = take_apart(chunk, CUT, [0, 1], 2, batches_max=view_chunks.RUN_BATCHES)
     assert len(run.rows) == 3
 
 
 def test_rows_count_what_they_take():
     """Also where no record lies in them."""
     run = take_apart(chunk_of(*(made(n, 1) for n in range(100))), EvenCut(64), range(64), 0)
-    assert run.bytes >= 100 * (chunk_cache.ROW_BYTES + 64 * chunk_cache.SLOT_BYTES)
+    assert run.bytes >= 100 * (view_chunks.ROW_BYTES + 64 * view_chunks.SLOT_BYTES)
 
 
 def test_divisions_of_a_chunk_and_wishes_are_bounded(monkeypatch):
     """Whoever invents a new filter for every request gets no memory for it."""
-    monkeypatch.setattr(chunk_cache, "TABLES_PER_CHUNK", 3)
-    monkeypatch.setattr(chunk_cache, "WANTED_MAX", 5)
+    monkeypatch.setattr(view_chunks, "TABLES_PER_CHUNK", 3)
+    monkeypatch.setattr(view_chunks, "WANTED_MAX", 5)
     cache, chunk = ViewCache(1 << 20, 10.0), chunk_of(made(0))
     for number in range(50):
         assert chunk.table(number) is chunk.table(number)

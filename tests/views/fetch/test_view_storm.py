@@ -160,4 +160,4 @@ def test_every_slot_is_read_once_and_in_order(seed):
         for partition, got in reader.got.items():
             base, slot = divmod(partition, SLOTS)
             assert got == [o for o, key in enumerate(storm.keys[base]) if cut.slot_of(key, o) == slot]
-    assert not any(read for reads in storm.world.views.reads.flights.values() for read in reads if read.done.done)
+    assert not storm.world.views.reads.flights.where(lambda read: read.done.done)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, overload
 from proxy.wire import records
 from proxy.wire.compression import NONE
 from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import COMPRESSION_MASK, CONTROL_MASK, TRANSACTIONAL_MASK
+from proxy.wire.records import BatchFacts
 
 try:
     from proxy.wire import _batches
@@ -34,8 +34,8 @@ _MAGIC_AT = 50
 _TRANSACTION = Struct("<qq")
 
 
-class Batch(NamedTuple):
-    """What the header of one batch says. Of magic 0 and 1: of one message, with Kafka's "none" for what it lacks."""
+class BatchFields(NamedTuple):
+    """A row of a `BatchTable`, in the order of its bytes."""
 
     base_offset: int
     last_offset: int
@@ -51,25 +51,11 @@ class Batch(NamedTuple):
     attributes: int
     magic: int
 
-    @property
-    def is_control(self) -> bool:
-        """Whether it holds a transaction marker and no records of anybody."""
-        return bool(self.attributes & CONTROL_MASK)
 
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
-        return bool(self.attributes & TRANSACTIONAL_MASK)
+class Batch(BatchFields, BatchFacts):
+    """What the header of one batch says. Of magic 0 and 1: of one message, with Kafka's "none" for what it lacks."""
 
-    @property
-    def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
-        return self.attributes & COMPRESSION_MASK
-
-    @property
-    def end(self) -> int:
-        """Where the next batch begins."""
-        return self.position + self.size
+    __slots__ = ()
 
 
 class AbortedTransaction(Protocol):

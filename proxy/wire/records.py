@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from proxy.wire import compression
 from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
@@ -54,8 +54,55 @@ _INT64 = Struct(">q")
 Buffer = bytes | bytearray | memoryview
 
 
+class HeaderFields(Protocol):
+    """What every form of a batch header has."""
+
+    @property
+    def attributes(self) -> int:
+        """Bits: `COMPRESSION_MASK` and the other masks."""
+
+    @property
+    def position(self) -> int:
+        """Where the batch begins in the buffer that was walked."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, offset and size fields included."""
+
+
+class BatchFacts:
+    """What follows from the fields of a header."""
+
+    __slots__ = ()
+
+    @property
+    def is_control(self: HeaderFields) -> bool:
+        """Whether it holds a transaction marker and no records of anybody."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def is_transactional(self: HeaderFields) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def compression(self: HeaderFields) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self: HeaderFields) -> bool:
+        """Whether the broker set the timestamps; else the producer did."""
+        return bool(self.attributes & TIMESTAMP_TYPE_MASK)
+
+    @property
+    def end(self: HeaderFields) -> int:
+        """Where the next batch begins."""
+        return self.position + self.size
+
+
 @dataclass(slots=True)
-class BatchHeader:
+class BatchHeader(BatchFacts):
     """The header of one batch. Of magic 0 and 1: of one message, with Kafka's "none" for what it lacks.
 
     A compressed wrapper of magic 0 or 1 tells only the offset of its last message: base_offset is that as well.
@@ -77,31 +124,6 @@ class BatchHeader:
     producer_epoch: int
     base_sequence: int
     records_count: int
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it holds a transaction marker and no records of anybody."""
-        return bool(self.attributes & CONTROL_MASK)
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
-        return bool(self.attributes & TRANSACTIONAL_MASK)
-
-    @property
-    def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
-        return self.attributes & COMPRESSION_MASK
-
-    @property
-    def is_log_append_time(self) -> bool:
-        """Whether the broker set the timestamps; else the producer did."""
-        return bool(self.attributes & TIMESTAMP_TYPE_MASK)
-
-    @property
-    def end(self) -> int:
-        """Where the next batch begins."""
-        return self.position + self.size
 
 
 class Record(NamedTuple):

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import trio
 
+from proxy.brokers.internal_topics import TopicRefused
 from proxy.brokers.own_client import AuthenticationNeeded, OwnClient
 from proxy.brokers.own_connection import AuthenticationFailed
-from proxy.durable.state_topic import TopicRefused
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.loop.promise import Promise, settled

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from proxy.durable.state_topic import TopicRefused
+from proxy.brokers.internal_topics import TopicRefused
 from proxy.views.state_records import TOPIC
 from proxy.views.state_topic import ViewTopic
 from proxy.wire.errors import UpstreamLost

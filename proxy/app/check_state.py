@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from proxy.brokers.own_client import METADATA, OwnClient
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.questions import METADATA, about_topics
 from proxy.durable.journal import TRANSACTIONAL_ID
 from proxy.durable.ownership_group import HEARTBEAT
 from proxy.durable.ownership_rules import GROUP
@@ -35,13 +36,7 @@ class StateRights:
 
 async def ask(own: OwnClient) -> StateRights:
     """Ask with the proxy's own identity; changes nothing. Raises ProxyError when no server answers."""
-    request = registry.message("MetadataRequest")
-    question = request(
-        topics=[request.MetadataRequestTopic(name=TOPIC)],
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=True,
-    )
-    answer, _ = await own.ask(METADATA, question)
+    answer, _ = await own.ask(METADATA, about_topics([TOPIC], operations=True))
     (topic,) = answer.topics
     exists = topic.error_code == ErrorCode.NONE
     wanted = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]

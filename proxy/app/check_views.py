@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from proxy.app.check_state import CREATE, DESCRIBE, NO_BITS, READ, WRITE
 from proxy.app.config import Config
-from proxy.brokers.own_client import METADATA, OwnClient
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.questions import METADATA, about_topics
 from proxy.views.kernel import slicing
 from proxy.views.state_records import PARTITIONS, TOPIC
-from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
 DELETE, ALTER = 6, 7
@@ -35,13 +35,7 @@ class ViewRights:
 
 async def ask(own: OwnClient) -> ViewRights:
     """Ask with the proxy's own identity; changes nothing. Raises ProxyError when no server answers."""
-    request = registry.message("MetadataRequest")
-    question = request(
-        topics=[request.MetadataRequestTopic(name=TOPIC), request.MetadataRequestTopic(name=PROBE)],
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=True,
-    )
-    answer, _ = await own.ask(METADATA, question)
+    answer, _ = await own.ask(METADATA, about_topics([TOPIC, PROBE], operations=True))
     topics = {topic.name: topic for topic in answer.topics}
     kept = topics[TOPIC]
     exists = kept.error_code == ErrorCode.NONE

@@ -18,8 +18,9 @@ from proxy.brokers.interfaces import Connection
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import Identity, OwnSettings
 from proxy.brokers.own_questions import OwnQuestions
+from proxy.brokers.questions import METADATA, about_topics
 from proxy.brokers.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
-from proxy.brokers.topic_leaders import METADATA, METADATA_VERSION
+from proxy.brokers.topic_leaders import METADATA_VERSION
 from proxy.durable import ownership_group
 from proxy.durable.interfaces import Journal
 from proxy.durable.journal import TopicJournal
@@ -265,8 +266,7 @@ class Parts:
 
 def introduction() -> Question:
     """A cheap question that brokers answer only to clients they know: Metadata of no topics."""
-    request = registry.message("MetadataRequest")(topics=[], allow_auto_topic_creation=False)
-    return METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(request)
+    return METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(about_topics())
 
 
 def keep_alive_question(connection: Connection) -> Question:

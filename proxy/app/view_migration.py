@@ -16,11 +16,12 @@ import trio
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, error_name
+from proxy.brokers.questions import FIND_COORDINATOR, CoordinatorOf, about_coordinators
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.values import Address
 
-LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS = 2, 8, 9, 10, 15
+LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_GROUPS = 2, 8, 9, 15
 CONSUMER_GROUP_DESCRIBE = 69
 LIST_OFFSETS_VERSION, OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION, DESCRIBE_GROUPS_VERSION = 6, 8, 8, 5
 EARLIEST = -2
@@ -113,7 +114,7 @@ class Migration:
             _check(entry.error_code, f"commit on {new.topic}-{entry.partition_index}")
 
     async def _coordinator(self) -> Address:
-        request = registry.message("FindCoordinatorRequest")(key_type=0, coordinator_keys=[self._group])
+        request = about_coordinators(CoordinatorOf.GROUP, [self._group])
         for _ in range(TRIES):
             answer, _ = await self._client.ask(FIND_COORDINATOR, request)
             (found,) = answer.coordinators

@@ -20,6 +20,7 @@ from proxy.app.view_migration import CannotMigrate, Migration, Sliced
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_client_connection import OwnPort, drive
 from proxy.brokers.own_connection import error_name
+from proxy.brokers.questions import METADATA, about_all_topics
 from proxy.loop.trio_timers import TrioTimers
 from proxy.views import broker_requests, state_records
 from proxy.views.creation import Sight, ViewCreation
@@ -30,7 +31,6 @@ from proxy.views.model.plans import Plan
 from proxy.views.model.plans import read as read_plan
 from proxy.views.state_topic import ViewTopic
 from proxy.views.stored_state import ViewState
-from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.values import Address
 
@@ -82,8 +82,7 @@ class Desk:
 
     async def all_views(self) -> tuple[list[str], dict[str, Any], dict[int, Address]]:
         """Names of all views there are, Metadata entries of all topics, where the brokers are."""
-        question = registry.message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
-        answer, _ = await self.client.ask(broker_requests.METADATA, question)
+        answer, _ = await self.client.ask(METADATA, about_all_topics())
         entries = {topic.name: topic for topic in answer.topics or ()}
         brokers = {
             broker.node_id: self.client.address_of(broker.node_id, Address(broker.host, broker.port))

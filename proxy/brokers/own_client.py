@@ -22,12 +22,11 @@ from proxy.brokers.own_connection import (
     connection,
     open_connection,
 )
+from proxy.brokers.questions import METADATA, about_topics
 from proxy.loop.first_success import race
-from proxy.wire import registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address
 
-METADATA = 3
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
 
@@ -54,10 +53,7 @@ class OwnClient:
         UpstreamLost with the reason of every server when none answers; AuthenticationNeeded (an UpstreamLost) when
         brokers are there but want an identity; AuthenticationFailed when they refuse the one given.
         """
-        request = registry.message("MetadataRequest")
-        wanted = [request.MetadataRequestTopic(name=name) for name in topics]
-        question = request(topics=wanted, allow_auto_topic_creation=False)
-        answer, versions = await self.ask(METADATA, question)
+        answer, versions = await self.ask(METADATA, about_topics(topics))
         self._brokers = tuple(Address(broker.host, broker.port) for broker in answer.brokers or ())
         return answer, versions
 

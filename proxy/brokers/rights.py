@@ -25,11 +25,12 @@ from enum import IntEnum, auto
 from typing import Any
 
 from proxy.brokers.interfaces import Connection
+from proxy.brokers.questions import FIND_COORDINATOR, CoordinatorOf, about_coordinators
 from proxy.loop.promise import Promise
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
-HEARTBEAT, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_DELETE = 12, 10, 15, 47
+HEARTBEAT, DESCRIBE_GROUPS, OFFSET_DELETE = 12, 15, 47
 HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION, OFFSET_DELETE_VERSION = 4, 4, 5, 0
 
 READ_BIT, DESCRIBE_BIT = 1 << 3, 1 << 8
@@ -181,7 +182,7 @@ def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> lis
 
 
 def _ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
-    request = registry.message("FindCoordinatorRequest")(key_type=0, coordinator_keys=list(group_ids))
+    request = about_coordinators(CoordinatorOf.GROUP, group_ids)
     body = registry.request(FIND_COORDINATOR, FIND_COORDINATOR_VERSION).encode(request)
     return connection.ask(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from proxy.brokers.cluster_view import ClusterView, Topic
 from proxy.brokers.interfaces import Connection
+from proxy.brokers.questions import METADATA, about_topics
 from proxy.brokers.rights import ABSENT_TOPICS, DESCRIBE_BIT, NO_BITS, READ_BIT, Right, rights_of
 from proxy.loop.interfaces import Timers
 from proxy.loop.promise import Promise
@@ -23,7 +24,7 @@ from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
-METADATA, METADATA_VERSION = 3, 12
+METADATA_VERSION = 12
 """v12 is the lowest that takes topic ids, and every supported broker has it."""
 
 RIGHTS_GRACE_S = 5.0
@@ -74,10 +75,7 @@ class Asking(Protocol):
 
 def ask_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
     """Send Metadata for these topics, with the principal's rights on them; `tell_topics` understands the answer."""
-    message = registry.message("MetadataRequest")
-    wanted = [message.MetadataRequestTopic(name=name) for name in names]
-    wanted += [message.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
-    request = message(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
+    request = about_topics(names, ids, operations=True)
     return connection.ask(METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(request))
 
 

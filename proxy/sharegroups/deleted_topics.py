@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from proxy.brokers.questions import METADATA, about_topics
 from proxy.loop.promise import Task
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import told_in_time
-from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError
 
 LOOK_EVERY_S = 60.0
 """Between two looks."""
 TOPICS_AT_ONCE = 500
 """Topics asked about in one look, beside those that the last one did not find."""
-
-METADATA = 3
 
 
 class DeletedTopics:
@@ -72,12 +70,10 @@ class DeletedTopics:
         brokers = sorted(self._services.topology.brokers)
         if own is None or not brokers:
             return frozenset()
-        message = registry.message("MetadataRequest")
         for node_id in brokers:
             if not left:
                 break
-            topics = [message.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(left)]
-            answer = await own.ask(node_id, METADATA, message(topics=topics, allow_auto_topic_creation=False))
+            answer = await own.ask(node_id, METADATA, about_topics(ids=sorted(left)))
             left &= {topic.topic_id for topic in answer.topics if topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID}
         return left
 

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proxy.brokers.interfaces import Connection
+from proxy.brokers.questions import METADATA, about_topics
 from proxy.forwarding.ask_and_reply import ask, told
 from proxy.views.model.base_comparison import Seen
 from proxy.wire import registry
 from proxy.wire.errors import RemoteProtocolError
 
-METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 19, 20, 37
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 METADATA_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, CREATE_PARTITIONS_VERSION = 12, 7, 6, 3
 """Brokers from 3.9 on have all of them: Metadata and DeleteTopics by id (KIP-516)."""
 
@@ -28,23 +29,14 @@ CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
 
 async def ask_topics(connection: Connection, names: Iterable[str], *, operations: bool = False) -> dict[str, Any]:
     """Metadata entries by name, also of topics that do not exist; nothing is created. Raises UpstreamLost."""
-    request = registry.message("MetadataRequest")
-    question = request(
-        topics=[request.MetadataRequestTopic(name=name) for name in dict.fromkeys(names)],
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=operations,
-    )
+    question = about_topics(dict.fromkeys(names), operations=operations)
     answer = told(METADATA, METADATA_VERSION, await ask(connection, METADATA, METADATA_VERSION, question))
     return {topic.name: topic for topic in answer.topics or ()}
 
 
 async def ask_ids(connection: Connection, topic_ids: Iterable[bytes]) -> list[Any]:
     """Metadata entries of these topics. Raises UpstreamLost."""
-    request = registry.message("MetadataRequest")
-    question = request(
-        topics=[request.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in dict.fromkeys(topic_ids)],
-        allow_auto_topic_creation=False,
-    )
+    question = about_topics(ids=dict.fromkeys(topic_ids))
     answer = told(METADATA, METADATA_VERSION, await ask(connection, METADATA, METADATA_VERSION, question))
     return list(answer.topics or ())
 

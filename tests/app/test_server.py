@@ -16,8 +16,8 @@ import pytest
 import trio
 from localkafka.addresses import HOST, free_ports
 
-from proxy.brokers.own_client import METADATA
 from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, open_connection
+from proxy.brokers.questions import METADATA
 from proxy.wire import registry
 from proxy.wire.errors import UpstreamLost
 from proxy.wire.values import Address

@@ -17,6 +17,7 @@ from proxy.views.model.catalog import Binding
 from proxy.views.model.names import BadViewName
 from proxy.views.model.plans import BadPlan, Plan
 from proxy.views.state_records import TOPIC
+from proxy.wire import registry
 from proxy.wire.errors import ConfigError
 from tests.support.view_log import ViewsBroker
 
@@ -97,7 +98,7 @@ async def test_only_views_are_made_and_deleted(world: World) -> None:
 
 def test_a_line_says_how_a_view_stands() -> None:
     """Ready, to grow, to be made anew, or what is wrong."""
-    message = views_command.registry.message("MetadataResponse")
+    message = registry.message("MetadataResponse")
 
     def entry(name: str, topic_id: bytes, partitions: int) -> Any:
         parts = [message.MetadataResponsePartition(partition_index=n) for n in range(partitions)]

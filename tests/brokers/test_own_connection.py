@@ -8,8 +8,8 @@ import trio
 import trustme
 
 from proxy.brokers import own_connection
-from proxy.brokers.own_client import METADATA
 from proxy.brokers.own_connection import OwnSettings
+from proxy.brokers.questions import METADATA
 from proxy.wire import registry
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address, Limits

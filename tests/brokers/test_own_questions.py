@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from proxy.brokers import own_questions
-from proxy.brokers.own_client import METADATA
 from proxy.brokers.own_connection import OwnSettings
 from proxy.brokers.own_questions import OwnQuestions
+from proxy.brokers.questions import METADATA
 from proxy.wire import registry
 from proxy.wire.errors import UpstreamLost
 from proxy.wire.values import Address

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from localkafka.cluster import Cluster
 
-from proxy.brokers.rights import FIND_COORDINATOR, GRANTS, HEARTBEAT, OFFSET_DELETE
+from proxy.brokers.questions import FIND_COORDINATOR
+from proxy.brokers.rights import GRANTS, HEARTBEAT, OFFSET_DELETE
 from proxy.wire import registry
 from tests.support.brokers import NEW, OLD, USERS, Running
 from tests.support.java_tools import compiled

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from proxy.brokers.questions import DESCRIBE_CONFIGS, Resource, about_settings
 from proxy.forwarding.ask_and_reply import ask, ask_upstream, told
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.model.settings import GROUP_CONFIGS_BY_NAME
@@ -25,7 +26,7 @@ BROKER, GROUP = 4, 32
 EVERY_BROKER = ""
 """Name of the BROKER resource that holds the defaults of all brokers."""
 
-DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION = 32, 1
+DESCRIBE_CONFIGS_VERSION = 1
 INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 0
 
 OURS_PREFIX = "share."
@@ -84,11 +85,8 @@ def settings_of(value: bytes) -> dict[str, str]:
 
 async def refusal_to_describe(call: Call) -> Failure | None:
     """What refuses DESCRIBE_CONFIGS on the cluster; None = allowed."""
-    message = registry.message("DescribeConfigsRequest")
-    resource = message.DescribeConfigsResource(
-        resource_type=BROKER, resource_name=EVERY_BROKER, configuration_keys=[SOME_BROKER_SETTING]
-    )
-    question = ask(call.connection, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, message(resources=[resource]))
+    request = about_settings(Resource.BROKER, EVERY_BROKER, [SOME_BROKER_SETTING])
+    question = ask(call.connection, DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, request)
     answer = told(DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, await question)
     return _cluster_refusal(answer.results)
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from proxy.brokers.topic_leaders import METADATA, METADATA_VERSION
+from proxy.brokers.questions import METADATA, about_all_topics, about_topics
+from proxy.brokers.topic_leaders import METADATA_VERSION
 from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.hidden_topics import is_hidden
@@ -80,9 +81,7 @@ async def _list(call: Call, wanted: Iterable[int]) -> Any:
     metrics = ask(call.connection, KEY, 0, registry.message("ListConfigResourcesRequest")())
     cluster = None
     if kinds & {BROKER, BROKER_LOGGER, TOPIC}:
-        request = registry.message("MetadataRequest")
-        topics: list[Any] | None = None if TOPIC in kinds else []
-        question = request(topics=topics, allow_auto_topic_creation=False)
+        question = about_all_topics() if TOPIC in kinds else about_topics()
         cluster = ask(call.connection, METADATA, METADATA_VERSION, question)
     answer = told(KEY, 0, await metrics)
     if answer.error_code != ErrorCode.NONE:

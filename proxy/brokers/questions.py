@@ -1,0 +1,55 @@
+"""Questions that several rooms ask of brokers, as messages: topics, settings, coordinators. None creates anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from proxy.wire import registry
+
+METADATA, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 10, 32
+
+
+class CoordinatorOf(IntEnum):
+    """Key type of FindCoordinator (FindCoordinatorRequest.CoordinatorType)."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Resource(IntEnum):
+    """Resource type of DescribeConfigs (ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+def about_topics(names: Iterable[str] = (), ids: Iterable[bytes] = (), *, operations: bool = False) -> Any:
+    """MetadataRequest about these topics, existing or not; without any, about the brokers alone.
+
+    `operations`: with what the asking principal may do with each. Ids need v12, which every supported broker has.
+    """
+    message = registry.message("MetadataRequest")
+    topics = [message.MetadataRequestTopic(name=name) for name in names]
+    topics += [message.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
+    return message(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
+
+
+def about_all_topics() -> Any:
+    """MetadataRequest about every topic that the asking principal may see."""
+    return registry.message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
+
+
+def about_coordinators(kind: CoordinatorOf, names: Sequence[str]) -> Any:
+    """FindCoordinatorRequest (v4 and later) for groups or transactional ids."""
+    return registry.message("FindCoordinatorRequest")(key_type=kind, coordinator_keys=list(names))
+
+
+def about_settings(kind: Resource, name: str, settings: Sequence[str]) -> Any:
+    """DescribeConfigsRequest about some settings of one topic or broker."""
+    message = registry.message("DescribeConfigsRequest")
+    resource = message.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(settings)
+    )
+    return message(resources=[resource])

@@ -12,15 +12,12 @@ from proxy.brokers import rights
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from tests.support.ports import Connection, World, acquired, entries
-
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+from tests.support.share_steps import from_the_start
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 def test_no_right_on_the_topic(world):

@@ -6,15 +6,12 @@ import pytest
 
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
-
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+from tests.support.share_steps import from_the_start
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 def test_unknown_topic_is_not_asked_for_in_a_loop(world):

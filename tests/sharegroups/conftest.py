@@ -208,23 +208,10 @@ def world() -> GroupWorld:
     return GroupWorld()
 
 
-AT_BOTH = (
-    "test_k76_share_group_heartbeat",
-    "test_k77_share_group_describe",
-    "test_k78_share_fetch",
-    "test_k79_share_acknowledge",
-    "test_k90_describe_share_group_offsets",
-    "test_k91_alter_share_group_offsets",
-    "test_k92_delete_share_group_offsets",
-    "test_share_acknowledging",
-    "test_share_fetching",
-    "test_share_starting",
-)
-"""What is tried twice: by clients of the proxy that owns the group, and by clients of another one of its fleet."""
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__.rpartition(".")[2] in AT_BOTH:
+    """A module with AT_OWNER_AND_EDGE is tried twice: by clients of the proxy that owns the group, and by clients of
+    another one of its fleet."""
+    if getattr(metafunc.module, "AT_OWNER_AND_EDGE", False):
         metafunc.parametrize("where", ["owner", "edge"], indirect=True)
 
 

@@ -8,23 +8,17 @@ from proxy.sharegroups.counters import OTHERS, Histogram, ShareFigures
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import Limits
 from tests.support.ports import SlowJournal, World, acquired
-
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+from tests.support.share_steps import ACCEPT, EARLIEST, REJECT, RELEASE, RENEW, from_the_start, ten_records
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 @pytest.fixture
 def topic(world):
-    made = world.cluster.create("t")
-    world.cluster.produce(made, 10)
-    return made
+    return ten_records(world)
 
 
 def of(world, group_id="g"):

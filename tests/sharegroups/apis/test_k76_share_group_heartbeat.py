@@ -10,6 +10,8 @@ from proxy.sharegroups.state_records import group_epoch
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, assigned
 
+AT_OWNER_AND_EDGE = True
+
 
 @pytest.fixture
 def world() -> World:

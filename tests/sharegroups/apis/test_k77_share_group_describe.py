@@ -8,6 +8,8 @@ from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import GROUP_BITS, NO_BITS, World
 
+AT_OWNER_AND_EDGE = True
+
 
 @pytest.fixture
 def world() -> World:

@@ -8,34 +8,19 @@ from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.wire import records
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
+from tests.support.share_steps import ACCEPT, EARLIEST, RELEASE, RENEW, from_the_start, held, start_offset, ten_records
 
-EARLIEST = {"share_auto_offset_reset": "earliest"}
-ACCEPT, RELEASE, RENEW = 1, 2, 4
+AT_OWNER_AND_EDGE = True
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 @pytest.fixture
 def topic(world):
-    made = world.cluster.create("t")
-    world.cluster.produce(made, 10)
-    return made
-
-
-def held(world, topic, name="m1"):
-    """A member that holds 0-9."""
-    member = world.member(member_id=name)
-    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
-    return member
-
-
-def start_offset(world, topic, group="g"):
-    return world.services.coordinator.share((group, topic.topic_id, 0)).partition.start_offset
+    return ten_records(world)
 
 
 def test_first_fetch_gives_all_records_from_the_start(world):

@@ -6,9 +6,9 @@ import pytest
 
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
+from tests.support.share_steps import ACCEPT, RENEW, code, from_the_start, held, ten_records
 
-EARLIEST = {"share_auto_offset_reset": "earliest"}
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+AT_OWNER_AND_EDGE = True
 
 
 @pytest.fixture
@@ -18,31 +18,12 @@ def journal() -> SlowJournal:
 
 @pytest.fixture
 def world(journal) -> World:
-    made = World(journal=journal)
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World(journal=journal))
 
 
 @pytest.fixture
 def topic(world):
-    made = world.cluster.create("t")
-    world.cluster.produce(made, 10)
-    return made
-
-
-def held(world, topic, name="m1"):
-    """A member that holds 0-9."""
-    member = world.member(member_id=name)
-    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
-    return member
-
-
-def code(answer, topic, partition=0):
-    return entries(answer)[topic.topic_id, partition].error_code
-
-
-def start_offset(world, topic, group="g"):
-    return world.services.coordinator.share((group, topic.topic_id, 0)).partition.start_offset
+    return ten_records(world)
 
 
 def test_final_epoch_releases_the_rest_and_ends(world, topic):

@@ -10,6 +10,8 @@ from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 from tests.support.ports import SlowJournal, World, acquired, entries
 
+AT_OWNER_AND_EDGE = True
+
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 
 

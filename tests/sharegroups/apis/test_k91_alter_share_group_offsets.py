@@ -11,6 +11,8 @@ from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 from tests.support.ports import SlowJournal, World, acquired
 
+AT_OWNER_AND_EDGE = True
+
 ACCEPT = 1
 
 

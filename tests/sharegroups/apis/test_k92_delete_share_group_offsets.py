@@ -9,6 +9,8 @@ from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired
 
+AT_OWNER_AND_EDGE = True
+
 ACCEPT = 1
 
 

@@ -7,15 +7,12 @@ import pytest
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
-
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+from tests.support.share_steps import from_the_start
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 def test_not_leader_is_told_at_once_with_a_hint(world):

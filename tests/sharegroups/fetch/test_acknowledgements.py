@@ -13,9 +13,20 @@ from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.state_writes import ANSWER_MAX_S
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
+from tests.support.share_steps import (
+    ACCEPT,
+    EARLIEST,
+    REJECT,
+    RELEASE,
+    RENEW,
+    code,
+    from_the_start,
+    held,
+    start_offset,
+    ten_records,
+)
 
-EARLIEST = {"share_auto_offset_reset": "earliest"}
-ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+AT_OWNER_AND_EDGE = True
 
 
 @pytest.fixture
@@ -25,31 +36,12 @@ def journal() -> SlowJournal:
 
 @pytest.fixture
 def world(journal) -> World:
-    made = World(journal=journal)
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World(journal=journal))
 
 
 @pytest.fixture
 def topic(world):
-    made = world.cluster.create("t")
-    world.cluster.produce(made, 10)
-    return made
-
-
-def held(world, topic, name="m1"):
-    """A member that holds 0-9."""
-    member = world.member(member_id=name)
-    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
-    return member
-
-
-def code(answer, topic, partition=0):
-    return entries(answer)[topic.topic_id, partition].error_code
-
-
-def start_offset(world, topic, group="g"):
-    return world.services.coordinator.share((group, topic.topic_id, 0)).partition.start_offset
+    return ten_records(world)
 
 
 def test_accepted_records_are_settled(world, topic):

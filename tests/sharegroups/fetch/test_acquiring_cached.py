@@ -6,15 +6,12 @@ import pytest
 
 from proxy.wire.values import Limits
 from tests.support.ports import World, acquired
-
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+from tests.support.share_steps import EARLIEST, from_the_start
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 def test_max_bytes_is_split_and_one_batch_always_comes(world):

@@ -8,15 +8,14 @@ import pytest
 
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from tests.support.ports import World, acquired, assigned, entries
+from tests.support.share_steps import EARLIEST, from_the_start
 
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+AT_OWNER_AND_EDGE = True
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 def test_nothing_to_read_is_answered_after_the_wait(world):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ports import World, acquired
-
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+from tests.support.share_steps import EARLIEST, from_the_start
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 def test_every_read_names_the_leader_epoch_and_no_session(world):

@@ -13,15 +13,14 @@ from proxy.sharegroups.apis import k42_delete_groups
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import WALL_MS, Log, Reply, SlowJournal, World, acquired, entries
+from tests.support.share_steps import from_the_start
 
-EARLIEST = {"share_auto_offset_reset": "earliest"}
+AT_OWNER_AND_EDGE = True
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    made.configure("g", **EARLIEST)
-    return made
+    return from_the_start(World())
 
 
 def test_log_start_that_moved(world):

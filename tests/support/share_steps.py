@@ -1,0 +1,43 @@
+"""What tests of share groups do in common, over `ports.World`: a group that reads from the start, and a holder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.ports import Member, Topic, World, acquired, entries
+
+EARLIEST = {"share_auto_offset_reset": "earliest"}
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+"""Types of acknowledgements (KIP-932, KIP-1222)."""
+
+
+def from_the_start(world: World) -> World:
+    """Group g begins with the first record."""
+    world.configure("g", **EARLIEST)
+    return world
+
+
+def ten_records(world: World) -> Topic:
+    """Topic t with the offsets 0-9."""
+    made = world.cluster.create("t")
+    world.cluster.produce(made, 10)
+    return made
+
+
+def held(world: World, topic: Topic, name: str = "m1") -> Member:
+    """A member that holds 0-9."""
+    member = world.member(member_id=name)
+    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
+    return member
+
+
+def code(answer: Any, topic: Topic, partition: int = 0) -> int:
+    """The error of one partition of an answer."""
+    return int(entries(answer)[topic.topic_id, partition].error_code)
+
+
+def start_offset(world: World, topic: Topic, group: str = "g") -> int:
+    """Where the share partition begins: everything before it is settled."""
+    share = world.services.coordinator.share((group, topic.topic_id, 0))  # type: ignore[arg-type]  # equal to its key
+    assert share is not None
+    return share.partition.start_offset

@@ -52,7 +52,7 @@ class AskingOptions:
     """How long what a broker said is believed."""
 
     rights_cache_s: float = 15.0
-    """A right that the broker granted or refused on a connection, there (decision 15)."""
+    """A right that the broker granted or refused on a connection (brokers/README.md rule 15)."""
     view_age_s: float = 1.0
     """Metadata of a topic; older than this it is asked again before a client is told "unknown" or "not the leader"."""
 

@@ -2,8 +2,8 @@
 
 A handler (`routes.Handler`) gives the response, as a message or a whole frame, or None to let the request pass to the
 broker unchanged. It awaits only promises (`loop.promise`), so a plain call from the reactor drives it. While it runs,
-its connection is muted, as a broker mutes a channel (forwarding/README.md rule 20), so at most one handler runs for each
-connection.
+its connection is muted, as a broker mutes a channel (forwarding/README.md rule 20), so at most one handler runs for
+each connection.
 """
 
 from __future__ import annotations

@@ -152,7 +152,8 @@ def test_rules_are_numbered_in_order_and_short(room: Path) -> None:
     assert [int(number) for number in HEAD.findall(text)] == list(range(1, len(rules_of(room)) + 1))
     for rule in RULE.findall(text):
         assert len(rule.splitlines()) <= RULE_LINES_MAX, rule
-    assert max(map(len, text.splitlines())) <= LINE_LENGTH_MAX
+    prose = [line for line in text.splitlines() if not line.startswith("|")]  # a row of a table is one line
+    assert max(map(len, prose)) <= LINE_LENGTH_MAX
 
 
 def test_items_that_tests_name_are_in_the_oracle() -> None:

@@ -1,7 +1,8 @@
 """One Fetch for the share partitions whose heads a client has reserved: what it brings a share group.
 
 Theory of operation. Whole batches go to the cache; then the member that asked goes on first, and only then other
-members are woken: those of its group because the heads are free, those of other groups for what was read (decision 19).
+members are woken: those of its group because the heads are free, those of other groups for what was read
+(sharegroups/README.md rule 20).
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class ViewRead(UpstreamFetch):
         for key in self.heads:
             reads.flights.begin(key, self)
         bases = [asked for asked in self.asked() if (asked.topic, asked.entry.partition) not in self._asked_plains]
-        """A plain one is at the same offset: one answer serves both (rule 5)."""
+        """A plain one is at the same offset: one answer serves both (views/README.md rule 21)."""
         self.send(
             [*bases, *plains] if heads_first else [*plains, *bases],
             wait_s=wait_s,

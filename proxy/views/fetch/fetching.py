@@ -376,7 +376,7 @@ class ViewFetching:
         return share if known and self._services.answers.has_room(share) else READ_BYTES_MIN
 
     def _launch(self, heads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
-        """One Fetch of our own; a base partition that the client also wants plain is in it once (rule 5)."""
+        """One Fetch of our own, with each base partition once, also one wanted plain (views/README.md rule 21)."""
         asked = [self._plain_by_scan[scan] for scan in plains]
         heads, asked, wait_s = self._apart(heads, asked, wait_s)
         session_id, self._session_id = self._session_id, 0

@@ -1,17 +1,18 @@
-"""What `check` says about keeping share state in the cluster: the topic, and the rights of the proxy's own identity."""
+"""What `check` says about keeping a state in the cluster: its topic, and the rights of the proxy's own identity."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.questions import METADATA, about_topics
-from proxy.durable.journal import TRANSACTIONAL_ID
+from proxy.durable.described_state import DescribedState
 from proxy.durable.ownership_group import HEARTBEAT
 from proxy.durable.ownership_rules import GROUP
 from proxy.durable.state_topic import StateTopic
-from proxy.sharegroups.state_records import PARTITIONS, TOPIC
+from proxy.sharegroups.state_records import SHARE_STATE
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError
 
@@ -32,11 +33,12 @@ class StateRights:
     """Operations on the topic that the identity lacks."""
     group_refused: bool = False
     transactions_trouble: str = ""
+    state: DescribedState[Any] = SHARE_STATE
 
 
-async def ask(own: OwnClient) -> StateRights:
+async def ask(own: OwnClient, state: DescribedState[Any] = SHARE_STATE) -> StateRights:
     """Ask with the proxy's own identity; changes nothing. Raises ProxyError when no server answers."""
-    answer, _ = await own.ask(METADATA, about_topics([TOPIC], operations=True))
+    answer, _ = await own.ask(METADATA, about_topics([state.topic], operations=True))
     (topic,) = answer.topics
     exists = topic.error_code == ErrorCode.NONE
     wanted = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
@@ -48,14 +50,15 @@ async def ask(own: OwnClient) -> StateRights:
         partitions=len(topic.partitions or ()) if exists else 0,
         missing=missing,
         group_refused=heard.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        transactions_trouble=await _transactions_trouble(own),
+        transactions_trouble=await _transactions_trouble(own, state),
+        state=state,
     )
 
 
-async def _transactions_trouble(own: OwnClient) -> str:
+async def _transactions_trouble(own: OwnClient, state: DescribedState[Any]) -> str:
     """Whether the ids may be looked up; whether they may be used shows only when they are."""
     try:
-        await StateTopic(own).coordinators([f"{TRANSACTIONAL_ID}0"])
+        await StateTopic(own, state).coordinators([state.transactional_id(0)])
     except ProxyError as error:
         return str(error)
     return ""
@@ -69,10 +72,11 @@ def judge(found: StateRights | None) -> Iterator[str]:
             "own (upstream.sasl.*); share_groups.state: memory serves them without, until the proxy ends"
         )
         return
-    if found.partitions not in (0, PARTITIONS):
-        yield f"topic {TOPIC} has {found.partitions} partitions and must have {PARTITIONS}"
+    topic, partitions = found.state.topic, found.state.partitions
+    if found.partitions not in (0, partitions):
+        yield f"topic {topic} has {found.partitions} partitions and must have {partitions}"
     if found.missing:
-        yield f"the proxy's own identity lacks {', '.join(found.missing)} on topic {TOPIC}"
+        yield f"the proxy's own identity lacks {', '.join(found.missing)} on topic {topic}"
     if found.group_refused:
         yield f"the proxy's own identity lacks READ on group {GROUP}"
     if found.transactions_trouble:

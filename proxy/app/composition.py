@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
 
-from proxy.app import audit_setup, observe, tls_contexts, view_setup
+from proxy.app import audit_setup, observe, state_setup, view_setup
 from proxy.app.audit_shipping import AuditShipping
 from proxy.app.config import Config
+from proxy.app.state_setup import HostState, StateSetup
 from proxy.brokers.cluster_view import ClusterView
 from proxy.brokers.cluster_watch import Sight
 from proxy.brokers.dialling import Dialler
 from proxy.brokers.interfaces import Connection
-from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import Identity, OwnSettings
 from proxy.brokers.own_questions import OwnQuestions
 from proxy.brokers.questions import METADATA, about_topics
 from proxy.brokers.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.brokers.topic_leaders import METADATA_VERSION
-from proxy.durable import ownership_group
 from proxy.durable.interfaces import Journal
 from proxy.durable.journal import TopicJournal
 from proxy.durable.memory_journal import MemoryJournal
-from proxy.durable.ownership_group import Membership
-from proxy.durable.state_home import ShareHome
-from proxy.fleet import links as fleet
+from proxy.durable.state_home import StateHome
 from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.data_plane import Plane, Question
@@ -43,7 +40,7 @@ from proxy.sharegroups.deleted_topics import DeletedTopics
 from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.placement import ServeRule, ShareRules
 from proxy.sharegroups.services import ShareOptions, ShareServices
-from proxy.sharegroups.state_records import TOPIC
+from proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
 from proxy.wire import registry
 from proxy.wire.errors import ConfigError, ErrorCode, LocalProtocolError
 from proxy.wire.values import UNKNOWN_NODE, Address
@@ -119,8 +116,8 @@ class Parts:
     plane: Plane
     share_reason: str
     """Why share groups are served where they are."""
-    home: ShareHome | None = None
-    """What keeps share state in a topic; None where it is in memory, or not here."""
+    home: StateHome | None = None
+    """What keeps states in topics; None where there is none to keep."""
     audit: AuditShipping | None = None
     """What writes audit events; None where audit is off."""
     views: view_setup.ViewRuntime | None = None
@@ -142,6 +139,11 @@ class Parts:
             return "brokers"
         return BY_GROUP if self.mixed else "proxy"
 
+    @property
+    def keeps_share_state(self) -> bool:
+        """Whether share state is kept in its topic."""
+        return self.home is not None and self.home.hosted(TOPIC) is not None
+
     def open(self, sight: Sight) -> None:
         """Let clients in.
 
@@ -155,7 +157,7 @@ class Parts:
         self.plane.listen(UNKNOWN_NODE, self.config.bound.host, self.config.bound.port, lambda: bootstrap)
         if self.home is not None and self.config.cluster.peer.listen is not None:
             self.home.listen(self.config.cluster.peer.listen)
-        placed = observe.SHARE_GROUPS_SERVED if self.home is None else observe.SHARE_GROUPS_PLACED
+        placed = observe.SHARE_GROUPS_PLACED if self.keeps_share_state else observe.SHARE_GROUPS_SERVED
         self.notes(placed, by=self.where, reason=self.share_reason)
 
     def bind(self, node_id: int, upstream: Address) -> bool:
@@ -200,7 +202,7 @@ class Parts:
         book = self.services.book
         brokers = {str(node_id): str(book.ours_of(node_id)) for node_id in sorted(book.nodes)}
         left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(book.unbound)}
-        state = "in memory" if self.home is None else f"in topic {TOPIC}"
+        state = f"in topic {TOPIC}" if self.keeps_share_state else "in memory"
         told: dict[str, object] = {
             "brokers": brokers,
             "left_out": left_out,
@@ -333,11 +335,13 @@ def compose(
     *,
     client_tls: ssl.SSLContext | None,
     upstream_tls: ssl.SSLContext | None,
+    states: Sequence[HostState] = state_setup.STATES,
 ) -> Parts:
-    """Build every part; nothing listens yet."""
+    """Build every part; nothing listens yet. `states`: what is kept in topics of the cluster."""
     local, reason = decide_share(config, sight)
     limits = config.named_limits
-    journal = TopicJournal(reactor, notes, advertised(config)) if keeps_state(config, local) else None
+    own, address = own_settings(config, upstream_tls), advertised(config)
+    journal = TopicJournal(SHARE_STATE, reactor, notes, address) if keeps_state(config, local) else None
     holder: list[Parts] = []
     book = AddressBook(
         config.first_broker_port,
@@ -347,11 +351,12 @@ def compose(
     )
     versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
     services = _services(config, reactor, notes, book, versions, journal or MemoryJournal(), local)
-    services.own = OwnQuestions(nursery, own_settings(config, upstream_tls), book.upstream_of)
+    services.own = OwnQuestions(nursery, own, book.upstream_of)
     if local:
         DeletedTopics(services).start()
-    home = None if journal is None else _home(config, services, journal, reactor, upstream_tls, notes)
-    views = view_setup.set_up(config, services, own_settings(config, upstream_tls), notes)
+    setup = StateSetup(config=config, services=services, reactor=reactor, notes=notes, settings=own, address=address)
+    home = state_setup.home(setup, states)
+    views = view_setup.set_up(config, services, own, notes)
     rules = checked_rules(config, sight, local)
     served = share_group_apis.served(services, rules) if local else {}
     built = route_table.build(book, versions, limits, _with_views(views, served))
@@ -361,7 +366,7 @@ def compose(
     if views is not None:
         views.services.workers = Workers(reactor)
         views.services.catalog.on_first(plane.refresh_routes)
-    audit = audit_setup.set_up(config, services, advertised(config), own_settings(config, upstream_tls), notes)
+    audit = audit_setup.set_up(config, services, address, own, notes)
     holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
     return holder[0]
 
@@ -372,7 +377,7 @@ def _services(
     notes: Notes,
     book: AddressBook,
     versions: EffectiveVersions,
-    journal: Journal,
+    journal: Journal[StateKey],
     local: bool,
 ) -> ShareServices:
     return apis_services.build(
@@ -424,53 +429,3 @@ def advertised(config: Config) -> str:
 def keeps_state(config: Config, local: bool) -> bool:
     """Whether share state is kept in a topic of the cluster."""
     return local and config.share_groups.state == "topic"
-
-
-def _home(
-    config: Config,
-    services: ShareServices,
-    journal: TopicJournal,
-    reactor: Reactor,
-    upstream_tls: ssl.SSLContext | None,
-    notes: Notes,
-) -> ShareHome:
-    owner = _owner(config, upstream_tls, notes)
-    services.fleet = links = _links(config, services, reactor, owner, notes)
-    services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded yet")
-    settings, client = own_settings(config, upstream_tls), _own_client(config, upstream_tls)
-    return ShareHome(services, journal, owner, client, settings, reactor, notes, links=links)
-
-
-def _own_client(config: Config, upstream_tls: ssl.SSLContext | None) -> Callable[[], OwnClient]:
-    settings = own_settings(config, upstream_tls)
-    return lambda: OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
-
-
-def _owner(config: Config, upstream_tls: ssl.SSLContext | None, notes: Notes) -> Membership:
-    """This proxy's part in the group of proxies.
-
-    Raises:
-        ConfigError: no clock here counts the time that the machine sleeps, and several proxies are to own state.
-    """
-    peer = config.peer_address
-    if peer is not None and not ownership_group.COUNTS_SLEEP_TOO:
-        raise ConfigError("cluster.mode: fleet needs a clock that goes on while the machine sleeps (CLOCK_BOOTTIME)")
-    return Membership(
-        _own_client(config, upstream_tls)(),
-        notes,
-        advertised(config),
-        config.cluster.session_timeout_s,
-        peer=str(peer or ""),
-    )
-
-
-def _links(
-    config: Config, services: ShareServices, reactor: Reactor, owner: Membership, notes: Notes
-) -> fleet.Links | None:
-    if config.peer_address is None:
-        return None
-    address, secret = advertised(config), config.cluster.peer.key()
-    tls = tls_contexts.between_proxies(config.cluster.peer.tls)
-    return fleet.Links(
-        reactor, services, share_group_apis.of_owner(services), owner, notes, address=address, secret=secret, tls=tls
-    )

@@ -10,7 +10,7 @@ from proxy.app.observe import LogNotes, Metrics
 
 if TYPE_CHECKING:
     from proxy.app.composition import Parts
-    from proxy.durable.state_home import ShareHome
+    from proxy.durable.state_home import StateHome
     from proxy.forwarding.data_plane import Statistics
     from proxy.loop.turns import Turns
 
@@ -131,10 +131,10 @@ def _of_views(metrics: Metrics, parts: Parts) -> None:
     metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)
 
 
-def _of_share_state(metrics: Metrics, home: ShareHome) -> None:
+def _of_share_state(metrics: Metrics, home: StateHome) -> None:
     """State kept in a topic, and the other proxies that keep a part of it."""
-    metrics.add("state_partitions", "gauge", "Partitions of share state owned here.", lambda: len(home.served))
-    metrics.add("state_appends", "counter", "Appends to share state.", lambda: home.journal.appends)
+    metrics.add("state_partitions", "gauge", "Partitions of state owned here.", lambda: len(home.served))
+    metrics.add("state_appends", "counter", "Appends to topics of state.", lambda: home.appends)
     links = home.links
     if links is not None:
         metrics.add("peers", "gauge", "Other proxies that are linked with this one.", lambda: len(links.linked))

@@ -12,6 +12,7 @@ from typing import Any
 
 from proxy.app.composition import Parts
 from proxy.brokers.cluster_watch import ClusterWatch
+from proxy.sharegroups.state_records import TOPIC
 
 Body = dict[str, Any]
 Answer = tuple[bool, Mapping[str, object]]
@@ -53,8 +54,9 @@ class Readiness:
         also: Body = {}
         if parts is not None:
             also = {"share_groups": parts.where} | ({} if parts.home is None else parts.home.state())
-            reasons += [parts.home.why_not] if parts.home is not None and parts.home.why_not else []
-            missing += _missing_of_home(parts)
+            if parts.home is not None:
+                reasons += filter(None, [parts.home.why_not(TOPIC)])
+                missing += filter(None, [parts.home.missing(TOPIC)])
         ready = not reasons and not missing
         return ready, _body(ready, reasons, missing) | also
 

@@ -8,18 +8,19 @@ requests in flight until the deadline, then everything else at once.
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
 import trio
 
-from proxy.app import admin_listener, huge_pages, metrics, observe, open_files, tls_contexts
+from proxy.app import admin_listener, huge_pages, metrics, observe, open_files, state_setup, tls_contexts
 from proxy.app.admin_groups import GroupPages
 from proxy.app.composition import Parts, compose, own_settings
 from proxy.app.config import Config
 from proxy.app.garbage_collection import Garbage
 from proxy.app.readiness import Readiness
+from proxy.app.state_setup import HostState
 from proxy.brokers.cluster_watch import ClusterWatch
 from proxy.brokers.own_client import OwnClient
 from proxy.loop import listeners
@@ -38,8 +39,8 @@ ENDED, CUT_SHORT = 0, 1
 """Exit statuses: after a signal everything was let go in order; a second signal came."""
 
 
-def run(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status.
+def run(config: Config, states: Sequence[HostState] = state_setup.STATES) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. `states`: what may be kept in topics of the cluster.
 
     Raises:
         ConfigError: a setting that only shows now to be wrong. OSError: a port cannot be had.
@@ -48,7 +49,7 @@ def run(config: Config) -> int:
     config = _with_room(config, notes)
     reactor = Reactor(notes=notes)
     try:
-        return reactor.run(Server(config, reactor, notes).main)
+        return reactor.run(Server(config, reactor, notes, states).main)
     except BaseExceptionGroup as group:
         raise _innermost(group) from None
     finally:
@@ -63,8 +64,15 @@ def _load_libraries() -> None:
 class Server:
     """One running proxy."""
 
-    def __init__(self, config: Config, reactor: Reactor, notes: observe.LogNotes) -> None:
+    def __init__(
+        self,
+        config: Config,
+        reactor: Reactor,
+        notes: observe.LogNotes,
+        states: Sequence[HostState] = state_setup.STATES,
+    ) -> None:
         self._config = config
+        self._states = states
         self._reactor = reactor
         self._notes = notes
         self._metrics = observe.Metrics()
@@ -116,6 +124,7 @@ class Server:
             sight,
             client_tls=self._client_tls,
             upstream_tls=self._upstream_tls,
+            states=self._states,
         )
         metrics.of_parts(self._metrics, parts)
         parts.open(sight)

@@ -1,14 +1,12 @@
-"""Whether share groups may be served now: their state is loaded, and it is this proxy that owns it.
+"""Whether requests that depend on a state may be served now: it is loaded, and it is this proxy that owns it.
 
-Theory of operation. There is a door for each partition of the state topic, and one lease for all of them. Every handler
-of share requests runs between two looks at the door of its group. While that is closed a request waits for a bounded
-time (its connection is muted: a client that asks again and again costs more), then it is refused with what makes every
-stock client try again: heartbeats get COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE, ShareFetch and
-ShareAcknowledge get SHARE_SESSION_NOT_FOUND for the whole request, after which clients open another session (the Java
-client throws on 14, 15 and 16 in a fetched partition, sharegroups/README.md rules 17 and 70; and what was acquired is
-lost to the session anyway). What runs when a door closes is ended, so that nobody goes on with state that is somebody
-else's; the second look is for the lease: a machine that was suspended beyond it must not tell anybody what it believed
-before.
+Theory of operation. Each state has a gate of its own, so that one that cannot be loaded does not keep requests about
+others waiting. A gate has a door for each partition of the state's topic, and one lease for all of them. Every handler
+that needs the state runs between two looks at the door of its group. While that is closed a request waits for a bounded
+time (its connection is muted: a client that asks again and again costs more), then its feature refuses it with what
+makes every stock client try again. What runs when a door closes is ended, so that nobody goes on with state that is
+somebody else's; the second look is for the lease: a machine that was suspended beyond it must not tell anybody what it
+believed before.
 
 A door may be *closing* first: nobody is let in any more, and what is inside may finish.
 """
@@ -19,64 +17,65 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from proxy.loop.promise import Promise
-from proxy.sharegroups.state_records import PARTITIONS, state_partition
 from proxy.wire.errors import ErrorCode
 
 HOLD_MAX_S = 2.0
 """A request waits so long for the gate; clients wait at least 5 s longer than the wait they ask for."""
 
-ALL = range(PARTITIONS)
-
 
 @dataclass(slots=True)
 class _Door:
-    """To the groups of one state partition."""
+    """To what one partition holds."""
 
     code: ErrorCode = ErrorCode.NONE
-    """Why it is closed, for coordinator requests; NONE = open."""
+    """Why it is closed; NONE = open."""
     reason: str = ""
     """The same, for people."""
     inside: dict[Callable[[], None], None] = field(default_factory=dict)
     """What ends each request that is inside."""
 
 
-class ShareGate:
+class StateGate:
     """Open unless somebody closes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int, partition_of: Callable[[str], int]) -> None:
+        """`partition_of`: where all that a state keeps about one group of clients is stored, by the group's id."""
+        self.all = range(partitions)
+        """Every partition."""
         self.refused: dict[int, str] = {}
-        """State partitions that cannot be read here, and why: their groups are not served."""
+        """Partitions that cannot be read here, and why: what they hold is not served."""
         self.lease: Callable[[], bool] = lambda: True
         """Whether nobody else can have become the owner, by a clock that counts sleep as well."""
         self.standby = ""
-        """Who else serves all share groups, for people, while this proxy waits to take over; empty: nobody is known."""
-        self._doors = [_Door() for _ in ALL]
+        """Who else serves everything, for people, while this proxy waits to take over; empty: nobody is known."""
+        self._partition_of = partition_of
+        self._doors = [_Door() for _ in self.all]
         self._loading: dict[int, float | None] = {}
         """Doors that are closed because state is being loaded, and when somebody first saw it."""
         self._waiters: list[Promise[None]] = []
 
     @property
     def is_open(self) -> bool:
-        """Whether every share request may be answered at this moment."""
-        return self.lets_in(ALL)
+        """Whether every request may be answered at this moment."""
+        return self.lets_in(self.all)
 
     @property
     def refusal(self) -> ErrorCode:
         """What a coordinator answers while some of it is closed."""
-        return self.why_not(ALL)[0]
+        return self.why_not(self.all)[0]
 
     @property
     def reason(self) -> str:
         """Why some of it is closed, for people."""
-        return self.why_not(ALL)[1]
+        return self.why_not(self.all)[1]
 
     def lets_in(self, partitions: Sequence[int]) -> bool:
-        """Whether requests about groups of all these state partitions may be answered at this moment."""
+        """Whether requests about groups of all these partitions may be answered at this moment."""
         doors = self._doors
         return not partitions or (all(doors[p].code == ErrorCode.NONE for p in partitions) and self.lease())
 
     def why_not(self, partitions: Iterable[int]) -> tuple[ErrorCode, str]:
-        """The code for coordinator requests, and words, of the first door that is closed; else those of the lease."""
+        """The code of a coordinator, and words, of the first door that is closed; else those of the lease."""
         for partition in partitions:
             door = self._doors[partition]
             if door.code != ErrorCode.NONE:
@@ -85,12 +84,12 @@ class ShareGate:
 
     @property
     def loading(self) -> Collection[int]:
-        """State partitions whose groups nobody knows yet: they are being loaded here."""
+        """Partitions whose groups nobody knows yet: they are being loaded here."""
         return self._loading.keys()
 
     def is_loading(self, group_id: str) -> bool:
         """Whether nobody knows yet if there is such a group here; says so without a hash where nothing is loading."""
-        return bool(self._loading) and state_partition(group_id) in self._loading
+        return bool(self._loading) and self._partition_of(group_id) in self._loading
 
     def loading_for(self, partition: int, now: float) -> float:
         """How long somebody has seen it loading; 0 where it is not, or this is the first look."""
@@ -111,10 +110,10 @@ class ShareGate:
         for partition in partitions:
             self._doors[partition].inside.pop(end, None)
 
-    def open(self, partitions: Iterable[int] = ALL) -> None:
-        """State is loaded and ours: let requests in."""
+    def open(self, partitions: Iterable[int] | None = None) -> None:
+        """State is loaded and ours: let requests in. None: every partition."""
         self.standby = ""
-        for partition in partitions:
+        for partition in self.all if partitions is None else partitions:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
             self._loading.pop(partition, None)
         self.look()
@@ -129,9 +128,9 @@ class ShareGate:
                 self._loading.pop(partition, None)
         self.look()
 
-    def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] = ALL) -> None:
-        """Let nothing in, and nothing out that is under way."""
-        wanted = tuple(partitions)
+    def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None) -> None:
+        """Let nothing in, and nothing out that is under way. None: every partition."""
+        wanted = tuple(self.all if partitions is None else partitions)
         self.closing(wanted, code, reason)
         for partition in wanted:
             door = self._doors[partition]

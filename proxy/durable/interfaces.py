@@ -1,24 +1,15 @@
-"""State that outlives the process: how a piece of it is named, and where it becomes durable."""
+"""State that outlives the process: where a piece of it becomes durable."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Protocol, TypeVar
 
 from proxy.loop.promise import Promise
 from proxy.wire.errors import ErrorCode, ProxyError
-from proxy.wire.values import ZERO_UUID
 
-
-class StateKey(NamedTuple):
-    """Names one piece of durable state; its latest value is all that counts (durable/README.md rule 3)."""
-
-    kind: Literal["partition", "group", "settings"]
-    group_id: str
-    topic_id: bytes = ZERO_UUID
-    """Only of kind "partition"."""
-    partition: int = -1
-    """Only of kind "partition"."""
+K_contra = TypeVar("K_contra", contravariant=True)
+"""What names one piece of the state; its latest value is all that counts (durable/README.md rule 3)."""
 
 
 class JournalRefused(ProxyError):
@@ -32,10 +23,10 @@ class JournalRefused(ProxyError):
         self.code = code
 
 
-class Journal(Protocol):
+class Journal(Protocol[K_contra]):
     """Where state becomes durable before anybody is told about it."""
 
-    def append(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
+    def append(self, records: Sequence[tuple[K_contra, bytes | None]]) -> Promise[None]:
         """Store the values (None deletes the key), all or none; settled once they are durable.
 
         Fails with JournalRefused. An unknown outcome is the journal's to resolve: it repeats until it knows.

@@ -1,4 +1,4 @@
-"""Share state in a topic of the cluster: the Journal port over one writer per state partition.
+"""A state in a topic of the cluster: a Journal over one writer per partition.
 
 Theory of operation. `durable.state_producer` decides what is sent and what an answer means; this sends it. An append
 asked for in one turn of the loop goes out at the end of that turn, together with all others; one Produce is on its way
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from proxy.brokers.channel import Channel
 from proxy.brokers.channels import Links
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.described_state import DescribedState
+from proxy.durable.interfaces import JournalRefused
 from proxy.durable.state_producer import (
     BATCH_BYTES_MAX,
     IDENTITY_S,
@@ -33,7 +34,6 @@ from proxy.durable.state_producer import (
 from proxy.loop.interfaces import Notes, Timer
 from proxy.loop.promise import Promise
 from proxy.loop.reactor import Reactor
-from proxy.sharegroups import state_records
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, LocalProtocolError
 from proxy.wire.records import Record
@@ -47,7 +47,8 @@ REPLICAS_MS = 5_000
 TRANSACTION_MS = 60_000
 """Must be named; there are no transactions."""
 ALL_REPLICAS = -1
-TRANSACTIONAL_ID = "__proxy-share-"
+
+K = TypeVar("K")
 
 MOVED = frozenset(
     {
@@ -64,11 +65,12 @@ MOVED = frozenset(
 """Somebody else may be the one to ask."""
 
 
-class TopicJournal:
+class TopicJournal(Generic[K]):
     """See interfaces.Journal. Refuses everything until `serve`, and again after `stop`."""
 
     def __init__(
         self,
+        state: DescribedState[K],
         reactor: Reactor,
         notes: Notes,
         owner: str,
@@ -76,12 +78,13 @@ class TopicJournal:
         keep_alive_s: float = KEEP_ALIVE_S,
         identity_s: float = IDENTITY_S,
     ) -> None:
+        self.state = state
         self.links: Links | None = None
         """Set before anything is to be taken over."""
         self.leaders: dict[int, int] = {}
-        """State partition -> node id."""
+        """Partition -> node id."""
         self.coordinators: dict[int, int] = {}
-        """State partition -> node id of the coordinator of its transactional id."""
+        """Partition -> node id of the coordinator of its transactional id."""
         self.need_view: Callable[[], None] = lambda: None
         """Called when a partition has no leader, or another one than was believed."""
         self.on_taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
@@ -92,6 +95,8 @@ class TopicJournal:
         self._message_bytes = BATCH_BYTES_MAX
         self._serving: set[int] = set()
         """Partitions that take appends."""
+        # A broker answers the requests of one connection in order: states do not wait for each other's appends.
+        self._purposes = {wanted: f"{wanted.__name__} {state.topic}" for wanted in (Identify, Append)}
         self._reactor = reactor
         self._notes = notes
         self._owner = owner
@@ -108,27 +113,28 @@ class TopicJournal:
 
     # The port
 
-    def append(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
-        """See interfaces.Journal; all records belong to groups of one state partition."""
+    def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
+        """See interfaces.Journal; all records belong to one partition."""
         promise: Promise[None] = Promise()
-        partitions = {state_records.state_partition(key.group_id) for key, _ in records}
+        state = self.state
+        partitions = {state.partition_of(key) for key, _ in records}
         if len(partitions) > 1:
-            raise LocalProtocolError(f"one append to state partitions {sorted(partitions)}")
+            raise LocalProtocolError(f"one append to partitions {sorted(partitions)} of {state.topic}")
         if not partitions:
             promise.set(None)
             return promise
         (partition,) = partitions
         producer = self._producers.get(partition)
         if partition not in self._serving or producer is None:
-            promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is not loaded"))
+            promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{state.name} is not loaded"))
             return promise
         time_ms = self._reactor.wall_ms()
-        encoded = [Record(state_records.encode_key(key), value, timestamp=time_ms) for key, value in records]
+        encoded = [Record(state.encode_key(key), value, timestamp=time_ms) for key, value in records]
         if producer.add(encoded, promise, self._reactor.now()):
             self._eager.add(partition)
             self.look_soon()
         else:
-            promise.fail(JournalRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too much waits for the state topic"))
+            promise.fail(JournalRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"too much waits for topic {state.topic}"))
         return promise
 
     # Ownership
@@ -152,7 +158,7 @@ class TopicJournal:
         for partition in partitions:
             self._serving.discard(partition)
             producer = self._producers[partition] = StateProducer(
-                self._takeover, state_records.keep_alive(), self._keep_alive_s, self._identity_s
+                self._takeover, self.state.keep_alive(), self._keep_alive_s, self._identity_s
             )
             producer.limit_batches(self._message_bytes)
             self._eager.add(partition)
@@ -196,7 +202,7 @@ class TopicJournal:
                 _refuse(token, code, reason)
 
     def _takeover(self, producer_id: int, producer_epoch: int) -> Record:
-        return state_records.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
+        return self.state.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
 
     def unreachable(self, node_id: int) -> None:
         """A broker cannot be reached: what it led or coordinated is looked for anew."""
@@ -247,7 +253,7 @@ class TopicJournal:
             return True
         if wanted is Append and node_id in self._busy:
             return True
-        channel = self.links.get(node_id, wanted.__name__)
+        channel = self.links.get(node_id, self._purposes[wanted])
         if channel is None:
             return True
         request = producer.next_request(now)
@@ -284,7 +290,7 @@ class TopicJournal:
 
     def _identify(self, channel: Channel, partition: int, producer: StateProducer, wanted: Identify) -> None:
         request = registry.message("InitProducerIdRequest")(
-            transactional_id=f"{TRANSACTIONAL_ID}{partition}",
+            transactional_id=self.state.transactional_id(partition),
             transaction_timeout_ms=TRANSACTION_MS,
             producer_id=wanted.producer_id,
             producer_epoch=wanted.producer_epoch,
@@ -304,7 +310,7 @@ class TopicJournal:
             if code in MOVED:
                 self.coordinators.pop(partition, None)
             elif code != ErrorCode.NONE:
-                self._notes("state-identity-refused", partition=partition, reason=code.name)
+                self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
             self._tell(partition, producer.identified(code, answer.producer_id, answer.producer_epoch, now))
             if producer.stage is Stage.CHECKING:
                 self.on_checking(partition)
@@ -313,7 +319,7 @@ class TopicJournal:
 
     def _produce(self, node_id: int, appends: Mapping[int, Append]) -> None:
         assert self.links is not None  # noqa: S101  # whoever collected them had a channel
-        channel = self.links.get(node_id, Append.__name__)
+        channel = self.links.get(node_id, self._purposes[Append])
         sent = {partition: self._producers[partition] for partition in appends}
         if channel is None:
             self._produced(node_id, sent, None, was_sent=False)
@@ -323,7 +329,7 @@ class TopicJournal:
         message = request(
             acks=ALL_REPLICAS,
             timeout_ms=REPLICAS_MS,
-            topic_data=[request.TopicProduceData(name=state_records.TOPIC, partition_data=data)],
+            topic_data=[request.TopicProduceData(name=self.state.topic, partition_data=data)],
         )
         self._busy.add(node_id)
         self.appends += 1
@@ -345,13 +351,16 @@ class TopicJournal:
                 if code in MOVED:
                     self.leaders.pop(partition, None)
                 if code != ErrorCode.NONE:
-                    self._notes("state-append-failed", partition=partition, reason=code.name)
+                    self._append_failed(partition, code)
                 outcomes = producer.appended(code, entry.base_offset, now)
             else:
                 self.leaders.pop(partition, None)
                 outcomes = producer.unanswered(now) if was_sent else producer.unsent(now)
             self._tell(partition, outcomes)
         self._go_on(sent, now)
+
+    def _append_failed(self, partition: int, code: ErrorCode) -> None:
+        self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
 
     def _go_on(self, answered: Iterable[int], now: float) -> None:
         """Look again if there is more to send, to these partitions or to others that waited for their leader."""
@@ -369,7 +378,7 @@ class TopicJournal:
                 if isinstance(outcome.token, Promise):
                     outcome.token.set(None)
             elif isinstance(outcome, Refused):
-                _refuse(outcome.token, outcome.code, "the state topic refuses it")
+                _refuse(outcome.token, outcome.code, f"topic {self.state.topic} refuses it")
             elif isinstance(outcome, TakenOver):
                 self.on_taken_over(partition, outcome)
             elif isinstance(outcome, Lost):

@@ -1,25 +1,27 @@
-"""A journal without durability: state lives as long as the process. Stands where the topic journal will."""
+"""A journal without durability: state lives as long as the process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
 
-from proxy.durable.interfaces import StateKey
 from proxy.loop.promise import Promise, settled
 
+K = TypeVar("K", bound=Hashable)
 
-class MemoryJournal:
+
+class MemoryJournal(Generic[K]):
     """Keeps the latest value per key, as a compacted topic does."""
 
     def __init__(self) -> None:
-        self._values: dict[StateKey, bytes] = {}
+        self._values: dict[K, bytes] = {}
 
     @property
-    def values(self) -> Mapping[StateKey, bytes]:
+    def values(self) -> Mapping[K, bytes]:
         """What a replay would give."""
         return self._values
 
-    def append(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
+    def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
         """See interfaces.Journal; always succeeds at once."""
         for key, value in records:
             if value is None:

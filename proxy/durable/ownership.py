@@ -1,15 +1,16 @@
-"""What `share_home` goes by: who says what this proxy is to own, and how far it is with owning it."""
+"""What `state_home` goes by: who says what this proxy is to own, and how far it is with owning it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 
 from proxy.brokers.own_client import AuthenticationNeeded
 from proxy.brokers.own_connection import AuthenticationFailed
+from proxy.durable.described_state import DescribedState
 from proxy.durable.partition_log import Replay
 from proxy.durable.state_producer import TakenOver
 from proxy.durable.state_topic import TopicRefused
@@ -17,7 +18,7 @@ from proxy.wire.errors import ErrorCode, ProxyError
 
 
 class Owner(Protocol):
-    """Says which state partitions this proxy is to own."""
+    """Says which partitions this proxy is to own, of every state: `ownership_group.Membership`."""
 
     lease_s: float
     """The longest time that a lost owner goes on by its own clock."""
@@ -44,7 +45,7 @@ class Owner(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Takeover:
-    """Partitions that were assigned together, until they are served."""
+    """Partitions of one state that were assigned together, until they are served."""
 
     partitions: set[int]
     """Those that are still wanted."""
@@ -70,14 +71,14 @@ class Takeover:
         self.note()
 
 
-def refusal_of(error: ProxyError) -> tuple[ErrorCode, str, bool]:
+def refusal_of(error: ProxyError, state: DescribedState[Any]) -> tuple[ErrorCode, str, bool]:
     """What trouble on the way to ownership means: the code for clients, words, and whether an identity is missing."""
     if isinstance(error, AuthenticationNeeded | AuthenticationFailed):
         text = (
-            "share groups are off: their state is kept in a topic (share_groups.state), for which the proxy needs "
+            f"{state.serves} are off: their state is kept in a topic ({state.setting}), for which the proxy needs "
             f"an identity of its own (upstream.sasl.*): {error}"
         )
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, text, True
     if isinstance(error, TopicRefused):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, f"share groups are off: {error}", False
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{state.serves} are off: {error}", False
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error), False

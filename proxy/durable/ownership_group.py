@@ -1,4 +1,4 @@
-"""Taking part in the group of proxies that decides who owns share state (durable/README.md rules 20-25).
+"""Taking part in the group of proxies that decides who owns which state (durable/README.md rules 20-25).
 
 Theory of operation. JoinGroup and SyncGroup go over one connection, heartbeats over another, because a JoinGroup waits
 for the slowest member. The proxy joins as a static member named by its address: one that is started again at once is
@@ -16,7 +16,7 @@ In a fleet (`owning.spread`) a partition that this proxy is to give up stays amo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import trio
@@ -24,11 +24,19 @@ import trio
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnConnection, connection, error_name
 from proxy.durable import ownership_rules
-from proxy.durable.ownership_rules import FLEET_PROTOCOL, GROUP, PROTOCOL, PROTOCOL_TYPE, Lease, Member, Owner
+from proxy.durable.ownership_rules import (
+    FLEET_PROTOCOL,
+    GROUP,
+    PARTITIONS,
+    PROTOCOL,
+    PROTOCOL_TYPE,
+    Lease,
+    Member,
+    Owner,
+)
 from proxy.loop import faults
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
-from proxy.sharegroups.state_records import PARTITIONS
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address
@@ -70,7 +78,7 @@ class NotAMember(ProxyError):
 
 
 class Membership:
-    """One proxy's part in the group; an `Owner` of `share_home`."""
+    """One proxy's part in the group; an `ownership.Owner`."""
 
     def __init__(
         self,
@@ -81,8 +89,12 @@ class Membership:
         clock: Callable[[], float] = awake_and_asleep,
         *,
         peer: str = "",
+        serves: Sequence[str] = (),
     ) -> None:
-        """`peer`: where other proxies of a fleet reach this one; empty: one proxy owns everything."""
+        """`peer`: where other proxies of a fleet reach this one; empty: one proxy owns everything.
+
+        `serves`: what is served by those who own, in the plural ("share groups"); for people, and events of the log.
+        """
         self.lease_s = session_s
         self.trouble = "the group of proxies has not been asked yet"
         """Why this proxy is not the owner; empty while it is."""
@@ -104,6 +116,7 @@ class Membership:
         self._notes = notes
         self._address = address
         self._peer = peer
+        self._serves = tuple(serves)
         self._beat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
         self._session_s = session_s
         self._clock = clock
@@ -121,7 +134,7 @@ class Membership:
         self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
 
     def is_valid(self) -> bool:
-        """See share_home.Owner."""
+        """See ownership.Owner."""
         return bool(self.assigned) and self._lease.is_valid(self._clock())
 
     @property
@@ -130,7 +143,7 @@ class Membership:
         return self.generation >= 0 and self._lease.is_valid(self._clock())
 
     def stopped(self, partitions: Iterable[int]) -> None:
-        """See share_home.Owner."""
+        """See ownership.Owner."""
         before = self._holding - self.assigned
         self._holding.difference_update(partitions)
         if before and not self._holding - self.assigned:
@@ -327,8 +340,9 @@ class Membership:
             self._notes("another-proxy", address=address, reason="cluster.mode is single")
         if not self.assigned:
             owner = next((owner.address for owner in others.values() if owner.partitions), "nobody")
-            self.trouble = f"another proxy ({owner}) serves share groups on this cluster (cluster.mode: single)"
-            self._notes("share-groups-standby", reason=self.trouble)
+            what = ", ".join(self._serves)
+            self.trouble = f"another proxy ({owner}) serves {what} on this cluster (cluster.mode: single)"
+            self._note_of_served("standby", self.trouble)
             self.on_refused(self.trouble, None)
 
     def _assign(self, partitions: Iterable[int]) -> None:
@@ -359,10 +373,14 @@ class Membership:
         self._lease.end()
         self._member_id, self.generation = "", -1
         if self.assigned:
-            self._notes("share-groups-off", reason=reason)
+            self._note_of_served("off", reason)
         self.trouble = reason
         self._assign(())
         self._holding.clear()
+
+    def _note_of_served(self, what: str, reason: str) -> None:
+        for served in self._serves:
+            self._notes(f"{served.replace(' ', '-')}-{what}", reason=reason)
 
     def _cannot(self, error: ProxyError) -> None:
         """The group is not to be reached; whether we are the owner, the lease says."""

@@ -1,9 +1,12 @@
-"""Who owns share state, and for how long a proxy may believe that it is the one (durable/README.md rules 20-25).
+"""Who owns state, and for how long a proxy may believe that it is the one (durable/README.md rules 20-25).
 
-Theory of operation. Proxies are members of one classic group. Its leader writes a table of owners, which everybody
-gets. A member that does not hear from the group must stop by itself before the group can have given its partitions
-away: `Lease` says until when, by a clock that goes on while the machine sleeps, and counted from when a request was
-*sent* that the group answered.
+Theory of operation. What is owned is a number from 0 to PARTITIONS: partition n of the topic of every state belongs to
+the owner of number n, so that all that is kept about one group of clients, in whichever state, is at one proxy.
+
+Proxies are members of one classic group. Its leader writes a table of owners, which everybody gets. A member that does
+not hear from the group must stop by itself before the group can have given its partitions away: `Lease` says until
+when, by a clock that goes on while the machine sleeps, and counted from when a request was *sent* that the group
+answered.
 
 Either one proxy owns everything (`assign`), or all share it (`spread`). Then a partition moves between live members in
 two steps: as long as its owner names it among what it owns, the table gives it to that one or to nobody; the owner
@@ -21,6 +24,8 @@ from typing import Any, NamedTuple
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
 
+PARTITIONS = 50
+"""Numbers that are spread. Part of the protocol: the member that makes the table gives away so many."""
 GROUP = "__proxy_owners"
 """Begins as everything that is hidden from clients does."""
 PROTOCOL_TYPE = "proxy"

@@ -23,6 +23,8 @@ class Reign(NamedTuple):
     producer_epoch: int
 
 
+ENDLESS = (1 << 63) - 1
+"""Behind every offset."""
 TAKEOVERS_KEPT = 64
 """So many takeover records are left alone; of more, those that nothing depends on are deleted."""
 
@@ -34,13 +36,15 @@ class Replay:
     reign_of: Callable[[bytes], Reign | None]
     """The reign that a record begins, by its key; None for every other record. Raises for keys it cannot read."""
     until: int
-    """The offset of one's own takeover record: nothing behind it is read."""
+    """The offset of one's own takeover record: nothing behind it is read. ENDLESS for who only follows."""
     next_offset: int = 0
     """Where the next read starts."""
     values: dict[bytes, bytes] = field(default_factory=dict)
     """Key -> last value."""
     ignored: int = 0
     """Batches of somebody who was not the owner any more."""
+    sink: Callable[[Record], None] | None = None
+    """Given each record that counts, takeovers left out, in place of `values`."""
     reign: Reign | None = None
     _takeovers: dict[Reign, bytes] = field(default_factory=dict)
     """Reign -> the key of its record, in the order of the log."""
@@ -53,8 +57,15 @@ class Replay:
         return self.next_offset > self.until
 
     def read(self, batch: BatchHeader, records: Callable[[], Iterable[Record]]) -> None:
-        """Take in the next batch; `records` opens it, which is not done for one that does not count."""
+        """Take in the next batch; `records` opens it, which is not done for one that does not count.
+
+        Raises:
+            RemoteProtocolError: it cannot be read here; the next read begins with it again.
+        """
+        self._take_in(batch, records)
         self.next_offset = max(self.next_offset, batch.last_offset + 1)
+
+    def _take_in(self, batch: BatchHeader, records: Callable[[], Iterable[Record]]) -> None:
         if batch.is_control or batch.base_offset > self.until:
             return
         writer = Reign(batch.producer_id, batch.producer_epoch)
@@ -95,6 +106,9 @@ class Replay:
                 self._takeovers.pop(begun, None)
             return
         if writer != self.reign:
+            return
+        if self.sink is not None:
+            self.sink(record)
             return
         self._reign_of_key[key] = writer
         if record.value is None:

@@ -1,4 +1,4 @@
-"""How often share state must be written to, so that brokers do not forget its writer (durable/README.md rule 19)."""
+"""How often a state must be written to, so that brokers do not forget its writer (durable/README.md rule 19)."""
 
 from __future__ import annotations
 

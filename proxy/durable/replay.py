@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
 from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, error_name
 from proxy.durable.partition_log import Replay
 from proxy.loop import faults
-from proxy.sharegroups.state_records import TOPIC
 from proxy.wire import records, registry
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from proxy.wire.values import Address
@@ -30,69 +29,76 @@ CONSUMER = -1
 """Replica id of who is none."""
 
 
-async def read(
-    replays: Mapping[int, Replay], leaders: Mapping[int, int], addresses: Mapping[int, Address], settings: OwnSettings
-) -> None:
+class Place(NamedTuple):
+    """Where the partitions of a topic are read."""
+
+    topic: str
+    leaders: Mapping[int, int]
+    """Partition -> node id."""
+    addresses: Mapping[int, Address]
+    """Node id -> where it is dialled."""
+    settings: OwnSettings
+
+    def by_leader(self, partitions: Iterable[int]) -> dict[int, list[int]]:
+        """Node id (-1: none is known) -> those of these partitions that it leads."""
+        found: dict[int, list[int]] = {}
+        for partition in partitions:
+            found.setdefault(self.leaders.get(partition, -1), []).append(partition)
+        return found
+
+    def address(self, node_id: int) -> Address:
+        """Where it is dialled. Raises UpstreamLost."""
+        found = self.addresses.get(node_id)
+        if found is None:
+            raise UpstreamLost(f"no leader is known for a partition of {self.topic}")
+        return found
+
+
+async def read(replays: Mapping[int, Replay], place: Place) -> None:
     """Read on until every replay is done.
 
     Raises:
         UpstreamLost: a leader is not to be reached or leads no more; what was read stays read.
         RemoteProtocolError: something is stored that cannot be read here.
     """
-    by_node: dict[int, dict[int, Replay]] = {}
-    for partition, replay in replays.items():
-        if not replay.done:
-            by_node.setdefault(leaders.get(partition, -1), {})[partition] = replay
+    left = {partition: replay for partition, replay in replays.items() if not replay.done}
     try:
         async with trio.open_nursery() as nursery:
-            for node_id, wanted in by_node.items():
-                nursery.start_soon(_read_from, node_id, addresses, wanted, settings)
+            for node_id, partitions in place.by_leader(left).items():
+                nursery.start_soon(_read_from, node_id, place, {partition: left[partition] for partition in partitions})
     except BaseExceptionGroup as group:
         raise faults.first_of(group) from None
 
 
-async def ends(
-    partitions: Iterable[int], leaders: Mapping[int, int], addresses: Mapping[int, Address], settings: OwnSettings
-) -> dict[int, int]:
+async def ends(partitions: Iterable[int], place: Place) -> dict[int, int]:
     """Where the logs end now: the offset behind the last record. Raises UpstreamLost."""
-    by_node: dict[int, list[int]] = {}
-    for partition in partitions:
-        by_node.setdefault(leaders.get(partition, -1), []).append(partition)
     found: dict[int, int] = {}
-    for node_id, wanted in by_node.items():
-        async with connection(_address(node_id, addresses), settings) as opened:
-            found |= await _offsets(opened, wanted, LATEST)
+    for node_id, wanted in place.by_leader(partitions).items():
+        async with connection(place.address(node_id), place.settings) as opened:
+            found |= await offsets(opened, place.topic, wanted, LATEST)
     return found
 
 
-def _address(node_id: int, addresses: Mapping[int, Address]) -> Address:
-    address = addresses.get(node_id)
-    if address is None:
-        raise UpstreamLost(f"no leader is known for a partition of {TOPIC}")
-    return address
-
-
-async def _read_from(
-    node_id: int, addresses: Mapping[int, Address], wanted: dict[int, Replay], settings: OwnSettings
-) -> None:
-    async with connection(_address(node_id, addresses), settings) as opened:
-        for partition, offset in (await _offsets(opened, wanted, EARLIEST)).items():
+async def _read_from(node_id: int, place: Place, wanted: dict[int, Replay]) -> None:
+    async with connection(place.address(node_id), place.settings) as opened:
+        for partition, offset in (await offsets(opened, place.topic, wanted, EARLIEST)).items():
             wanted[partition].next_offset = max(wanted[partition].next_offset, offset)
         while left := {partition: replay for partition, replay in wanted.items() if not replay.done}:
-            answer = await opened.ask(FETCH, _fetch(left), version=FETCH_VERSION)
-            for entry in (entry for topic in answer.responses for entry in topic.partitions):
-                _check(entry.partition_index, entry.error_code)
-                await _take(left[entry.partition_index], entry.records)
+            for entry in await fetch(opened, place.topic, left):
+                check(place.topic, entry.partition_index, entry.error_code)
+                await take(left[entry.partition_index], entry.records)
 
 
-async def _take(replay: Replay, data: Any) -> None:
+async def take(replay: Replay, data: Any) -> None:
+    """Read the batches that a Fetch answered, a checkpoint behind each. Raises RemoteProtocolError."""
     for batch in records.iter_batches(data or b""):
         if batch.last_offset >= replay.next_offset:
             replay.read(batch, partial(records.decode_records, data[batch.position : batch.end]))
             await trio.lowlevel.checkpoint()
 
 
-def _fetch(left: Mapping[int, Replay]) -> Any:
+async def fetch(opened: OwnConnection, topic: str, left: Mapping[int, Replay]) -> list[Any]:
+    """Ask for what follows in each of these partitions; the entries of the answer, errors included."""
     request = registry.message("FetchRequest")
     partitions = [
         request.FetchPartition(
@@ -100,7 +106,7 @@ def _fetch(left: Mapping[int, Replay]) -> Any:
         )
         for partition, replay in left.items()
     ]
-    return request(
+    question = request(
         replica_id=CONSUMER,
         max_wait_ms=FETCH_WAIT_MS,
         min_bytes=1,
@@ -108,24 +114,28 @@ def _fetch(left: Mapping[int, Replay]) -> Any:
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[request.FetchTopic(topic=TOPIC, partitions=partitions)],
+        topics=[request.FetchTopic(topic=topic, partitions=partitions)],
         forgotten_topics_data=[],
         rack_id="",
     )
+    answer = await opened.ask(FETCH, question, version=FETCH_VERSION)
+    return [entry for answered in answer.responses for entry in answered.partitions]
 
 
-async def _offsets(opened: OwnConnection, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
+async def offsets(opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
+    """Where the logs begin (EARLIEST) or end (LATEST). Raises UpstreamLost, also where this is not the leader."""
     request = registry.message("ListOffsetsRequest")
     wanted = [request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions]
-    question = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=TOPIC, partitions=wanted)])
+    question = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=wanted)])
     answer = await opened.ask(LIST_OFFSETS, question, version=LIST_OFFSETS_VERSION)
     found = {}
     for entry in answer.topics[0].partitions:
-        _check(entry.partition_index, entry.error_code)
+        check(topic, entry.partition_index, entry.error_code)
         found[entry.partition_index] = entry.offset
     return found
 
 
-def _check(partition: int, code: int) -> None:
+def check(topic: str, partition: int, code: int) -> None:
+    """Raise UpstreamLost for an error of a partition."""
     if code != ErrorCode.NONE:
-        raise UpstreamLost(f"partition {partition} of {TOPIC}: {error_name(code)}")
+        raise UpstreamLost(f"partition {partition} of {topic}: {error_name(code)}")

@@ -1,8 +1,8 @@
-"""The topic of share state as the cluster has it: made if it is missing, its leaders, who coordinates its writers.
+"""The topic of a state as the cluster has it: made if it is missing, its leaders, who coordinates its writers.
 
-50 partitions, compacted, replicated as `__consumer_offsets` is. Small segments, because only what is behind the active
-one is compacted, and all of it is read at a start. Record batches of MESSAGE_BYTES are more than the proxy makes,
-whatever the brokers allow by default; where somebody has set less, it makes smaller ones.
+Compacted, replicated as `__consumer_offsets` is, otherwise as its description says. Record batches of `message_bytes`
+are more than the proxy makes, whatever the brokers allow by default; where somebody has set less, it makes smaller
+ones.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import error_name
+from proxy.durable.described_state import DescribedState
 from proxy.loop.interfaces import Notes
-from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
-from proxy.sharegroups.state_records import PARTITIONS, TOPIC
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
-from proxy.wire.values import UNKNOWN_NODE, Address
+from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
 FIND_COORDINATOR, CREATE_TOPICS, DESCRIBE_CONFIGS = 10, 19, 32
 TOPIC_RESOURCE = 2
@@ -29,13 +28,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 REPLICAS_MAX = 3
 CREATE_MS = 10_000
 MESSAGE_BYTES_CONFIG = "max.message.bytes"
-MESSAGE_BYTES = 1 << 20
-"""What the topic is created with, and taken to allow where its settings cannot be read."""
-CONFIGS = {MESSAGE_BYTES_CONFIG: str(MESSAGE_BYTES)} | {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(8 << 20),
-    "min.cleanable.dirty.ratio": "0.2",
-}
 
 
 class TopicRefused(ProxyError):
@@ -46,22 +38,31 @@ class TopicRefused(ProxyError):
 class View:
     """Who leads the partitions, and where the brokers are."""
 
+    partitions: int
+    """How many there are."""
     leaders: dict[int, int]
     """State partition -> node id; partitions without a leader are left out."""
     addresses: dict[int, Address]
     """Node id -> upstream address."""
+    topic_id: bytes = ZERO_UUID
+    """Another one: the topic was deleted and made anew. Zero where the brokers do not tell."""
 
     @property
     def is_whole(self) -> bool:
         """Whether every partition has a leader."""
-        return len(self.leaders) == PARTITIONS
+        return len(self.leaders) == self.partitions
 
 
 class StateTopic:
     """Asked through the proxy's own client, by one task at a time."""
 
-    def __init__(self, client: OwnClient) -> None:
+    def __init__(self, client: OwnClient, state: DescribedState[Any]) -> None:
         self._client = client
+        self._state = state
+
+    async def aclose(self) -> None:
+        """Close what the client keeps open."""
+        await self._client.aclose()
 
     async def view(self) -> View | None:
         """The topic as it is; None when it does not exist.
@@ -70,7 +71,8 @@ class StateTopic:
             TopicRefused: it has another number of partitions, or the proxy may not see it.
             UpstreamLost, AuthenticationFailed: no server answers.
         """
-        answer, _ = await self._client.metadata([TOPIC])
+        name, partitions = self._state.topic, self._state.partitions
+        answer, _ = await self._client.metadata([name])
         (topic,) = answer.topics
         addresses = {
             broker.node_id: self._client.address_of(broker.node_id, Address(broker.host, broker.port))
@@ -79,16 +81,16 @@ class StateTopic:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return None
         if topic.error_code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
-            raise TopicRefused(f"the proxy's own identity may not DESCRIBE topic {TOPIC}")
+            raise TopicRefused(f"the proxy's own identity may not DESCRIBE topic {name}")
         if topic.error_code != ErrorCode.NONE:
-            return View({}, addresses)
+            return View(partitions, {}, addresses)
         leaders = {p.partition_index: p.leader_id for p in topic.partitions if p.leader_id != UNKNOWN_NODE}
-        if len(topic.partitions) != PARTITIONS:
+        if len(topic.partitions) != partitions:
             raise TopicRefused(
-                f"topic {TOPIC} has {len(topic.partitions)} partitions and must have {PARTITIONS}: its records are "
+                f"topic {name} has {len(topic.partitions)} partitions and must have {partitions}: its records are "
                 f"found by that number; if nothing depends on it, delete the topic and the proxy makes it anew"
             )
-        return View(leaders, addresses)
+        return View(partitions, leaders, addresses, bytes(topic.topic_id or ZERO_UUID))
 
     async def create(self) -> bool:
         """Make it; False when somebody else just did, or nobody knows yet whether it is there.
@@ -98,10 +100,10 @@ class StateTopic:
         """
         replicas = await self._replicas()
         request = registry.message("CreateTopicsRequest")
-        configs = CONFIGS | {"min.insync.replicas": str(max(1, replicas - 1))}
+        configs = {**self._state.configs, "min.insync.replicas": str(max(1, replicas - 1))}
         topic = request.CreatableTopic(
-            name=TOPIC,
-            num_partitions=PARTITIONS,
+            name=self._state.topic,
+            num_partitions=self._state.partitions,
             replication_factor=replicas,
             assignments=[],
             configs=[request.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
@@ -112,7 +114,8 @@ class StateTopic:
             return bool(result.error_code == ErrorCode.NONE)
         if result.error_code == ErrorCode.NOT_CONTROLLER:
             raise UpstreamLost("the server that was asked is not the controller")
-        raise TopicRefused(f"topic {TOPIC} cannot be created: {result.error_message or error_name(result.error_code)}")
+        text = result.error_message or error_name(result.error_code)
+        raise TopicRefused(f"topic {self._state.topic} cannot be created: {text}")
 
     async def message_bytes(self, notes: Notes) -> int:
         """The largest record batch that it takes; as it is created where the proxy may not read its settings.
@@ -122,17 +125,18 @@ class StateTopic:
         """
         request = registry.message("DescribeConfigsRequest")
         resource = request.DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=[MESSAGE_BYTES_CONFIG]
+            resource_type=TOPIC_RESOURCE, resource_name=self._state.topic, configuration_keys=[MESSAGE_BYTES_CONFIG]
         )
         answer, _ = await self._client.ask(DESCRIBE_CONFIGS, request(resources=[resource]))
         found = [config for result in answer.results or () for config in result.configs or ()]
         values = [config.value or "" for config in found if config.name == MESSAGE_BYTES_CONFIG]
         if not values or not values[0].isascii() or not values[0].isdigit():
-            notes("state-message-bytes-not-known", topic=TOPIC, assumed=MESSAGE_BYTES)
-            return MESSAGE_BYTES
+            assumed = self._state.message_bytes
+            notes("state-message-bytes-not-known", topic=self._state.topic, assumed=assumed)
+            return assumed
         size = int(values[0])
-        if size < SNAPSHOT_BYTES_MAX:
-            notes("state-message-bytes-low", topic=TOPIC, bytes=size, wanted=SNAPSHOT_BYTES_MAX)
+        if size < self._state.record_bytes:
+            notes("state-message-bytes-low", topic=self._state.topic, bytes=size, wanted=self._state.record_bytes)
         return size
 
     async def coordinators(self, transactional_ids: Iterable[str]) -> dict[str, int]:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.interfaces import JournalRefused
 from proxy.loop.promise import Promise
 from proxy.sharegroups.model.coordinator import ShareCoordinator
 from proxy.sharegroups.model.group import ShareGroup
-from proxy.sharegroups.state_records import group_value
+from proxy.sharegroups.state_records import StateKey, group_value
 from proxy.sharegroups.state_writes import ShareWrites
 from proxy.wire.errors import ErrorCode
 

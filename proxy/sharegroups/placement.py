@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from proxy.durable.gate import ShareGate
+from proxy.durable.gate import StateGate
 from proxy.fleet.group_owners import HeldAnywhere
 from proxy.forwarding.ask_and_reply import ask_upstream, decoded, reply
 from proxy.forwarding.declared_api import DeclaredApi, Needs, Served, every_request
@@ -71,7 +71,7 @@ class ShareRules:
 class ShareChoice:
     """Chooses for each group."""
 
-    def __init__(self, rules: ShareRules, held: HeldAnywhere, gate: ShareGate) -> None:
+    def __init__(self, rules: ShareRules, held: HeldAnywhere, gate: StateGate) -> None:
         self._rules, self._held, self._gate = rules, held, gate
 
     def is_local(self, group_id: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.brokers.cluster_view import ClusterView
 from proxy.brokers.topic_leaders import AskingOptions
-from proxy.durable.gate import ShareGate
+from proxy.durable.gate import StateGate
 from proxy.durable.interfaces import Journal
 from proxy.fleet.group_owners import Fleet
 from proxy.forwarding.address_book import AddressBook
@@ -28,6 +28,7 @@ from proxy.sharegroups.group_changes import ShareChanges
 from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.model.settings import BrokerShareLimits
+from proxy.sharegroups.state_records import StateKey, share_gate
 from proxy.sharegroups.state_writes import ShareWrites
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
@@ -63,7 +64,7 @@ class ShareServices(Services):
     """What the handlers of share groups may use beyond their `Call`. One per process."""
 
     coordinator: ShareCoordinator
-    journal: Journal
+    journal: Journal[StateKey]
     writes: ShareWrites
     """Decided changes on their way through the journal: one append at a time."""
     changes: ShareChanges
@@ -74,7 +75,7 @@ class ShareServices(Services):
     """Rings when members, locks or cached batches end."""
     figures: ShareFigures
     """What a broker counts of share groups."""
-    gate: ShareGate = field(default_factory=ShareGate)
+    gate: StateGate = field(default_factory=share_gate)
     """Whether share groups may be served at this moment."""
     serve_share: bool
     """Share groups are served here, else keys 76-79 are forwarded; set at start (sharegroups/README.md rule 1)."""
@@ -105,7 +106,7 @@ def build(
     book: AddressBook,
     topology: ClusterView,
     versions: EffectiveVersions,
-    journal: Journal,
+    journal: Journal[StateKey],
     serve_share: bool,
 ) -> ShareServices:
     """Put the parts of share groups together with those given."""

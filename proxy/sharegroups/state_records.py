@@ -9,31 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from proxy.durable.interfaces import StateKey
-from proxy.durable.partition_log import Reign
+from proxy.durable import ownership_rules
+from proxy.durable.described_state import DescribedState, unknown_type
+from proxy.durable.gate import StateGate
 from proxy.sharegroups.apis.group_configs import settings_of
 from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
-from proxy.sharegroups.model.snapshot import ShareSnapshot
+from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, ShareSnapshot
 from proxy.wire import registry
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.partitioner import partition_for
-from proxy.wire.records import Record
+from proxy.wire.values import ZERO_UUID
 
 TOPIC = "__proxy_share_state"
-PARTITIONS = 50
+PARTITIONS = ownership_rules.PARTITIONS
 """Part of the format: another count would look for every group elsewhere."""
 
 PARTITION, GROUP, SETTINGS, TAKEOVER, KEEP_ALIVE = range(5)
 """Record types."""
-_SCHEMAS = {
-    PARTITION: "SharePartitionKey",
-    GROUP: "ShareGroupKey",
-    SETTINGS: "ShareGroupSettingsKey",
-    TAKEOVER: "ShareTakeoverKey",
-    KEEP_ALIVE: "ShareKeepAliveKey",
-}
+_SCHEMAS = {PARTITION: "SharePartitionKey", GROUP: "ShareGroupKey", SETTINGS: "ShareGroupSettingsKey"}
 _TYPES = {"partition": PARTITION, "group": GROUP, "settings": SETTINGS}
 _KEY_VERSION = 0
 
@@ -44,10 +39,21 @@ REMEMBERED_LENGTH_MAX = 256
 KEYS_REMEMBERED = 1_000
 """Share partitions whose key is not encoded anew."""
 
-GROUP_VALUE, TAKEOVER_VALUE = "ShareGroupValue", "ShareTakeoverValue"
+GROUP_VALUE = "ShareGroupValue"
 VALUE_VERSION = 0
-"""The version written of groups and takeovers."""
+"""The version written of groups."""
 _INT16 = 2
+
+
+class StateKey(NamedTuple):
+    """Names one piece of share state."""
+
+    kind: Literal["partition", "group", "settings"]
+    group_id: str
+    topic_id: bytes = ZERO_UUID
+    """Only of kind "partition"."""
+    partition: int = -1
+    """Only of kind "partition"."""
 
 
 def state_partition(group_id: str) -> int:
@@ -62,6 +68,15 @@ def _state_partition(group_id: str) -> int:
 _short = lru_cache(maxsize=GROUPS_REMEMBERED)(_state_partition)
 
 
+def _partition_of(key: StateKey) -> int:
+    return state_partition(key.group_id)
+
+
+def share_gate() -> StateGate:
+    """A gate for requests about share groups."""
+    return StateGate(PARTITIONS, state_partition)
+
+
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def encode_key(key: StateKey) -> bytes:
     """The key of a record about a group, its settings, or one of its share partitions."""
@@ -72,42 +87,31 @@ def encode_key(key: StateKey) -> bytes:
 
 
 def decode_key(key: bytes) -> StateKey:
-    """Read a key. Raises RemoteProtocolError, also for takeovers and types that are not known here."""
-    kind, stored = _read_key(key)
+    """Read a key. Raises RemoteProtocolError, also for types that are not known here and those of every state."""
+    kind = int.from_bytes(key[:_INT16], "big", signed=True)
+    if kind not in _SCHEMAS or len(key) < _INT16:
+        raise unknown_type(key)
+    stored = registry.codec(_SCHEMAS[kind], _KEY_VERSION).decode(key, _INT16)
     if kind == PARTITION:
         return StateKey("partition", stored.group_id, bytes(stored.topic_id), stored.partition)
-    if kind == GROUP:
-        return StateKey("group", stored.group_id)
-    if kind == SETTINGS:
-        return StateKey("settings", stored.group_id)
-    raise RemoteProtocolError(f"a record of type {kind} is no state")
+    return StateKey("group" if kind == GROUP else "settings", stored.group_id)
 
 
-def takeover(owner: str, time_ms: int, producer_id: int, producer_epoch: int) -> Record:
-    """The record that begins a reign."""
-    value = registry.message(TAKEOVER_VALUE)(
-        producer_id=producer_id, producer_epoch=producer_epoch, owner=owner, time_ms=time_ms
-    )
-    key = _key(TAKEOVER, producer_id=producer_id, producer_epoch=producer_epoch)
-    return Record(key, _value(TAKEOVER_VALUE, value), timestamp=time_ms)
-
-
-def keep_alive() -> Record:
-    """A record that says nothing."""
-    return Record(_key(KEEP_ALIVE), None)
-
-
-def reign_of(key: bytes) -> Reign | None:
-    """The reign that a record with this key begins; None for records of state. Raises RemoteProtocolError."""
-    if key[:_INT16] != _TAKEOVER_PREFIX:
-        if int.from_bytes(key[:_INT16], "big", signed=True) not in _SCHEMAS or len(key) < _INT16:
-            _read_key(key)
-        return None
-    _, stored = _read_key(key)
-    return Reign(stored.producer_id, stored.producer_epoch)
-
-
-_TAKEOVER_PREFIX = TAKEOVER.to_bytes(_INT16, "big")
+SHARE_STATE: DescribedState[StateKey] = DescribedState(
+    name="share state",
+    serves="share groups",
+    setting="share_groups.state",
+    topic=TOPIC,
+    partitions=PARTITIONS,
+    transactional_prefix="__proxy-share-",
+    record_types=frozenset(_SCHEMAS),
+    takeover_type=TAKEOVER,
+    keep_alive_type=KEEP_ALIVE,
+    encode_key=encode_key,
+    partition_of=_partition_of,
+    record_bytes=SNAPSHOT_BYTES_MAX,
+)
+"""How share state is stored."""
 
 
 def group_value(epoch: int) -> bytes:
@@ -131,7 +135,7 @@ def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -
     ids: dict[bytes, bytes] = {}
     names: dict[str, str] = {}
     for raw, value in values:
-        if raw[:_INT16] == _KEEP_ALIVE_PREFIX:
+        if SHARE_STATE.is_keep_alive(raw):
             continue
         key = decode_key(raw)
         group_id = names.setdefault(key.group_id, key.group_id)  # one string for all its share partitions
@@ -153,20 +157,10 @@ def groups_in(coordinator: ShareCoordinator, partitions: Container[int]) -> list
     return sorted(group_id for group_id in held if state_partition(group_id) in partitions)
 
 
-_KEEP_ALIVE_PREFIX = KEEP_ALIVE.to_bytes(_INT16, "big")
-
-
 def _key(kind: int, **fields: Any) -> bytes:
     schema = _SCHEMAS[kind]
     body = registry.codec(schema, _KEY_VERSION).encode(registry.message(schema)(**fields))
     return kind.to_bytes(_INT16, "big") + body
-
-
-def _read_key(key: bytes) -> tuple[int, Any]:
-    kind = int.from_bytes(key[:_INT16], "big", signed=True)
-    if kind not in _SCHEMAS or len(key) < _INT16:
-        raise RemoteProtocolError(f"a record of type {kind} is not known here")
-    return kind, registry.codec(_SCHEMAS[kind], _KEY_VERSION).decode(key, _INT16)
 
 
 def _value(schema: str, message: Any) -> bytes:

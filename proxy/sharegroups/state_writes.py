@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.durable.interfaces import Journal, JournalRefused, StateKey
+from proxy.durable.interfaces import Journal, JournalRefused
 from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.promise import Promise, settled
 from proxy.loop.waiting import settled_by
 from proxy.sharegroups.audit_events import Audit
 from proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
 from proxy.sharegroups.model.partition import SharePartition, Transition
-from proxy.sharegroups.state_records import state_partition
+from proxy.sharegroups.state_records import StateKey, state_partition
 from proxy.wire.errors import ErrorCode
 
 Entry = tuple[StateKey, bytes | None]
@@ -108,7 +108,7 @@ class ShareWrites:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Journal[StateKey],
         coordinator: ShareCoordinator,
         notes: Notes,
         now: Callable[[], float],

@@ -38,7 +38,7 @@ def test_all_figures_are_shown_with_their_values() -> None:
 def test_figures_of_state_and_of_a_fleet_are_shown_where_there_is_one() -> None:
     made = parts(config())
     links = SimpleNamespace(linked=["other:1"], requests_waiting=2, far_clients=3)
-    made.home = SimpleNamespace(served={1, 2}, journal=SimpleNamespace(appends=7), links=links)
+    made.home = SimpleNamespace(served={1, 2}, appends=7, links=links)
     metrics = Metrics()
     figures._of_share_groups(metrics, made)
     page = metrics.render().decode()

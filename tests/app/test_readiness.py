@@ -19,9 +19,14 @@ def parts(home: Any = None, views: Any = VIEWS, gone: dict[int, str] | None = No
     made = {"where": "proxy", "state": lambda: {"brokers": {"1": "h:2"}}, "gone": lambda: gone or {}}
     return SimpleNamespace(
         **made,
-        home=None if home is None else SimpleNamespace(**(HOME | home)),
+        home=None if home is None else _home(**(HOME | home)),
         views=None if views is None else SimpleNamespace(**views),
     )
+
+
+def _home(why_not: str, off: str, **home: Any) -> SimpleNamespace:
+    """With share state alone."""
+    return SimpleNamespace(why_not=lambda _topic: why_not, missing=lambda _topic: off, off=off, **home)
 
 
 def readiness(made: Any, *, stopping: bool = False, **watch: Any) -> Readiness:

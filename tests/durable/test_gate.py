@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from proxy.durable.gate import ShareGate
+from proxy.durable.gate import StateGate
+from proxy.sharegroups.state_records import share_gate
 from proxy.wire.errors import ErrorCode
 
 
 def test_open_until_somebody_closes_it():
-    gate = ShareGate()
+    gate = share_gate()
     assert gate.is_open
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
     assert (gate.is_open, gate.refusal, gate.reason) == (False, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
@@ -19,7 +20,7 @@ def test_open_until_somebody_closes_it():
 
 def test_lease_that_has_run_out_closes_it_by_itself():
     """Nobody need notice: the next look at the clock is enough."""
-    gate, valid = ShareGate(), [True]
+    gate, valid = share_gate(), [True]
     gate.lease = lambda: valid[0]
     assert gate.is_open
     valid[0] = False
@@ -28,7 +29,7 @@ def test_lease_that_has_run_out_closes_it_by_itself():
 
 
 def test_whoever_waits_looks_again_when_something_changes():
-    gate, valid = ShareGate(), [False]
+    gate, valid = share_gate(), [False]
     gate.lease = lambda: valid[0]
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
     waiting, gone = gate.wait(), gate.wait()
@@ -39,8 +40,17 @@ def test_whoever_waits_looks_again_when_something_changes():
     assert not gone.done
 
 
+def test_what_is_loading_is_found_by_the_id_of_a_group():
+    gate = StateGate(2, len)
+    gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading", [1])
+    assert (gate.is_loading("a"), gate.is_loading(""), list(gate.all)) == (True, False, [0, 1])
+    assert (gate.loading_for(1, 5.0), gate.loading_for(1, 7.0), gate.loading_for(0, 7.0)) == (0.0, 2.0, 0.0)
+    gate.open()
+    assert not gate.is_loading("a")
+
+
 def test_each_state_partition_has_a_door_of_its_own():
-    gate = ShareGate()
+    gate = share_gate()
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "moved", [3, 4])
     assert gate.lets_in([1, 2])
     assert gate.lets_in([]), "what is about no group is nobody's to refuse"
@@ -52,7 +62,7 @@ def test_each_state_partition_has_a_door_of_its_own():
 
 
 def test_what_is_inside_may_finish_while_a_door_is_closing_and_ends_when_it_closes():
-    gate, ended = ShareGate(), list[str]()
+    gate, ended = share_gate(), list[str]()
     one, other = (lambda: ended.append("one")), (lambda: ended.append("other"))
     gate.enter([1, 2], one)
     gate.enter([2], other)

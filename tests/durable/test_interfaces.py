@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.interfaces import JournalRefused
+from proxy.sharegroups.state_records import StateKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 

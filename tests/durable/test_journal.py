@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.interfaces import JournalRefused
 from proxy.durable.journal import TopicJournal
 from proxy.durable.state_producer import TakenOver
 from proxy.sharegroups import state_records
+from proxy.sharegroups.state_records import SHARE_STATE, StateKey
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, LocalProtocolError
 from proxy.wire.records import decode_records
@@ -80,7 +81,9 @@ class Links:
         self.down = False
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
-        return None if self.down else self.channels.setdefault((node_id, purpose), Channel())
+        what, topic = purpose.split()
+        assert topic == SHARE_STATE.topic
+        return None if self.down else self.channels.setdefault((node_id, what), Channel())
 
 
 class World:
@@ -92,7 +95,7 @@ class World:
         self.taken: dict[int, TakenOver] = {}
         self.lost: list[tuple[int, ErrorCode]] = []
         self.views = 0
-        self.journal = TopicJournal(self.loop, lambda event, **_: self.notes.append(event), "proxy:1")  # type: ignore[arg-type]
+        self.journal = TopicJournal(SHARE_STATE, self.loop, lambda event, **_: self.notes.append(event), "proxy:1")  # type: ignore[arg-type]
         self.journal.links = self.links  # type: ignore[assignment]
         self.journal.leaders = dict.fromkeys(range(50), LEADER)
         self.journal.coordinators = dict.fromkeys(range(50), COORDINATOR)

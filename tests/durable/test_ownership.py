@@ -5,13 +5,13 @@ from __future__ import annotations
 from proxy.durable.ownership import Takeover
 from proxy.durable.partition_log import Replay
 from proxy.durable.state_producer import TakenOver
-from proxy.sharegroups.state_records import reign_of
+from proxy.sharegroups.state_records import SHARE_STATE
 
 
 async def test_what_is_not_wanted_any_more_is_not_waited_for():
     takeover = Takeover({1, 2, 3})
     takeover.taken = {1: TakenOver(5, 7, 1), 2: TakenOver(6, 7, 1)}
-    takeover.replays = {1: Replay(reign_of, 5)}
+    takeover.replays = {1: Replay(SHARE_STATE.reign_of, 5)}
     takeover.checking = {3}
     takeover.let_go([1, 3])
     assert takeover.partitions == {2}

@@ -20,6 +20,7 @@ from tests.support.relay import Relay
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 SESSION_S = 6.0
+SERVES = ["share groups", "commits"]
 
 
 class Clock:
@@ -44,7 +45,7 @@ class Group:
         """A member that runs until its scope is cancelled."""
         client = OwnClient([self.bootstrap], OwnSettings(), self.nodes)
         notes = lambda event, **context: self.notes.append((event, context))  # noqa: E731
-        made = Membership(client, notes, name, SESSION_S, clock or ownership_group.awake_and_asleep)
+        made = Membership(client, notes, name, SESSION_S, clock or ownership_group.awake_and_asleep, serves=SERVES)
         scope = trio.CancelScope()
 
         async def run() -> None:
@@ -89,7 +90,7 @@ def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) 
         assert not second.is_valid()
         scope.cancel()
         await until(second.is_valid)
-        assert {event for event, _ in group.notes} >= {"another-proxy", "share-groups-standby"}
+        assert {event for event, _ in group.notes} >= {"another-proxy", "share-groups-standby", "commits-standby"}
 
     play(test)
 

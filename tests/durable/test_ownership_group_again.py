@@ -12,7 +12,7 @@ import trio
 
 from proxy.durable import ownership_group, ownership_rules
 from proxy.durable.ownership_group import Membership
-from proxy.sharegroups.state_records import PARTITIONS
+from proxy.durable.ownership_rules import PARTITIONS
 from proxy.wire.errors import UpstreamLost
 
 SESSION_S = 6.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.durable.partition_log import TAKEOVERS_KEPT, Reign, Replay
+import pytest
+
+from proxy.durable.partition_log import ENDLESS, TAKEOVERS_KEPT, Reign, Replay
+from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.records import Record, build_batch, decode_records, iter_batches
 
 
@@ -115,3 +118,34 @@ def test_takeovers_that_something_depends_on_stay():
     after = replay(*reigns, (7, last, [Record(key, None) for key in gone]))
     assert state(after) == {"a": "1"}
     assert after.superfluous() == []
+
+
+def test_batch_that_cannot_be_read_is_met_again():
+    """Whoever looks for the partition in which it is reads it once more."""
+    made = Replay(refuse, 100)
+    batch = next(iter_batches(build_batch(0, [Record(b"new", b"x")], producer_id=7, producer_epoch=1, base_sequence=0)))
+    for _ in range(2):
+        with pytest.raises(RemoteProtocolError):
+            made.read(batch, lambda: [Record(b"new", b"x")])
+        assert made.next_offset == 0
+
+
+def refuse(key):
+    raise RemoteProtocolError(f"{key!r} is not known here")
+
+
+def test_follower_is_given_what_counts_in_place_of_values():
+    """In the order of the log, deletions included, takeovers and late owners left out."""
+    given = []
+    made = Replay(reign_of, ENDLESS, sink=given.append)
+    for epoch, records in (
+        (1, [Record(b"T7/1", b"")]),
+        (1, [Record(b"a", b"1"), Record(b"b", b"1")]),
+        (2, [Record(b"T7/2", b"")]),
+        (1, [Record(b"a", b"late")]),
+        (2, [Record(b"a", None)]),
+    ):
+        data = build_batch(made.next_offset, records, producer_id=7, producer_epoch=epoch, base_sequence=0)
+        made.read(next(iter_batches(data)), lambda records=records: records)
+    assert [(record.key, record.value) for record in given] == [(b"a", b"1"), (b"b", b"1"), (b"a", None)]
+    assert (made.values, made.ignored, made.next_offset, made.done) == ({}, 1, 6, False)

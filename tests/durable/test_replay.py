@@ -9,9 +9,10 @@ import trio
 
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable import replay
-from proxy.durable.interfaces import StateKey
 from proxy.durable.partition_log import Replay
+from proxy.durable.replay import Place
 from proxy.sharegroups import state_records
+from proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
 from proxy.wire.records import Record, build_batch
@@ -19,6 +20,11 @@ from proxy.wire.values import Address
 from tests.support.small_broker import RANGES, Broker
 
 HERE = {1: Address("b1", 9092)}
+
+
+def at(leader: Leader, leaders: dict[int, int], addresses: dict[int, Address] | None = None) -> Place:
+    """Where the partitions are read."""
+    return Place(TOPIC, leaders, HERE if addresses is None else addresses, leader.settings())
 
 
 class Leader(Broker):
@@ -77,7 +83,7 @@ class Leader(Broker):
 
 
 def takeover(epoch: int) -> Record:
-    return state_records.takeover("p:1", 0, 7, epoch)
+    return SHARE_STATE.takeover("p:1", 0, 7, epoch)
 
 
 def group(name: str, epoch: int) -> Record:
@@ -94,13 +100,13 @@ async def test_read_to_the_takeover_and_no_further() -> None:
         leader.append(partition, group("g", 2), group("h", 1))
         until = leader.append(partition, takeover(2), epoch=2)
         leader.append(partition, group("g", 9), epoch=2)
-        replays[partition] = Replay(state_records.reign_of, until)
-    await replay.read(replays, {3: 1, 4: 1}, HERE, leader.settings())
+        replays[partition] = Replay(SHARE_STATE.reign_of, until)
+    await replay.read(replays, at(leader, {3: 1, 4: 1}))
     for each in replays.values():
         assert each.done
         assert sorted(state_records.group_epoch(value) for value in each.values.values()) == [1, 2]
     assert leader.fetches == 4
-    await replay.read(replays, {}, {}, leader.settings())
+    await replay.read(replays, at(leader, {}, {}))
     assert leader.fetches == 4, "nothing is left to read"
 
 
@@ -108,18 +114,18 @@ async def test_ends_of_the_logs() -> None:
     leader = Leader()
     leader.append(3, group("g", 1), group("h", 1))
     leader.logs[4] = []
-    assert await replay.ends([3, 4], {3: 1, 4: 1}, HERE, leader.settings()) == {3: 7, 4: 5}
+    assert await replay.ends([3, 4], at(leader, {3: 1, 4: 1})) == {3: 7, 4: 5}
 
 
 async def test_moved_leader_and_unknown_leader_are_told() -> None:
     leader = Leader()
     leader.append(3, takeover(1))
     leader.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    wanted = {3: Replay(state_records.reign_of, 5)}
+    wanted = {3: Replay(SHARE_STATE.reign_of, 5)}
     with pytest.raises(UpstreamLost, match="NOT_LEADER"):
-        await replay.read(wanted, {3: 1}, HERE, leader.settings())
+        await replay.read(wanted, at(leader, {3: 1}))
     with pytest.raises(UpstreamLost, match="no leader is known"):
-        await replay.read(wanted, {}, HERE, leader.settings())
+        await replay.read(wanted, at(leader, {}))
 
 
 async def test_record_of_a_newer_release_is_told() -> None:
@@ -127,4 +133,4 @@ async def test_record_of_a_newer_release_is_told() -> None:
     leader.append(3, takeover(1))
     until = leader.append(3, Record(b"\0\x09new", b"x"))
     with pytest.raises(RemoteProtocolError, match="type 9"):
-        await replay.read({3: Replay(state_records.reign_of, until)}, {3: 1}, HERE, leader.settings())
+        await replay.read({3: Replay(SHARE_STATE.reign_of, until)}, at(leader, {3: 1}))

@@ -1,93 +1,425 @@
-"""Share groups off where their state cannot be kept: said clearly, while everything else goes on."""
+"""Several states under one ownership group: taken over, lost and given up together, each served as soon as it can be.
+
+Brokers, the group of proxies and the clock are scripted (`state_cluster`); two proxies meet at one cluster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from math import inf
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnSettings
-from proxy.durable.gate import ShareGate
+from proxy.durable.hosted_state import BrokerAccess, HostedState
+from proxy.durable.interfaces import JournalRefused
 from proxy.durable.journal import TopicJournal
 from proxy.durable.ownership_group import Membership
-from proxy.durable.state_home import ShareHome
-from proxy.durable.state_producer import BATCH_BYTES_MAX
+from proxy.durable.state_home import DRAIN_S, StateHome
+from proxy.loop.promise import Promise
 from proxy.loop.reactor import Reactor
-from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from proxy.sharegroups.held_state import HeldShareState
+from proxy.sharegroups.model.coordinator import ShareCoordinator
 from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import Address
+from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate, state_partition
+from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.records import Record, decode_records
+from tests.support import state_cluster
 from tests.support.small_broker import Broker
+from tests.support.small_state import TEST_STATE, HeldTexts, encode_key, partition_of, text_gate
+from tests.support.state_cluster import Loop, StateCluster
+
+GROUP = "g"
+NUMBER = state_partition(GROUP)
+"""Of the group, in share state."""
+TEXT = next(f"t{n}" for n in range(1000) if partition_of(f"t{n}") == 3)
+PRODUCE = 0
 
 
-class Rooms:
-    """What the home needs of the services."""
+class ScriptedOwner:
+    """The group of proxies, as the test says it is; see ownership.Owner."""
 
     def __init__(self) -> None:
-        self.gate = ShareGate()
-        self.coordinator = ShareCoordinator(BrokerShareLimits())
+        self.lease_s = 6.0
+        self.assigned: frozenset[int] = frozenset()
+        self.on_changed: Callable[[], None] = lambda: None
+        self.on_renewed: Callable[[], None] = lambda: None
+        self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
+        self.gave_back: list[set[int]] = []
+        self.valid = True
+        self.is_member = True
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    def stopped(self, partitions: Iterable[int]) -> None:
+        if gone := set(partitions):
+            self.gave_back.append(gone)
+
+    def is_valid(self) -> bool:
+        return self.valid
+
+    def assign(self, numbers: Collection[int]) -> None:
+        self.assigned = frozenset(numbers)
+        self.on_changed()
 
 
-def home_of(reactor: Reactor, address: Address, notes: Callable[..., None], rooms: Rooms) -> ShareHome:
-    settings = OwnSettings()
+class Proxy:
+    """A proxy that hosts share state and the test state."""
 
-    def client() -> OwnClient:
-        return OwnClient([address], settings)
+    def __init__(self, cluster: StateCluster, name: str, *, fleet: bool) -> None:
+        self.notes: list[str] = []
+        notes = self._note
+        access, loop = cluster.access(notes), Loop(cluster.nursery)
+        self.owner = ScriptedOwner()
+        self.coordinator, self.texts = ShareCoordinator(BrokerShareLimits()), HeldTexts()
+        self.share = HostedState(
+            TopicJournal(SHARE_STATE, loop, notes, name),  # type: ignore[arg-type]
+            HeldShareState(self.coordinator),
+            share_gate(),
+            access,
+        )
+        self.test = HostedState(
+            TopicJournal(TEST_STATE, loop, notes, name),  # type: ignore[arg-type]
+            self.texts,
+            text_gate(),
+            access,
+        )
+        for hosted in (self.share, self.test):
+            hosted.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, hosted.trouble)
+        links: Any = SimpleNamespace(run=trio.sleep_forever, look_soon=lambda: None, missing=[], linked=[])
+        self.home = StateHome(
+            [self.share, self.test],
+            self.owner,
+            access,
+            loop,
+            links=links if fleet else None,  # type: ignore[arg-type]
+        )
+        self.scope = trio.CancelScope()
+        cluster.nursery.start_soon(self._run)
 
-    rooms.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not loaded")
-    journal = TopicJournal(reactor, notes, "proxy:1")
-    owner = Membership(client(), notes, "proxy:1", 6.0)
-    return ShareHome(rooms, journal, owner, client, settings, reactor, notes)  # type: ignore[arg-type]
+    def _note(self, event: str, /, **_context: Any) -> None:
+        self.notes.append(event)
+
+    async def _run(self) -> None:
+        with self.scope:
+            await self.home.run()
+
+    def put(self, text: str, key: str = TEXT) -> Promise[None]:
+        return self.test.journal.append([(key, text.encode())])
+
+    def put_group(self) -> Promise[None]:
+        return self.share.journal.append([(StateKey("group", GROUP), group_value(1))])
+
+    @property
+    def is_open(self) -> tuple[bool, bool]:
+        """Whether the group's share state, and the text, may be used."""
+        return self.share.gate.lets_in([NUMBER]), self.test.gate.lets_in([3])
 
 
-def test_without_an_identity_share_groups_are_off_and_the_proxy_is_ready() -> None:
-    """Durable groups are refused, what is missing is named, the rest is served (durable/README.md rule 28)."""
-    reactor, rooms = Reactor(), Rooms()
-    said: list[tuple[str, dict[str, Any]]] = []
+async def until(condition: Callable[[], object]) -> None:
+    with trio.fail_after(60):
+        while not condition():  # noqa: ASYNC110 - of another task's doing
+            await trio.sleep(0.01)
+
+
+async def stored(promise: Promise[None]) -> None:
+    await until(lambda: promise.done)
+    promise.result()
+
+
+def code_of(promise: Promise[None]) -> ErrorCode:
+    with pytest.raises(JournalRefused) as caught:
+        promise.result()
+    return caught.value.code
+
+
+@pytest.fixture
+def jumping(autojump_clock: MockClock) -> MockClock:
+    """A clock that jumps; pytest-trio uses it where a test itself asks for it."""
+    return autojump_clock
+
+
+@pytest.fixture
+def cluster(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> StateCluster:
+    made = StateCluster(nursery)
+    state_cluster.install(monkeypatch, made)
+    return made
+
+
+EVERYTHING = range(PARTITIONS)
+
+
+async def owning(cluster: StateCluster, name: str = "a:1", *, fleet: bool = True) -> Proxy:
+    """A proxy that has taken everything over."""
+    proxy = Proxy(cluster, name, fleet=fleet)
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.home.served == set(EVERYTHING))
+    return proxy
+
+
+async def test_one_takeover_covers_all_states(jumping: MockClock, cluster: StateCluster) -> None:
+    """Topics are made, each partition begins with a takeover of its state, and both gates open."""
+    proxy = await owning(cluster)
+    assert [len(cluster.topics[s.topic]) for s in (SHARE_STATE, TEST_STATE)] == [50, 8]
+    (record,) = decode_records(cluster.log(TEST_STATE.topic, 3).batches[0][2])
+    assert TEST_STATE.reign_of(record.key or b"") == (cluster.writers["__proxy-test-3"][0], 0)
+    assert set(cluster.writers) == {
+        *(f"__proxy-share-{n}" for n in range(50)),
+        *(f"__proxy-test-{n}" for n in range(8)),
+    }
+    assert proxy.is_open == (True, True)
+    assert {"share-state-loaded", "test-state-loaded"} <= set(proxy.notes)
+    assert (proxy.home.why_not(SHARE_STATE.topic), proxy.home.why_not(TEST_STATE.topic)) == ("", "")
+    assert proxy.home.state() == {"state_partitions": 50, "linked_proxies": []}
+    assert proxy.texts.message_bytes == 1_000_000
+
+
+async def test_what_one_proxy_stored_the_next_owner_loads(jumping: MockClock, cluster: StateCluster) -> None:
+    """The owner is gone without a word (kill -9); three records of one state, a group of the other."""
+    first = await owning(cluster)
+    for text in ("one", "two"):
+        await stored(first.put(text, text))
+    await stored(first.put("three"))
+    await stored(first.put_group())
+    first.scope.cancel()
+    second = await owning(cluster, "b:1")
+    assert second.texts.values == {"one": "one", "two": "two", TEXT: "three"}
+    assert list(second.coordinator.groups) == [GROUP]
+
+
+async def test_number_that_moves_moves_in_all_states(jumping: MockClock, cluster: StateCluster) -> None:
+    """Both are stopped before the group of proxies is told; then the other one loads both."""
+    a, b = await owning(cluster), Proxy(cluster, "b:1", fleet=True)
+    await stored(a.put("kept"))
+    await stored(a.put_group())
+    moving = {NUMBER, 3}
+    a.owner.assign(set(EVERYTHING) - moving)
+    await until(lambda: a.owner.gave_back == [moving])
+    assert a.is_open == (False, False)
+    assert (a.texts.values, list(a.coordinator.groups)) == ({}, [])
+    assert a.share.gate.lets_in([n for n in EVERYTHING if n not in moving]), "all others are served on"
+    b.owner.assign(moving)
+    await until(lambda: b.home.served == moving)
+    assert b.is_open == (True, True)
+    assert (b.texts.values, list(b.coordinator.groups)) == ({TEXT: "kept"}, [GROUP])
+
+
+async def test_append_under_way_is_stored_before_the_number_moves(jumping: MockClock, cluster: StateCluster) -> None:
+    proxy = await owning(cluster)
+    cluster.held[PRODUCE] = []
+    promise = proxy.put("late")
+    await until(lambda: cluster.held[PRODUCE])
+    proxy.owner.assign(set(EVERYTHING) - {3})
+    await trio.sleep(DRAIN_S / 2)
+    assert not proxy.owner.gave_back
+    assert not proxy.test.gate.lets_in([3]), "nobody else is let in meanwhile"
+    cluster.release(PRODUCE)
+    await stored(promise)
+    await until(lambda: proxy.owner.gave_back == [{3}])
+
+
+async def test_append_that_does_not_end_keeps_a_number_for_a_bounded_time(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    proxy = await owning(cluster)
+    cluster.held[PRODUCE] = []
+    promise = proxy.put("late")
+    began = trio.current_time()
+    proxy.owner.assign(set(EVERYTHING) - {3})
+    await until(lambda: proxy.owner.gave_back == [{3}])
+    assert trio.current_time() - began < DRAIN_S + 0.1
+    assert code_of(promise) == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("fleet", [True, False])
+async def test_number_lost_in_one_state_is_lost_in_all(jumping: MockClock, cluster: StateCluster, fleet: bool) -> None:
+    """An owner that does not know yet is fenced by its next append; alone it gives everything up, and tries again."""
+    zombie = await owning(cluster, fleet=fleet)
+    await owning(cluster, "b:1", fleet=fleet)
+    promise = zombie.put("too late")
+    await until(lambda: promise.done)
+    assert code_of(promise) == ErrorCode.NOT_COORDINATOR
+    assert "test-state-lost" in zombie.notes
+    assert not zombie.share.gate.lets_in([3])
+    others = [n for n in EVERYTHING if n != 3]
+    assert zombie.share.gate.lets_in(others) == fleet
+    before = zombie.notes.count("share-state-loaded")
+    await until(lambda: zombie.notes.count("share-state-loaded") > before)
+    assert zombie.home.served == set(EVERYTHING), "it was assigned all the time"
+
+
+async def test_fault_of_ours_in_one_state_ends_all_ownership(jumping: MockClock, cluster: StateCluster) -> None:
+    proxy = await owning(cluster)
+    proxy.test.journal.failed(ValueError("a bug"))
+    assert not proxy.share.gate.is_open
+    assert not proxy.test.gate.is_open
+    await until(lambda: proxy.share.gate.is_open)
+
+
+async def test_state_that_cannot_be_loaded_keeps_no_other_waiting(jumping: MockClock, cluster: StateCluster) -> None:
+    """Its topic may not be made; once it may, it is served as well."""
+    cluster.refuses_to_make = {TEST_STATE.topic}
+    proxy = Proxy(cluster, "a:1", fleet=False)
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.share.gate.is_open)
+    assert proxy.home.why_not(SHARE_STATE.topic) == ""
+    assert "texts are off: topic __test_state cannot be created" in proxy.home.why_not(TEST_STATE.topic)
+    assert proxy.home.served < set(EVERYTHING), "the numbers of its partitions are not served in all states"
+    assert proxy.test.gate.refusal == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    cluster.refuses_to_make = set()
+    await until(lambda: proxy.test.gate.is_open)
+    assert "texts-on" in proxy.notes
+
+
+@pytest.mark.parametrize(
+    "record",
+    [Record(b"\0\x09new", b"x"), Record(encode_key(TEXT), b"unreadable")],
+    ids=["a type of a newer release", "a value the feature cannot read"],
+)
+async def test_partition_that_cannot_be_read_is_refused_in_its_state_alone(
+    jumping: MockClock, cluster: StateCluster, record: Record
+) -> None:
+    cluster.make(TEST_STATE.topic, 8)
+    cluster.write(TEST_STATE.topic, 3, [TEST_STATE.takeover("old:1", 0, 7, 0), record], 7, 0)
+    proxy = await owning(cluster)
+    assert set(proxy.test.gate.refused) == {3}
+    assert proxy.share.gate.refused == {}
+    assert "test-state-unreadable" in proxy.notes
+
+
+async def test_earlier_owner_with_another_producer_id_is_waited_for(jumping: MockClock, cluster: StateCluster) -> None:
+    """Nothing fences it: it stops by its own clock within its lease."""
+    cluster.make(TEST_STATE.topic, 8)
+    cluster.write(TEST_STATE.topic, 3, [TEST_STATE.takeover("old:1", 0, 7, 0)], 7, 0)
+    proxy = Proxy(cluster, "a:1", fleet=False)
+    began = trio.current_time()
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.share.gate.is_open)
+    assert trio.current_time() - began < 2, "share state had no other owner"
+    await until(lambda: proxy.test.gate.is_open)
+    assert trio.current_time() - began >= proxy.owner.lease_s
+    assert "test-state-old-owner" in proxy.notes
+
+
+async def test_number_given_up_while_it_is_loaded_does_not_come_back(jumping: MockClock, cluster: StateCluster) -> None:
+    """Loading takes its time: what was on its way when the number moved is forgotten with the rest."""
+    first = await owning(cluster)
+    await stored(first.put("kept"))
+    first.scope.cancel()
+    proxy = Proxy(cluster, "b:1", fleet=True)
+    loading, go_on = trio.Event(), trio.Event()
+    load = proxy.texts.load
+
+    async def slow(records: Iterable[tuple[bytes, bytes]]) -> None:
+        if held := list(records):
+            loading.set()
+            await go_on.wait()
+        await load(held)
+
+    proxy.texts.load = slow  # type: ignore[method-assign]
+    proxy.owner.assign({3, 4})
+    await loading.wait()
+    proxy.owner.assign({4})
+    await trio.sleep(DRAIN_S * 2)
+    assert not proxy.owner.gave_back, "nobody may take it over before it is forgotten"
+    go_on.set()
+    await until(lambda: proxy.owner.gave_back == [{3}])
+    assert proxy.texts.values == {}
+    await until(lambda: proxy.home.served == {4})
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 30, 62, 66, 68, 70])
+async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster: StateCluster, step: int) -> None:
+    """Whatever step of a takeover they are missed at: it is taken up again when they are back."""
+    cluster.away_after = step
+    proxy = Proxy(cluster, "a:1", fleet=False)
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: cluster.away)
+    await trio.sleep(8.0)
+    assert proxy.is_open != (True, True)
+    cluster.away, cluster.away_after = False, inf
+    await until(lambda: proxy.is_open == (True, True))
+
+
+async def test_lease_that_ends_closes_all_gates_by_itself(jumping: MockClock, cluster: StateCluster) -> None:
+    proxy = await owning(cluster)
+    proxy.owner.valid = False
+    assert proxy.is_open == (False, False)
+    assert proxy.home.why_not(TEST_STATE.topic) == "the group of proxies has not answered for a while"
+    waiting = proxy.test.gate.wait()
+    proxy.owner.valid = True
+    proxy.owner.on_renewed()
+    assert waiting.done
+    assert proxy.is_open == (True, True)
+
+
+async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluster: StateCluster) -> None:
+    proxy = Proxy(cluster, "b:1", fleet=False)
+    proxy.owner.on_refused("another proxy (a:1) serves", None)
+    assert (proxy.share.gate.standby, proxy.test.gate.standby) == ("another proxy (a:1) serves",) * 2
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.is_open == (True, True))
+    assert (proxy.share.gate.standby, proxy.test.gate.standby) == ("", "")
+
+
+async def test_proxy_that_stops_lets_nobody_in_and_stores_what_is_under_way(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    proxy = await owning(cluster)
+    promise = proxy.put("last")
+    await proxy.home.retire()
+    promise.result()
+    assert proxy.is_open == (False, False)
+    assert proxy.test.gate.reason == "the proxy stops"
+
+
+async def test_member_of_a_fleet_that_owns_nothing_is_ready(jumping: MockClock, cluster: StateCluster) -> None:
+    proxy = Proxy(cluster, "b:1", fleet=True)
+    proxy.owner.on_changed()
+    await until(lambda: not proxy.home.why_not(TEST_STATE.topic))
+    assert proxy.share.gate.why_not([NUMBER]) == (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        "share state is owned by another proxy",
+    )
+    assert proxy.home.served == set()
+
+
+def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
+    """Decision 11: durable groups are refused; what is missing is named; clients are served otherwise."""
+    reactor = Reactor()
+    said: list[str] = []
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             broker = Broker(mechanism="PLAIN", ranges={3: (0, 12), 10: (0, 6), 17: (0, 1), 18: (0, 4), 36: (0, 2)})
             address = await broker.listen(nursery)
-            home = home_of(reactor, address, lambda event, **context: said.append((event, context)), rooms)
-            assert home.why_not == "share state is not loaded yet"
+            notes: Any = lambda event, **_: said.append(event)  # noqa: E731
+            client = lambda: OwnClient([address], OwnSettings())  # noqa: E731
+            access = BrokerAccess(client=client, settings=OwnSettings(), own=None, notes=notes)
+            held = HeldShareState(ShareCoordinator(BrokerShareLimits()))
+            share = HostedState(TopicJournal(SHARE_STATE, reactor, notes, "proxy:1"), held, share_gate(), access)
+            share.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, share.trouble)
+            home = StateHome([share], Membership(client(), notes, "proxy:1", 6.0), access, reactor)
+            assert home.why_not(SHARE_STATE.topic) == "share state is not loaded yet"
             nursery.start_soon(home.run)
             with trio.fail_after(20):
                 while not home.off:  # noqa: ASYNC110 - of another task's doing
                     await trio.sleep(0.02)
-            assert "upstream.sasl" in home.off
-            assert home.why_not == ""
-            assert (rooms.gate.is_open, rooms.gate.refusal) == (False, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            assert "share-groups-off" in [event for event, _ in said]
+            assert "share groups are off" in home.off
+            assert "(share_groups.state)" in home.off
+            assert "upstream.sasl" in home.missing(SHARE_STATE.topic)
+            assert home.why_not(SHARE_STATE.topic) == ""
+            assert (share.gate.is_open, share.gate.refusal) == (False, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            assert "share-groups-off" in said
             nursery.cancel_scope.cancel()
 
     try:
         reactor.run(main)
     finally:
         reactor.shut()
-
-
-class Topic:
-    """As much of the state topic as is asked for its settings."""
-
-    def __init__(self, message_bytes: int) -> None:
-        self.message_bytes = AsyncMock(return_value=message_bytes)
-
-
-@pytest.mark.parametrize(("told", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
-async def test_sizes_are_those_of_the_topic(told: int, batch_bytes: int) -> None:
-    """Of batches, also of writers to come, and of windows."""
-    rooms, key, reactor = Rooms(), ShareKey("g", b"t" * 16, 0), Reactor()
-    home = home_of(reactor, Address("a", 1), lambda *_, **__: None, rooms)
-    share = rooms.coordinator.add_share(key, rooms.coordinator.new_partition(key, 0), 1)
-    home.journal.take_over([0])
-    await home._learn_sizes(Topic(told))  # type: ignore[arg-type]
-    home.journal.take_over([1])
-    assert [home.journal._producers[partition].batch_bytes_max for partition in (0, 1)] == [batch_bytes] * 2
-    assert share.partition.offsets_max * 20 < min(told, SNAPSHOT_BYTES_MAX)
-    reactor.shut()

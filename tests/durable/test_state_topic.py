@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import trio
 
+from proxy.durable.described_state import MESSAGE_BYTES
 from proxy.durable.state_producer import BATCH_BYTES_MAX
-from proxy.durable.state_topic import MESSAGE_BYTES, OFFSETS_TOPIC, StateTopic, TopicRefused
+from proxy.durable.state_topic import OFFSETS_TOPIC, StateTopic, TopicRefused
 from proxy.sharegroups.model.coordinator import RECORD_OVERHEAD
 from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
-from proxy.sharegroups.state_records import PARTITIONS, TOPIC
+from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, TOPIC
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from proxy.wire.values import Address
@@ -82,7 +83,7 @@ class Client:
 
 
 def topic_of(client: Client) -> StateTopic:
-    return StateTopic(client)  # type: ignore[arg-type]
+    return StateTopic(client, SHARE_STATE)  # type: ignore[arg-type]
 
 
 async def test_missing_topic_is_made_as_decision_20_says() -> None:
@@ -170,7 +171,7 @@ async def test_how_large_a_batch_may_be(told: str | None, found: int, said: list
     """As the topic has it; who may not read its settings goes by what the proxy would have made."""
     client, notes = Client(), list[str]()
     client.message_bytes = told
-    topic = StateTopic(client)  # type: ignore[arg-type]
+    topic = StateTopic(client, SHARE_STATE)  # type: ignore[arg-type]
     assert await topic.message_bytes(lambda event, **_: notes.append(event)) == found
     assert notes == said
 
@@ -178,7 +179,7 @@ async def test_how_large_a_batch_may_be(told: str | None, found: int, said: list
 async def test_the_topic_takes_what_the_proxy_makes() -> None:
     """Also where the brokers allow less by default."""
     client = Client()
-    await StateTopic(client).create()  # type: ignore[arg-type]
+    await StateTopic(client, SHARE_STATE).create()  # type: ignore[arg-type]
     configs = {config.name: config.value for config in client.created.configs}
     largest = SNAPSHOT_BYTES_MAX + RECORD_OVERHEAD + 32767
     assert int(configs["max.message.bytes"]) >= max(largest, BATCH_BYTES_MAX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.gate import ALL, HOLD_MAX_S
+from proxy.durable.gate import HOLD_MAX_S
 from proxy.fleet import edge
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.apis.k32_broker_addresses import BROKER
@@ -103,14 +103,14 @@ def test_after_a_lost_link_requests_wait_for_a_new_one_and_are_refused_in_the_en
 
 
 def test_who_is_not_the_owner_any_more_is_asked_again_for_a_while(world):
-    world.services.gate.closing(ALL, GONE, "moves")
+    world.services.gate.closing(world.services.gate.all, GONE, "moves")
     reply = world.member().send_heartbeat(0, ["t"])
     world.timers.advance(0.3)
     assert not reply.done
     world.services.gate.open()
     world.timers.advance(0.2)
     assert reply.message.error_code == ErrorCode.NONE
-    world.services.gate.closing(ALL, GONE, "moves")
+    world.services.gate.closing(world.services.gate.all, GONE, "moves")
     reply = world.member().send_heartbeat(0, ["t"])
     for _ in range(40):
         world.timers.advance(0.1)

@@ -25,12 +25,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "proxy.brokers.own_connection",
         "forwarding",
     ): "asks for what a feature is given; its own interface takes its place",
-    ("proxy.durable.gate", "sharegroups"): "knows share state by name; a description takes its place",
-    ("proxy.durable.journal", "sharegroups"): "knows share state by name; a description takes its place",
-    ("proxy.durable.ownership_group", "sharegroups"): "knows share state by name; a description takes its place",
-    ("proxy.durable.replay", "sharegroups"): "knows share state by name; a description takes its place",
-    ("proxy.durable.state_home", "sharegroups"): "knows share state by name; a description takes its place",
-    ("proxy.durable.state_topic", "sharegroups"): "knows share state by name; a description takes its place",
     ("proxy.fleet.group_owners", "sharegroups"): "knows share groups by name; an interface takes its place",
     ("proxy.fleet.links", "sharegroups"): "knows share groups by name; an interface takes its place",
     ("proxy.fleet.owner", "sharegroups"): "knows share groups by name; an interface takes its place",
@@ -47,6 +41,7 @@ LOOP_MODULES = {"asyncio", "structlog", "subprocess", "random"}
 NO_WAITING_IN = ("wire", "sharegroups", "views", "reading")
 """Rooms whose modules wait for promises only; those that are named in MAY_WAIT use Trio."""
 MAY_WAIT: dict[str, str] = {
+    "proxy.sharegroups.held_state": "lets others run between the groups that it forgets",
     "proxy.views.base_watch": "a task that looks at bases again and again",
     "proxy.views.state_topic": "stamps records with the wall clock",
     "proxy.views.stored_state": "a task that follows the topic of views",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import StateKey
 from proxy.sharegroups import deleted_topics
 from proxy.sharegroups.deleted_topics import LOOK_EVERY_S, DeletedTopics
 from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.sharegroups.state_records import StateKey
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import StateKey
 from proxy.durable.partition_log import Reign
 from proxy.sharegroups import state_records
 from proxy.sharegroups.apis.group_configs import stored_value
 from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.sharegroups.model.snapshot import ShareSnapshot
+from proxy.sharegroups.state_records import SHARE_STATE, StateKey
 from proxy.wire.errors import RemoteProtocolError
 
 ID = bytes(range(16))
@@ -21,7 +21,7 @@ KEYS = [StateKey("partition", "gruppe-ü", ID, 3), StateKey("group", "g"), State
 def test_key_there_and_back(key):
     stored = state_records.encode_key(key)
     assert state_records.decode_key(stored) == key
-    assert state_records.reign_of(stored) is None
+    assert SHARE_STATE.reign_of(stored) is None
 
 
 def test_bytes_are_those_that_were_chosen():
@@ -31,7 +31,7 @@ def test_bytes_are_those_that_were_chosen():
     key = state_records.encode_key(StateKey("partition", "g", ID, 3))
     assert key == b"\0\0" + b"\0\1g" + ID + b"\0\0\0\3"
     assert state_records.group_value(5) == b"\0\0" + b"\0\0\0\5" + b"\0"
-    assert state_records.keep_alive() == (b"\0\4", None, (), -1, -1)
+    assert SHARE_STATE.keep_alive() == (b"\0\4", None, (), -1, -1)
 
 
 def test_state_partition_is_that_of_a_java_producer():
@@ -43,9 +43,9 @@ def test_state_partition_is_that_of_a_java_producer():
 
 
 def test_takeover_names_its_reign():
-    record = state_records.takeover("proxy:9092", 1234, 7, 3)
+    record = SHARE_STATE.takeover("proxy:9092", 1234, 7, 3)
     assert record.key == b"\0\3" + (7).to_bytes(8, "big") + b"\0\3"
-    assert state_records.reign_of(record.key) == Reign(7, 3)
+    assert SHARE_STATE.reign_of(record.key) == Reign(7, 3)
     with pytest.raises(RemoteProtocolError):
         state_records.decode_key(record.key)
 
@@ -54,7 +54,7 @@ def test_takeover_names_its_reign():
 def test_unknown_record_types_are_refused(key):
     """A newer proxy wrote what this one would lose."""
     with pytest.raises(RemoteProtocolError):
-        state_records.reign_of(key)
+        SHARE_STATE.reign_of(key)
 
 
 def test_coordinator_holds_what_was_stored():
@@ -64,7 +64,7 @@ def test_coordinator_holds_what_was_stored():
         state_records.encode_key(StateKey("group", "g")): state_records.group_value(9),
         state_records.encode_key(StateKey("settings", "s")): stored_value({"share.delivery.count.limit": "7"}),
         state_records.encode_key(StateKey("partition", "g", ID, 3)): snapshot.encode(),
-        state_records.keep_alive().key: b"",
+        SHARE_STATE.keep_alive().key: b"",
     }
     state_records.load(coordinator, values.items())
     assert coordinator.group("g").epoch == 9

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from proxy.durable.gate import ALL
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.fleet.edge import PeerEdge
 from proxy.fleet.owner import PeerOwner
@@ -97,7 +96,7 @@ class FarWorld(World):
             journal=MemoryJournal(),
             serve_share=True,
         )
-        self.edge.gate.closing(ALL, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
+        self.edge.gate.closing(self.edge.gate.all, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.generations = [1, 1]
         self.others = self.edge.fleet = One()
         self.served = share_group_apis.served(self.edge)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from math import inf
 from types import SimpleNamespace
 
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.interfaces import JournalRefused
 from proxy.loop.promise import Promise
 from proxy.sharegroups import state_records
 from proxy.sharegroups.apis.offset_requests import begin_at
@@ -37,6 +37,7 @@ from proxy.sharegroups.model.partition import Transition
 from proxy.sharegroups.model.sessions import Session, SessionKey
 from proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE, BrokerShareLimits
 from proxy.sharegroups.model.snapshot import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
+from proxy.sharegroups.state_records import StateKey
 from proxy.sharegroups.state_writes import Outcome, ShareWrites
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition

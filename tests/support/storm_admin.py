@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from proxy.durable.interfaces import StateKey
 from proxy.loop.promise import Promise, on_its_own
 from proxy.sharegroups.apis.group_configs import stored_value
 from proxy.sharegroups.apis.k42_delete_groups import deletion
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE
+from proxy.sharegroups.state_records import StateKey
 from proxy.sharegroups.state_writes import Outcome, ShareWrites
 from proxy.wire.errors import ErrorCode
 from tests.sharegroups.model.world import Chooser

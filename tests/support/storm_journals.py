@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.interfaces import JournalRefused
 from proxy.durable.partition_log import Replay
 from proxy.durable.state_producer import Append as Produce
 from proxy.durable.state_producer import Outcome, Refused, Stage, StateProducer, Stored
 from proxy.loop.promise import Promise
 from proxy.sharegroups import state_records
 from proxy.sharegroups.model.snapshot import ShareSnapshot
-from proxy.sharegroups.state_records import state_partition
+from proxy.sharegroups.state_records import SHARE_STATE, StateKey, state_partition
 from proxy.wire.errors import ErrorCode
 from proxy.wire.records import Record, decode_records, iter_batches
 from tests.sharegroups.model.world import Chooser
@@ -137,7 +137,7 @@ class LogLane:
     def take_over(self) -> None:
         """A new writer; nothing is in its way."""
         self.producer = StateProducer(
-            lambda pid, epoch: state_records.takeover("storm", 0, pid, epoch), state_records.keep_alive()
+            lambda pid, epoch: SHARE_STATE.takeover("storm", 0, pid, epoch), SHARE_STATE.keep_alive()
         )
         while self.producer.stage is not Stage.READY:
             if self.producer.stage is Stage.CHECKING:
@@ -178,7 +178,7 @@ class LogLane:
 
 
 def _replay() -> Replay:
-    return Replay(state_records.reign_of, until=1 << 62)
+    return Replay(SHARE_STATE.reign_of, until=1 << 62)
 
 
 class LogJournal:

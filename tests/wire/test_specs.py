@@ -149,4 +149,4 @@ def test_a_definition_can_be_had_when_no_file_can_be_opened_any_more(monkeypatch
 
     monkeypatch.setattr(specs, "location", no_files)
     assert specs.document("ListOffsetsRequest")["apiKey"] == 2
-    assert specs.document("ShareTakeoverKey")["fields"], "one of our own"
+    assert specs.document("TakeoverKey")["fields"], "one of our own"

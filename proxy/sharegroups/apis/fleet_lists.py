@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.durable.gate import ALL, HOLD_MAX_S
+from proxy.durable.gate import HOLD_MAX_S
 from proxy.fleet.group_owners import Holdings, Peer, PeerLost
 from proxy.loop.promise import all_of
 from proxy.loop.waiting import first_until
@@ -21,7 +21,7 @@ async def held_elsewhere(services: ShareServices) -> Sequence[Holdings] | None:
         return ()
     deadline = timers.now() + HOLD_MAX_S
     while True:
-        peers = fleet.owners([partition for partition in ALL if not gate.lets_in((partition,))])
+        peers = fleet.owners([partition for partition in gate.all if not gate.lets_in((partition,))])
         if peers is not None:
             try:
                 return await all_of(_ask(peer) for peer in peers)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.brokers.rights import ask_delete_group, tell_delete_group
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.interfaces import JournalRefused
 from proxy.forwarding.ask_and_reply import ask_upstream, replied
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
@@ -30,6 +30,7 @@ from proxy.sharegroups.apis.offset_requests import not_starting
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.group import ShareGroup
 from proxy.sharegroups.services import ShareServices
+from proxy.sharegroups.state_records import StateKey
 from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode

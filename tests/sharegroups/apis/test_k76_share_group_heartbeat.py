@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import StateKey
 from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.state_records import group_epoch
+from proxy.sharegroups.state_records import StateKey, group_epoch
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, assigned
 

@@ -1,0 +1,89 @@
+"""Where the partitions of a state's topic are led: looked up whenever somebody misses one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from proxy.brokers.own_connection import OwnSettings
+from proxy.durable.replay import Place
+from proxy.durable.state_topic import StateTopic, View
+from proxy.loop.interfaces import Notes
+from proxy.loop.lasting_trouble import LastingTrouble
+from proxy.wire.errors import ProxyError
+
+PAUSE_S = 0.1
+"""Between two looks."""
+PATIENCE_S = 3.0
+"""Trouble that is over so soon, as it is while a topic is made or a leader moves, is not told."""
+
+
+class LeaderWatch:
+    """Looks while `run` does; `view` is what was seen last."""
+
+    def __init__(self, topic: str, partitions: int, settings: OwnSettings, notes: Notes) -> None:
+        self.view = View(partitions, {}, {})
+        self.on_seen: Callable[[View], None] = lambda _view: None
+        """Called with each view of a topic that exists."""
+        self.on_missing: Callable[[], None] = lambda: None
+        """Called when the topic does not exist."""
+        self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
+        self.on_looked: Callable[[], None] = lambda: None
+        """Called after each look, whatever came of it."""
+        self._topic = topic
+        self._settings = settings
+        self._wanted = trio.Event()
+        self._looked = trio.Event()
+        self._trouble = LastingTrouble(
+            notes, "state-view-failed", "state-view-found", patience_s=PATIENCE_S, topic=topic
+        )
+
+    @property
+    def place(self) -> Place:
+        """Where to read, as far as is known."""
+        return Place(self._topic, self.view.leaders, self.view.addresses, self._settings)
+
+    def learn(self, view: View) -> None:
+        """Somebody else has looked."""
+        self.view = view
+
+    def look_soon(self) -> None:
+        """A leader is missing, or another one than was believed."""
+        self._wanted.set()
+
+    async def look(self) -> None:
+        """Wait for the next look."""
+        looked = self._looked
+        self._wanted.set()
+        await looked.wait()
+
+    async def run(self, topic: StateTopic, also: Callable[[StateTopic], Awaitable[None]] | None = None) -> None:
+        """Look when it is wanted, until cancelled; `also`: what else is asked with each look. Closes the topic."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted = trio.Event()
+                try:
+                    await self._look(topic)
+                    if also is not None:
+                        await also(topic)
+                except ProxyError as error:
+                    self._trouble.happened(str(error))
+                    self.on_trouble(error)
+                else:
+                    self._trouble.ended()
+                self.on_looked()
+                looked, self._looked = self._looked, trio.Event()
+                looked.set()
+                await trio.sleep(PAUSE_S)
+        finally:
+            await topic.aclose()
+
+    async def _look(self, topic: StateTopic) -> None:
+        view = await topic.view()
+        if view is None:
+            self.on_missing()
+        else:
+            self.view = view
+            self.on_seen(view)

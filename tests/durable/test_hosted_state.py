@@ -1,0 +1,76 @@
+"""One state by itself: what it wants of brokers before it is assigned anything, and numbers that it does not have.
+
+What happens to several states together is in test_state_home.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.brokers.own_client import AuthenticationNeeded
+from proxy.brokers.own_connection import AuthenticationFailed
+from proxy.durable import state_producer
+from proxy.durable.hosted_state import HostedState, lacks_identity
+from proxy.durable.journal import TopicJournal
+from proxy.durable.state_producer import BATCH_BYTES_MAX
+from proxy.wire.errors import UpstreamLost
+from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
+from tests.support.state_cluster import Loop, StateCluster
+
+
+def hosted_in(cluster: StateCluster, nursery: trio.Nursery) -> HostedState:
+    notes: Any = lambda _event, **_context: None  # noqa: E731
+    journal: Any = TopicJournal(TEST_STATE, Loop(nursery), notes, "a:1")  # type: ignore[arg-type]
+    return HostedState(journal, HeldTexts(), text_gate(), cluster.access(notes))
+
+
+async def test_topic_is_made_before_anything_is_owned(nursery: trio.Nursery) -> None:
+    """The group of proxies takes some seconds to form; nothing is taken over meanwhile."""
+    cluster = StateCluster(nursery)
+    hosted = hosted_in(cluster, nursery)
+    await hosted.prepare()
+    assert len(cluster.topics[TEST_STATE.topic]) == 8
+    assert not cluster.writers
+    await hosted.prepare()
+    assert cluster.topic_ids[TEST_STATE.topic] == 1, "and once"
+    cluster.away = True
+    await hosted.prepare()
+    assert hosted.trouble == "test state is not loaded yet", "trouble is for whoever takes over to tell"
+
+
+async def test_numbers_beyond_its_partitions_are_nothing_to_it(nursery: trio.Nursery) -> None:
+    hosted = hosted_in(StateCluster(nursery), nursery)
+    assert hosted.of(range(50)) == set(range(8))
+    hosted.begin([8, 49], nursery)
+    assert hosted.owned == set()
+    hosted.begin([7, 8], nursery)
+    assert hosted.owned == {7}
+    await hosted.give_up([7, 8], "moved")
+    assert (hosted.owned, hosted.gate.reason) == (set(), "test state is not loaded yet")
+
+
+@pytest.mark.parametrize(("told", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
+async def test_sizes_are_those_of_the_topic(told: int, batch_bytes: int, nursery: trio.Nursery) -> None:
+    """Of batches, also of writers to come, and of what the feature writes."""
+
+    class Topic:
+        async def message_bytes(self, _notes: Any) -> int:
+            return told
+
+    hosted = hosted_in(StateCluster(nursery), nursery)
+    hosted.journal.take_over([0])
+    await hosted._learn_sizes(Topic())  # type: ignore[arg-type]
+    hosted.journal.take_over([1])
+    assert [hosted.journal._producers[partition].batch_bytes_max for partition in (0, 1)] == [batch_bytes] * 2
+    assert hosted.held.message_bytes == told  # type: ignore[attr-defined]
+    assert batch_bytes <= state_producer.BATCH_BYTES_MAX
+
+
+def test_lack_of_an_identity_is_told_apart() -> None:
+    assert lacks_identity(AuthenticationNeeded("x"))
+    assert lacks_identity(AuthenticationFailed("x"))
+    assert not lacks_identity(UpstreamLost("x"))
+    assert not lacks_identity(None)

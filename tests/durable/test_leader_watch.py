@@ -1,0 +1,53 @@
+"""Leaders are looked for when somebody misses one, and everybody who waits hears of it."""
+
+from __future__ import annotations
+
+import trio
+
+from proxy.brokers.own_connection import OwnSettings
+from proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
+from proxy.durable.state_topic import StateTopic, View
+from tests.support.small_state import TEST_STATE
+from tests.support.state_cluster import NODE, Client, StateCluster
+
+
+class Watched:
+    """A watch that runs."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.cluster, self.notes = StateCluster(nursery), list[str]()
+        self.seen, self.missing, self.trouble = list[View](), list[int](), list[str]()
+        self.watch = LeaderWatch(TEST_STATE.topic, 8, OwnSettings(), lambda event, **_: self.notes.append(event))
+        self.watch.on_seen = self.seen.append
+        self.watch.on_missing = lambda: self.missing.append(1)
+        self.watch.on_trouble = lambda error: self.trouble.append(str(error))
+        nursery.start_soon(self.watch.run, StateTopic(Client(self.cluster), TEST_STATE))  # type: ignore[arg-type]
+
+
+async def test_two_who_wait_are_both_told(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
+    """Also where the second asks while the first waits."""
+    watched = Watched(nursery)
+    watched.cluster.make(TEST_STATE.topic, 8)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as both:
+            both.start_soon(watched.watch.look)
+            both.start_soon(watched.watch.look)
+    assert watched.watch.place.leaders == dict.fromkeys(range(8), NODE)
+    assert watched.watch.place.by_leader([2, 3]) == {NODE: [2, 3]}
+    assert watched.seen
+
+
+async def test_topic_that_is_missing_is_told_apart_from_trouble(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    watched = Watched(nursery)
+    await watched.watch.look()
+    assert (watched.missing, watched.trouble, watched.seen) == ([1], [], [])
+    watched.cluster.away = True
+    for _ in range(3):
+        await watched.watch.look()
+        await trio.sleep(PATIENCE_S)
+    assert watched.trouble == ["nobody is there"] * 3
+    watched.cluster.away = False
+    await watched.watch.look()
+    assert watched.notes == ["state-view-failed", "state-view-found"]

@@ -1,0 +1,326 @@
+"""Brokers in memory for `durable/`: topics with logs, writers with epochs, and nothing that takes real time.
+
+As much of Kafka as the mechanism of states asks for: InitProducerId fences the epoch before, a batch of an older epoch
+is refused, Fetch gives whole batches and waits for more, Metadata names leaders. The clock is Trio's, so that tests may
+jump. Tests bend it: topics that may not be made, brokers that are away, requests that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.brokers.own_connection import OwnSettings
+from proxy.durable import replay, state_home
+from proxy.durable.hosted_state import BrokerAccess
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from proxy.wire.records import build_batch, iter_batches
+from proxy.wire.values import Address
+
+NODE = 1
+WALL_MS = 1_700_000_000_000
+
+
+@dataclass
+class Log:
+    """One partition."""
+
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(first offset, last offset, bytes)"""
+    end: int = 0
+    epochs: dict[int, int] = field(default_factory=dict)
+    """Producer id -> its latest epoch seen here."""
+    grown: trio.Event = field(default_factory=trio.Event)
+
+    def append(self, data: bytes) -> int:
+        """Its first offset. Raises KeyError for an epoch that was replaced."""
+        batch = next(iter_batches(data))
+        if batch.producer_epoch < self.epochs.get(batch.producer_id, -1):
+            raise KeyError(batch.producer_id)
+        self.epochs[batch.producer_id] = batch.producer_epoch
+        first, self.end = self.end, self.end + batch.records_count
+        self.batches.append((first, self.end - 1, first.to_bytes(8, "big") + data[8:]))
+        self.grown.set()
+        self.grown = trio.Event()
+        return first
+
+
+class StateCluster:
+    """One broker that leads everything."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.nursery = nursery
+        self.topics: dict[str, list[Log]] = {}
+        self.topic_ids: dict[str, int] = {}
+        self.refuses_to_make: set[str] = set()
+        self.away = False
+        """Nobody answers."""
+        self.away_after: float = inf
+        """From so many requests on."""
+        self.held: dict[int, list[Callable[[], None]]] = {}
+        """API key -> requests of channels that wait for `release`."""
+        self.writers: dict[str, tuple[int, int]] = {}
+        """Transactional id -> (producer id, epoch)."""
+        self.asked: list[int] = []
+        """API keys, in order."""
+
+    def log(self, topic: str, partition: int) -> Log:
+        return self.topics[topic][partition]
+
+    def make(self, topic: str, partitions: int) -> None:
+        self.topics[topic] = [Log() for _ in range(partitions)]
+        self.topic_ids[topic] = self.topic_ids.get(topic, 0) + 1
+
+    def write(self, topic: str, partition: int, records: list[Any], producer_id: int, epoch: int) -> int:
+        """A batch of somebody's."""
+        data = build_batch(0, records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+        return self.log(topic, partition).append(data)
+
+    def release(self, key: int) -> None:
+        for go_on in self.held.pop(key):
+            go_on()
+
+    def access(self, notes: Callable[..., None]) -> BrokerAccess:
+        return BrokerAccess(
+            client=lambda: Client(self),  # type: ignore[arg-type,return-value]
+            settings=OwnSettings(),
+            own=None,
+            notes=notes,
+        )
+
+    def answer(self, key: int, request: Any) -> Any:
+        """Everything but Fetch. Raises UpstreamLost."""
+        self._count(key)
+        answers = {0: self._produce, 2: self._offsets, 10: self._coordinators, 19: self._create, 22: self._identify}
+        return self._configs() if key == 32 else answers[key](request)
+
+    def _count(self, key: int) -> None:
+        self.asked.append(key)
+        self.away = self.away or len(self.asked) >= self.away_after
+        if self.away:
+            raise UpstreamLost("nobody is there")
+
+    def _create(self, request: Any) -> Any:
+        (topic,) = request.topics
+        answer = registry.message("CreateTopicsResponse")
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic.name in self.refuses_to_make else ErrorCode.NONE
+        if code == ErrorCode.NONE:
+            self.make(topic.name, topic.num_partitions)
+        return answer(topics=[answer.CreatableTopicResult(name=topic.name, error_code=code)])
+
+    def _configs(self) -> Any:
+        answer = registry.message("DescribeConfigsResponse")
+        config = answer.DescribeConfigsResourceResult(name="max.message.bytes", value="1000000")
+        return answer(results=[answer.DescribeConfigsResult(configs=[config])])
+
+    def _coordinators(self, request: Any) -> Any:
+        answer = registry.message("FindCoordinatorResponse")
+        found = [answer.Coordinator(key=key, node_id=NODE, error_code=0) for key in request.coordinator_keys]
+        return answer(coordinators=found)
+
+    def _identify(self, request: Any) -> Any:
+        answer = registry.message("InitProducerIdResponse")
+        known = self.writers.get(request.transactional_id)
+        mine = (request.producer_id, request.producer_epoch)
+        if request.producer_id >= 0 and mine != known:
+            return answer(error_code=ErrorCode.PRODUCER_FENCED, producer_id=-1, producer_epoch=-1)
+        given = (1000 + len(self.writers), 0) if known is None else (known[0], known[1] + 1)
+        self.writers[request.transactional_id] = given
+        return answer(error_code=0, producer_id=given[0], producer_epoch=given[1])
+
+    def _produce(self, request: Any) -> Any:
+        answer = registry.message("ProduceResponse")
+        (topic,) = request.topic_data
+        told = []
+        for part in topic.partition_data:
+            code, offset = ErrorCode.NONE, -1
+            try:
+                offset = self.log(topic.name, part.index).append(bytes(part.records))
+            except KeyError:
+                code = ErrorCode.INVALID_PRODUCER_EPOCH
+            told.append(answer.PartitionProduceResponse(index=part.index, error_code=code, base_offset=offset))
+        return answer(responses=[answer.TopicProduceResponse(name=topic.name, partition_responses=told)])
+
+    def _offsets(self, request: Any) -> Any:
+        answer = registry.message("ListOffsetsResponse")
+        (topic,) = request.topics
+        found = []
+        for wanted in topic.partitions:
+            log = self.log(topic.name, wanted.partition_index)
+            start = log.batches[0][0] if log.batches else log.end
+            offset = start if wanted.timestamp == replay.EARLIEST else log.end
+            found.append(
+                answer.ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=offset)
+            )
+        return answer(topics=[answer.ListOffsetsTopicResponse(name=topic.name, partitions=found)])
+
+    async def fetch(self, request: Any) -> Any:
+        """What is there, after waiting for something if there is nothing. Raises UpstreamLost."""
+        self._count(replay.FETCH)
+        (topic,) = request.topics
+        deadline = trio.current_time() + request.max_wait_ms / 1000
+        while True:
+            if self.away:
+                raise UpstreamLost("nobody is there")
+            parts = [self._part(topic.topic, wanted) for wanted in topic.partitions]
+            left = deadline - trio.current_time()
+            if left <= 0 or any(part.records or part.error_code for part in parts):
+                answer = registry.message("FetchResponse")
+                return answer(responses=[answer.FetchableTopicResponse(topic=topic.topic, partitions=parts)])
+            await self._growth(topic, left)
+
+    def _part(self, topic: str, wanted: Any) -> Any:
+        answer = registry.message("FetchResponse")
+        if topic not in self.topics:
+            return answer.PartitionData(
+                partition_index=wanted.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, records=b""
+            )
+        log = self.log(topic, wanted.partition)
+        code = ErrorCode.OFFSET_OUT_OF_RANGE if wanted.fetch_offset > log.end else ErrorCode.NONE
+        rest = [data for _, last, data in log.batches if last >= wanted.fetch_offset]
+        return answer.PartitionData(
+            partition_index=wanted.partition,
+            error_code=code,
+            high_watermark=log.end,
+            records=rest[0] if rest and code == ErrorCode.NONE else b"",
+        )
+
+    async def _growth(self, topic: Any, seconds: float) -> None:
+        async def until(event: trio.Event) -> None:
+            await event.wait()
+            nursery.cancel_scope.cancel()
+
+        with trio.move_on_after(seconds):
+            async with trio.open_nursery() as nursery:
+                for wanted in topic.partitions:
+                    nursery.start_soon(until, self.log(topic.topic, wanted.partition).grown)
+
+
+class Client:
+    """As much of an OwnClient as states need."""
+
+    def __init__(self, cluster: StateCluster) -> None:
+        self._cluster = cluster
+
+    async def metadata(self, names: list[str]) -> tuple[Any, None]:
+        await trio.lowlevel.checkpoint()
+        if self._cluster.away:
+            raise UpstreamLost("nobody is there")
+        answer = registry.message("MetadataResponse")
+        topics = [self._topic(answer, name) for name in names]
+        return answer(brokers=[answer.MetadataResponseBroker(node_id=NODE, host="b", port=1)], topics=topics), None
+
+    def _topic(self, answer: Any, name: str) -> Any:
+        logs = self._cluster.topics.get(name)
+        if logs is None:
+            return answer.MetadataResponseTopic(
+                name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=[]
+            )
+        partitions = [
+            answer.MetadataResponsePartition(partition_index=index, leader_id=NODE, replica_nodes=[NODE])
+            for index in range(len(logs))
+        ]
+        topic_id = self._cluster.topic_ids[name].to_bytes(16, "big")
+        return answer.MetadataResponseTopic(name=name, error_code=0, topic_id=topic_id, partitions=partitions)
+
+    async def ask(self, key: int, request: Any) -> tuple[Any, None]:
+        await trio.lowlevel.checkpoint()
+        return self._cluster.answer(key, request), None
+
+    def address_of(self, _node_id: int, advertised: Address) -> Address:
+        return advertised
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+class Loop:
+    """As much of the reactor as a journal needs, by Trio's clock."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return WALL_MS + round(trio.current_time() * 1000)
+
+    def call_soon(self, _owner: object, callback: Callable[[], object]) -> None:
+        self.call_at(trio.current_time(), callback)
+
+    def call_at(self, deadline: float, callback: Callable[[], object]) -> trio.CancelScope:
+        scope = trio.CancelScope()
+
+        async def ring() -> None:
+            with scope:
+                await trio.sleep_until(deadline)
+                callback()
+
+        self._nursery.start_soon(ring)
+        return scope
+
+
+class Channels:
+    """In place of `brokers.channels.Links`: every channel is open; answers come in a turn of their own."""
+
+    def __init__(self, cluster: StateCluster, nursery: trio.Nursery, *_: Any) -> None:
+        self.addresses: Mapping[int, Address] = {}
+        self.on_unreachable: Callable[[int], None] = lambda _node_id: None
+        self._cluster = cluster
+        self._nursery = nursery
+
+    def get(self, _node_id: int, _purpose: str) -> Channels:
+        return self
+
+    def highest(self, _key: int, ours_max: int) -> int:
+        return ours_max
+
+    def ask(self, key: int, _version: int, request: Any, done: Callable[[Any | None], None]) -> None:
+        async def answer() -> None:
+            await trio.sleep(0.001)
+            try:
+                told = self._cluster.answer(key, request)
+            except ProxyError:
+                told = None
+            done(told)
+
+        go_on = partial(self._nursery.start_soon, answer)
+        if key in self._cluster.held:
+            self._cluster.held[key].append(go_on)
+        else:
+            go_on()
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class _Connection:
+    """As much of an OwnConnection as reading needs."""
+
+    def __init__(self, cluster: StateCluster) -> None:
+        self._cluster = cluster
+
+    async def ask(self, key: int, request: Any, version: int | None = None) -> Any:
+        await trio.lowlevel.checkpoint()
+        return await self._cluster.fetch(request) if key == replay.FETCH else self._cluster.answer(key, request)
+
+
+def install(monkeypatch: pytest.MonkeyPatch, cluster: StateCluster, *modules: Any) -> None:
+    """Have these modules, and what hosts states, meet this cluster in place of the network."""
+
+    @asynccontextmanager
+    async def connection(_address: Any, _settings: Any) -> AsyncIterator[_Connection]:
+        yield _Connection(cluster)
+
+    for module in (replay, *modules):
+        monkeypatch.setattr(module, "connection", connection)
+    monkeypatch.setattr(state_home, "Links", partial(Channels, cluster))

@@ -1,0 +1,195 @@
+"""Following a state that another proxy owns: loaded, then live, with a known age; brokers and clock are scripted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from proxy.durable import tail as tail_module
+from proxy.durable.replay import FETCH_WAIT_MS
+from proxy.durable.tail import LOOK_S, Tail
+from proxy.wire.records import Record
+from tests.support import state_cluster
+from tests.support.small_state import TEST_STATE, Texts, encode_key, partition_of
+from tests.support.state_cluster import WALL_MS, StateCluster
+
+NAMES = {partition: next(f"t{n}" for n in range(999) if partition_of(f"t{n}") == partition) for partition in range(8)}
+
+
+class Followed:
+    """A tail that runs, what it holds, and an owner with producer id 7."""
+
+    def __init__(self, cluster: StateCluster) -> None:
+        self.cluster, self.texts, self.notes = cluster, Texts(), list[str]()
+        wall_s = lambda: WALL_MS / 1000 + trio.current_time()  # noqa: E731
+        self.tail = Tail(TEST_STATE, self.texts, cluster.access(self._note), wall_s=wall_s)
+        self.epoch = 0
+
+    def _note(self, event: str, /, **_context: object) -> None:
+        self.notes.append(event)
+
+    def make(self) -> None:
+        self.cluster.make(TEST_STATE.topic, 8)
+        self.take_over()
+
+    def take_over(self, epoch: int = 0) -> None:
+        self.epoch = epoch
+        for partition in range(8):
+            self.write(partition, TEST_STATE.takeover("o:1", 0, 7, epoch), epoch=epoch)
+
+    def write(self, partition: int, *records: Record, epoch: int | None = None) -> None:
+        self.cluster.write(TEST_STATE.topic, partition, list(records), 7, self.epoch if epoch is None else epoch)
+
+    def put(self, partition: int, text: str | None, epoch: int | None = None) -> None:
+        now = WALL_MS + round(trio.current_time() * 1000)
+        value = None if text is None else text.encode()
+        self.write(partition, Record(encode_key(NAMES[partition]), value, timestamp=now), epoch=epoch)
+
+    def run(self) -> None:
+        self.cluster.nursery.start_soon(self.tail.run)
+
+    async def holds(self, **texts: str) -> None:
+        await until(lambda: self.texts.values == texts)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with trio.fail_after(60):
+        while not condition():  # noqa: ASYNC110 - of another task's doing
+            await trio.sleep(0.01)
+
+
+@pytest.fixture
+def followed(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Followed:
+    cluster = StateCluster(nursery)
+    state_cluster.install(monkeypatch, cluster, tail_module)
+    return Followed(cluster)
+
+
+async def test_what_was_stored_is_loaded_and_what_comes_follows(autojump_clock: MockClock, followed: Followed) -> None:
+    """Three records, one of them deleted again; no append of a replaced owner."""
+    followed.make()
+    for partition in (1, 2, 3):
+        followed.put(partition, "stored")
+    followed.take_over(epoch=1)
+    assert (followed.tail.is_all_loaded, followed.tail.age_s) == (False, inf)
+    followed.run()
+    with trio.fail_after(5):
+        await followed.tail.loaded()
+    assert followed.texts.values == {NAMES[n]: "stored" for n in (1, 2, 3)}
+    followed.put(4, "new")
+    followed.put(1, None)
+    followed.cluster.log(TEST_STATE.topic, 2).epochs.clear()  # the broker forgot who wrote, and takes a late append
+    followed.put(2, "late", epoch=0)
+    await followed.holds(**{NAMES[2]: "stored", NAMES[3]: "stored", NAMES[4]: "new"})
+    await trio.sleep(2)
+    assert followed.texts.values[NAMES[2]] == "stored"
+
+
+async def test_age_is_bounded_while_brokers_answer_and_grows_while_they_do_not(
+    autojump_clock: MockClock, followed: Followed
+) -> None:
+    followed.make()
+    followed.run()
+    await followed.tail.loaded()
+    await trio.sleep(5)
+    assert followed.tail.age_s <= FETCH_WAIT_MS / 1000 + 0.01
+    followed.cluster.away = True
+    await trio.sleep(10)
+    assert followed.tail.age_s > 9
+    assert followed.tail.is_all_loaded, "what was known is known"
+    assert "test-state-not-followed" in followed.notes
+    followed.put(5, "meanwhile")
+    followed.cluster.away = False
+    await followed.holds(**{NAMES[5]: "meanwhile"})
+    await until(lambda: followed.tail.age_s < 1)
+    assert "test-state-followed" in followed.notes
+
+
+async def test_delay_from_append_to_here_is_known(autojump_clock: MockClock, followed: Followed) -> None:
+    """A Fetch waits at the broker: what is appended comes at once, and late where brokers were away."""
+    followed.make()
+    followed.run()
+    await followed.tail.loaded()
+    await trio.sleep(1)
+    followed.put(5, "quick")
+    await followed.holds(**{NAMES[5]: "quick"})
+    assert followed.tail.delay_s < 0.05
+    assert followed.tail.behind == 0
+    followed.cluster.away = True
+    await trio.sleep(1)
+    followed.put(5, "slow")
+    await trio.sleep(3)
+    followed.cluster.away = False
+    await followed.holds(**{NAMES[5]: "slow"})
+    assert 3 <= followed.tail.delay_s < 4
+
+
+async def test_missing_topic_holds_nothing_and_is_followed_once_it_is_made(
+    autojump_clock: MockClock, followed: Followed
+) -> None:
+    followed.run()
+    with trio.fail_after(1):
+        await followed.tail.loaded()
+    assert followed.tail.age_s == 0
+    followed.make()
+    followed.put(5, "first")
+    began = trio.current_time()
+    await followed.holds(**{NAMES[5]: "first"})
+    assert trio.current_time() - began < LOOK_S + 0.5
+
+
+async def test_topic_that_is_deleted_and_made_anew_is_read_anew(autojump_clock: MockClock, followed: Followed) -> None:
+    """What was held of the old one is forgotten, whether or not the topic was missed in between."""
+    followed.make()
+    followed.put(1, "old")
+    followed.run()
+    await followed.holds(**{NAMES[1]: "old"})
+    del followed.cluster.topics[TEST_STATE.topic]
+    await followed.holds()
+    followed.make()
+    followed.put(2, "new")
+    await followed.holds(**{NAMES[2]: "new"})
+    followed.cluster.away = True
+    await trio.sleep(1)
+    followed.make()
+    followed.put(3, "newer")
+    followed.cluster.away = False
+    await followed.holds(**{NAMES[3]: "newer"})
+    assert followed.notes.count("test-state-read-anew") == 2
+
+
+async def test_log_that_was_cut_is_read_anew(autojump_clock: MockClock, followed: Followed) -> None:
+    """A leader that lost the end of its log: what is held of that partition may never have been."""
+    followed.make()
+    followed.put(1, "lost")
+    followed.put(2, "kept")
+    followed.run()
+    await followed.tail.loaded()
+    log = followed.cluster.log(TEST_STATE.topic, 1)
+    log.batches.pop()
+    log.end -= 1
+    await followed.holds(**{NAMES[2]: "kept"})
+    assert followed.texts.forgotten == [{1}]
+    followed.put(1, "again")
+    await followed.holds(**{NAMES[1]: "again", NAMES[2]: "kept"})
+
+
+@pytest.mark.parametrize("record", [Record(b"\0\x09new", b"x"), Record(encode_key(NAMES[3]), b"unreadable")])
+async def test_partition_that_cannot_be_read_is_named_and_others_go_on(
+    autojump_clock: MockClock, followed: Followed, record: Record
+) -> None:
+    followed.make()
+    followed.write(3, record)
+    followed.run()
+    await until(lambda: followed.tail.unreadable)
+    followed.put(3, "behind it")
+    followed.put(4, "read")
+    await followed.holds(**{NAMES[4]: "read"})
+    assert set(followed.tail.unreadable) == {3}
+    assert (followed.tail.is_loaded(3), followed.tail.is_loaded(4)) == (False, True)
+    assert followed.tail.age_s == inf
+    assert followed.notes.count("test-state-unreadable") == 1

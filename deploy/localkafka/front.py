@@ -6,7 +6,7 @@ import http.client
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,9 +30,14 @@ class Front:
     """A running proxy. `settings` are further keys of its YAML file."""
 
     def __init__(
-        self, upstream: str, folder: Path, settings: Mapping[str, Any] | None = None, files_max: int | None = None
+        self,
+        upstream: str,
+        folder: Path,
+        settings: Mapping[str, Any] | None = None,
+        files_max: int | None = None,
+        command: Sequence[str] | None = None,
     ) -> None:
-        """`files_max`: its hard limit of open files; None: that of this process."""
+        """`files_max`: its hard limit of open files; None: that of this process. `command`: in place of the proxy's."""
         ports = free_ports(NODE_IDS + 2)
         self.port, self.first_port, self.admin_port = ports[0], ports[1], ports[-1]
         self.folder = folder
@@ -40,6 +45,7 @@ class Front:
         self._config |= {"admin": f"{HOST}:{self.admin_port}", "drain_s": 2, **(settings or {})}
         self.child: Child | None = None
         self._files_max = files_max
+        self._command = list(_command() if command is None else command)
 
     @property
     def bootstrap(self) -> str:
@@ -70,7 +76,7 @@ class Front:
         config = self.folder / "proxy.yaml"
         config.write_text(yaml.safe_dump(self._config))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KSP_")}
-        command = [*_command(), "serve", "--config", str(config)]
+        command = [*self._command, "serve", "--config", str(config)]
         if self._files_max is not None:
             command = ["sh", "-c", f'ulimit -n {self._files_max}; exec "$0" "$@"', *command]
         self.child = Child(command, self.log, environment)

@@ -65,7 +65,8 @@ class DescribedState(Generic[K]):
     """Where a key is stored."""
     partitions: int = PARTITIONS
     """Of the topic, part of the format: another count would look for every key elsewhere. At most
-    `ownership_rules.PARTITIONS`: partition n of every state belongs to the owner of number n."""
+    `ownership_rules.PARTITIONS`: partition n of every state belongs to the owner of number n. Members of a fleet own
+    runs of numbers: a state with fewer partitions than numbers is at few of them."""
     record_bytes: int = MESSAGE_BYTES // 2
     """The largest value that the feature would like to write."""
     message_bytes: int = MESSAGE_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,11 @@ class Running:
         warm_up(cluster.bootstrap)
         return cluster
 
-    def front(self, upstream: str, settings: dict[str, Any] | None = None) -> Front:
+    def front(
+        self, upstream: str, settings: dict[str, Any] | None = None, command: Sequence[str] | None = None
+    ) -> Front:
         name = f"proxy-{next(self._numbers)}"
-        front = Front(upstream, self._folder / name, settings)
+        front = Front(upstream, self._folder / name, settings, command=command)
         self.logs[name] = front.output
         return self._stack.enter_context(front)
 

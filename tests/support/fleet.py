@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,8 @@ class Fleet:
         self.relays: list[Relay] = []
         self.worlds: list[World] = []
 
-    def start(self, name: str, *, relayed: bool = False) -> Front:
-        """A proxy more; `relayed`: other proxies reach it through a relay."""
+    def start(self, name: str, *, relayed: bool = False, command: Sequence[str] | None = None) -> Front:
+        """A proxy more; `relayed`: other proxies reach it through a relay; `command`: what is run in its place."""
         port = free_ports(1)[0]
         peer: dict[str, Any] = {"listen": f"{HOST}:{port}", "secret": SECRET, "tls": self._tls}
         if relayed:
@@ -54,7 +54,7 @@ class Fleet:
             self.relays.append(relay)
             peer["advertise"] = relay.address
         settings = {"cluster": {"mode": "fleet", "peer": peer}, "share_groups": {"broker": QUICK}}
-        self.fronts[name] = front = self._running.front(self._kafka.bootstrap, settings)
+        self.fronts[name] = front = self._running.front(self._kafka.bootstrap, settings, command)
         return front
 
     def owned(self, name: str) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import trio
 
 from proxy.durable.described_state import DescribedState
 from proxy.durable.gate import StateGate
+from proxy.durable.ownership_rules import PARTITIONS
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.partitioner import partition_for
 
@@ -27,6 +29,10 @@ def partition_of(key: str) -> int:
     return partition_for(key.encode(), TEST_STATE.partitions)
 
 
+def wide_partition_of(key: str) -> int:
+    return partition_for(key.encode(), PARTITIONS)
+
+
 TEST_STATE: DescribedState[str] = DescribedState(
     name="test state",
     serves="texts",
@@ -40,6 +46,10 @@ TEST_STATE: DescribedState[str] = DescribedState(
     encode_key=encode_key,
     partition_of=partition_of,
 )
+
+
+WIDE_STATE = replace(TEST_STATE, partitions=PARTITIONS, partition_of=wide_partition_of)
+"""The same with as many partitions as are spread over a fleet."""
 
 
 def text_gate() -> StateGate:

@@ -1,0 +1,127 @@
+"""A proxy that hosts the test state beside share groups, or a process that only follows it; told what to do by lines.
+
+    python tests/support/state_proxy.py PORT serve --config FILE
+    python tests/support/state_proxy.py PORT follow BOOTSTRAP
+
+A line of JSON on 127.0.0.1:PORT is answered by another: {"put": [key, text]} by what became of it, {} by what is held.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import trio
+import yaml
+
+from proxy.app import server, state_setup
+from proxy.app.config import Config
+from proxy.app.state_setup import StateSetup
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_connection import OwnSettings
+from proxy.durable.gate import StateGate
+from proxy.durable.hosted_state import BrokerAccess, HostedState
+from proxy.durable.interfaces import JournalRefused
+from proxy.durable.journal import TopicJournal
+from proxy.durable.tail import Tail
+from proxy.wire.values import Address
+from tests.support.small_state import WIDE_STATE, HeldTexts, Texts, wide_partition_of
+
+
+def _note(event: str, /, **context: Any) -> None:
+    print(event, context, flush=True)
+
+
+class Follower:
+    """A tail with what it holds."""
+
+    def __init__(self, access: BrokerAccess) -> None:
+        self.texts = Texts()
+        self.tail = Tail(WIDE_STATE, self.texts, access)
+
+    def told(self) -> dict[str, Any]:
+        tail = self.tail
+        known = {"loaded": tail.is_all_loaded, "age_s": min(tail.age_s, 1e9), "delay_s": tail.delay_s}
+        return {"followed": self.texts.values, "behind": tail.behind, **known}
+
+
+class ToldState(HostedState):
+    """The test state, and a socket where it is told what to do."""
+
+    def __init__(self, port: int, setup: StateSetup) -> None:
+        journal = TopicJournal(WIDE_STATE, setup.reactor, setup.notes, setup.address)
+        self.texts = HeldTexts()
+        gate = StateGate(WIDE_STATE.partitions, wide_partition_of)
+        super().__init__(journal, self.texts, gate, setup.access)
+        self._port = port
+        self._follower = Follower(setup.access)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(super().run)
+            nursery.start_soon(self._follower.tail.run)
+            nursery.start_soon(serve, self._port, self.answer)
+
+    async def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if "put" not in asked:
+            served = sorted(p for p in self.served if self.gate.lets_in([p]))
+            return {"served": served, "held": self.texts.values, **self._follower.told()}
+        key, text = asked["put"]
+        if not self.gate.lets_in([wide_partition_of(key)]):
+            return {"refused": self.gate.why_not([wide_partition_of(key)])[0].name}
+        promise, came = self.journal.append([(key, text.encode())]), trio.Event()
+        promise.on_settled(came.set)
+        await came.wait()
+        try:
+            promise.result()
+        except JournalRefused as refusal:
+            return {"refused": refusal.code.name}
+        self.texts.values[key] = text
+        return {"stored": key}
+
+
+async def serve(port: int, answer: Any) -> None:
+    """Answer lines."""
+
+    async def one(stream: trio.SocketStream) -> None:
+        received = b""
+        async for data in stream:
+            received += data
+            while b"\n" in received:
+                line, received = received.split(b"\n", 1)
+                await stream.send_all(json.dumps(await answer(json.loads(line))).encode() + b"\n")
+
+    await trio.serve_tcp(one, port, host="127.0.0.1")
+
+
+async def follow(port: int, bootstrap: str) -> None:
+    host, _, number = bootstrap.rpartition(":")
+    settings = OwnSettings()
+    client = partial(OwnClient, [Address(host, int(number))], settings)
+    follower = Follower(BrokerAccess(client=client, settings=settings, own=None, notes=_note))
+
+    async def answer(_asked: dict[str, Any]) -> dict[str, Any]:
+        return follower.told()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follower.tail.run)
+        nursery.start_soon(serve, port, answer)
+
+
+def main(port: str, what: str, *arguments: str) -> int:
+    if what == "follow":
+        trio.run(follow, int(port), *arguments)
+        return 0
+    _, file = arguments
+    config = Config(**yaml.safe_load(Path(file).read_text()))
+    return server.run(config, (*state_setup.STATES, partial(ToldState, int(port))))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

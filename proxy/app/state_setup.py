@@ -20,7 +20,7 @@ from proxy.loop.reactor import Reactor
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.held_state import HeldShareState
 from proxy.sharegroups.services import ShareServices
-from proxy.wire.errors import ConfigError, ErrorCode
+from proxy.wire.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,6 @@ def home(setup: StateSetup, states: Sequence[HostState] = STATES) -> StateHome |
         return None
     owner = _owner(setup, hosted)
     setup.services.fleet = links = _links(setup, owner)
-    for each in hosted:
-        each.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, each.trouble)
     return StateHome(hosted, owner, setup.access, setup.reactor, links=links)
 
 

@@ -86,6 +86,7 @@ class HostedState:
         journal.on_taken_over = self._taken_over
         journal.on_checking = self._checking
         journal.on_lost = self._lost
+        gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
 
     @property
     def owned(self) -> set[int]:

@@ -90,8 +90,6 @@ class Proxy:
             text_gate(),
             access,
         )
-        for hosted in (self.share, self.test):
-            hosted.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, hosted.trouble)
         links: Any = SimpleNamespace(run=trio.sleep_forever, look_soon=lambda: None, missing=[], linked=[])
         self.home = StateHome(
             [self.share, self.test],
@@ -404,7 +402,6 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
             access = BrokerAccess(client=client, settings=OwnSettings(), own=None, notes=notes)
             held = HeldShareState(ShareCoordinator(BrokerShareLimits()))
             share = HostedState(TopicJournal(SHARE_STATE, reactor, notes, "proxy:1"), held, share_gate(), access)
-            share.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, share.trouble)
             home = StateHome([share], Membership(client(), notes, "proxy:1", 6.0), access, reactor)
             assert home.why_not(SHARE_STATE.topic) == "share state is not loaded yet"
             nursery.start_soon(home.run)

@@ -1,0 +1,96 @@
+"""The example of a new state in the room's README is a state: two proxies host it, one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from proxy.app import state_setup
+from proxy.durable import described_state
+from proxy.durable.hosted_state import HostedState
+from proxy.durable.ownership_rules import PARTITIONS
+from proxy.durable.state_home import StateHome
+from tests.durable.test_state_home import ScriptedOwner
+from tests.support import state_cluster
+from tests.support.state_cluster import Loop, StateCluster
+
+ROOM = Path(described_state.__file__).parent
+README = (ROOM / "README.md").read_text()
+
+
+def example() -> dict[str, Any]:
+    """The names that the code block defines."""
+    (block,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "README.md", "exec"), names)  # our own
+    return names
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with trio.fail_after(60):
+        while not condition():  # noqa: ASYNC110 - of another task's doing
+            await trio.sleep(0.01)
+
+
+class Proxy:
+    """A proxy that hosts the example's state alone."""
+
+    def __init__(self, names: dict[str, Any], cluster: StateCluster, said: list[str]) -> None:
+        setup: Any = SimpleNamespace(
+            reactor=Loop(cluster.nursery),
+            notes=lambda event, **_: said.append(event),
+            address="a:1",
+            access=cluster.access(lambda event, **_: said.append(event)),
+        )
+        self.hosted: HostedState = names["STATES"][-1](setup)
+        self.owner = ScriptedOwner()
+        self.home = StateHome([self.hosted], self.owner, setup.access, setup.reactor)
+        self.scope = trio.CancelScope()
+        self.owner.assign(range(PARTITIONS))
+        cluster.nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
+        with self.scope:
+            await self.home.run()
+
+
+async def test_new_state_is_stored_taken_over_and_loaded(
+    autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, cluster, said = example(), StateCluster(nursery), list[str]()
+    state_cluster.install(monkeypatch, cluster)
+    first = Proxy(names, cluster, said)
+    await until(lambda: first.hosted.gate.is_open)
+    for group in ("orders", "payments"):
+        promise = first.hosted.journal.append([(group, f"note about {group}".encode())])
+        await until(lambda promise=promise: promise.done)  # type: ignore[misc]
+        promise.result()
+    first.scope.cancel()
+    second = Proxy(names, cluster, said)
+    await until(lambda: second.hosted.gate.is_open)
+    notes = {"orders": "note about orders", "payments": "note about payments"}
+    assert second.hosted.held.notes == notes  # type: ignore[attr-defined]
+    kept = names["partition_of"]("orders")
+    assert kept != names["partition_of"]("payments")
+    second.owner.assign({kept})
+    await until(lambda: len(second.hosted.served) == 1)
+    assert second.hosted.held.notes == {"orders": "note about orders"}  # type: ignore[attr-defined]
+    assert {"group-notes-loaded", "group-notes-given-up"} <= set(said)
+
+
+def test_example_stands_beside_what_a_proxy_hosts() -> None:
+    names = example()
+    assert names["STATES"][:-1] == state_setup.STATES
+
+
+def test_every_file_of_the_room_is_told() -> None:
+    files = {path.stem for path in ROOM.glob("*.py")} - {"__init__"}
+    untold = {name for name in files if f"`{name}`" not in README and f"`{name}." not in README}
+    assert untold <= {"interfaces", "memory_journal", "ownership", "producer_expiration"}, untold

@@ -389,7 +389,7 @@ async def test_member_of_a_fleet_that_owns_nothing_is_ready(jumping: MockClock, 
 
 
 def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
-    """Decision 11: durable groups are refused; what is missing is named; clients are served otherwise."""
+    """Durable groups are refused, what is missing is named, the rest is served (durable/README.md rule 28)."""
     reactor = Reactor()
     said: list[str] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from proxy.brokers.connection_slots import SlotValues
 from proxy.loop.promise import Promise
 
 
@@ -24,8 +25,8 @@ class Connection(Protocol):
         """The client's address without port."""
 
     @property
-    def memory(self) -> dict[str, Any]:
-        """What handlers remember for this connection only (rights, upstream versions); gone with it."""
+    def slot_values(self) -> SlotValues:
+        """What features remember of this connection; read and written by `connection_slots` only."""
 
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """Send a request of the proxy's own on the client's upstream connection, as its principal.

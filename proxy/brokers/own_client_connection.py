@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from proxy.brokers.connection_slots import SlotValues
 from proxy.brokers.own_client import OwnClient
 from proxy.loop.promise import Promise, Task
 from proxy.wire import registry
@@ -32,7 +33,7 @@ class OwnPort:
     client_host = ""
 
     def __init__(self, client: OwnClient) -> None:
-        self.memory: dict[str, Any] = {}
+        self.slot_values: SlotValues = {}
         self._client = client
         self._waiting: deque[tuple[int, int, bytes, Promise[memoryview]]] = deque()
         self._came = trio.Event()

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, auto
 from typing import Any
 
+from proxy.brokers.connection_slots import ConnectionSlot, HasSlots
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.questions import FIND_COORDINATOR, CoordinatorOf, about_coordinators
 from proxy.loop.promise import Promise
@@ -138,23 +139,27 @@ def _bytes_of(name: str) -> int:
     return VERDICT_BYTES + 4 * len(name)
 
 
-_RIGHTS = "rights"
-ABSENT_TOPICS = "absent-topics"
-"""Where a connection remembers what it may do, and which topics it was not shown."""
+AbsentTopics = dict[str | bytes, tuple[float, int]]
+"""Topics, by name or id, that the broker did not show to a connection: when it said so, and the error code."""
+
+_RIGHTS = ConnectionSlot(Rights)
+_ABSENT_TOPICS = ConnectionSlot[AbsentTopics](dict)
 
 
-def rights_of(connection: Connection) -> Rights:
+def rights_of(connection: HasSlots) -> Rights:
     """The rights remembered for this connection."""
-    rights: Rights | None = connection.memory.get(_RIGHTS)
-    if rights is None:
-        rights = connection.memory[_RIGHTS] = Rights()
-    return rights
+    return _RIGHTS.of(connection)
 
 
-def forget(memory: dict[str, Any]) -> None:
-    """Take what a connection remembers of its rights out of its memory: its broker is to say it anew."""
-    for name in (_RIGHTS, ABSENT_TOPICS):
-        memory.pop(name, None)
+def absent_topics_of(connection: HasSlots) -> AbsentTopics:
+    """The topics that this connection was not shown; the caller changes it."""
+    return _ABSENT_TOPICS.of(connection)
+
+
+def forget(connection: HasSlots) -> None:
+    """The principal of this connection may change: its broker is asked anew for all rights and absent topics."""
+    _RIGHTS.forget(connection)
+    _ABSENT_TOPICS.forget(connection)
 
 
 def refusal(question: int, code: int) -> ErrorCode:

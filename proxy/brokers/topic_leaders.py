@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from proxy.brokers.cluster_view import ClusterView, Topic
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.questions import METADATA, about_topics
-from proxy.brokers.rights import ABSENT_TOPICS, DESCRIBE_BIT, NO_BITS, READ_BIT, Right, rights_of
+from proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Right, absent_topics_of, rights_of
 from proxy.loop.interfaces import Timers
 from proxy.loop.promise import Promise
 from proxy.loop.slices import AT_ONCE, Work
@@ -89,7 +89,7 @@ def tell_topics(connection: Connection, services: Asking, answer: memoryview) ->
 
 
 def _remember(connection: Connection, topic: Any, now: float) -> None:
-    rights, absent = rights_of(connection), _absent(connection)
+    rights, absent = rights_of(connection), absent_topics_of(connection)
     if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         if len(absent) >= ABSENT_MAX:
             absent.clear()
@@ -105,12 +105,6 @@ def _remember(connection: Connection, topic: Any, now: float) -> None:
     if bits != NO_BITS and topic.error_code in _BITS_WITH:
         rights.remember(Right.READ_TOPIC, topic.name, bool(bits & READ_BIT), now)
         rights.remember(Right.DESCRIBE_TOPIC, topic.name, bool(bits & DESCRIBE_BIT), now)
-
-
-def _absent(connection: Connection) -> dict[str | bytes, tuple[float, int]]:
-    """Topics, by name or id, that the broker did not show to this connection: when it said so, and why."""
-    absent: dict[str | bytes, tuple[float, int]] = connection.memory.setdefault(ABSENT_TOPICS, {})
-    return absent
 
 
 TOPICS_AT_ONCE = 500
@@ -238,7 +232,7 @@ def describe_refusal(connection: Connection, services: Asking, name: str) -> Err
 
 def _told_of(connection: Connection, services: Asking, topic: str | bytes) -> ErrorCode | None:
     """The code with which the broker did not show the topic; None where it said nothing, or too long ago."""
-    asked_at, code = _absent(connection).get(topic, (-inf, 0))
+    asked_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
     believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
     return ErrorCode(code) if believed else None
 
@@ -257,7 +251,7 @@ def verdict(connection: Connection, services: Asking, right: Right, name: str, g
 
 def _just_absent(connection: Connection, services: Asking, topic: str | bytes) -> bool:
     """This connection's broker has just said that it does not have it, or does not show it."""
-    asked_at, _ = _absent(connection).get(topic, (-inf, 0))
+    asked_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
     return services.timers.now() - asked_at <= services.options.view_age_s
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
+from proxy.brokers.connection_slots import OptionalSlot
 from proxy.brokers.interfaces import Connection
 from proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
 from proxy.forwarding.address_book import node_endpoints
@@ -124,7 +125,7 @@ class PeerEdge:
         requests, self._requests = self._requests, {}
         holdings, self._holdings = self._holdings, {}
         for connection in self._connections.values():
-            connection.memory[_EDGES].pop(self, None)
+            (_EDGES.of(connection) or {}).pop(self, None)
         self._connections.clear()
         for asked in requests.values():
             asked.promise.fail(PeerLost(self._lost))
@@ -137,9 +138,10 @@ class PeerEdge:
         if connection.id in self._connections:
             return
         self._connections[connection.id] = connection
-        edges = connection.memory.get(_EDGES)
+        edges = _EDGES.of(connection)
         if edges is None:
-            edges = connection.memory[_EDGES] = {}
+            edges = {}
+            _EDGES.put(connection, edges)
             connection.on_close(partial(_closed, edges, connection.id))
         edges[self] = None
 
@@ -253,8 +255,8 @@ class PeerEdge:
         self.on_groups()
 
 
-_EDGES = "peer-edges"
-"""Where a connection remembers the links over which it is known."""
+_EDGES = OptionalSlot[dict[PeerEdge, None]]()
+"""The links over which a connection is known."""
 
 
 def _closed(edges: dict[PeerEdge, None], connection_id: int) -> None:

@@ -12,12 +12,13 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from proxy.brokers.connection_slots import SlotValues
 from proxy.fleet.edge import ANSWERED, FAILED, NOT_OWNER, REQUESTS_MAX, Send
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import FramedHandler
 from proxy.loop.promise import Promise, Task
 from proxy.loop.slices import Work
-from proxy.reading.far_records import Elsewhere
+from proxy.reading.far_records import ELSEWHERE, Elsewhere
 from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
@@ -29,7 +30,8 @@ class FarConnection:
 
     def __init__(self, owner: PeerOwner, far_id: int, connection_id: int, node_id: int, client_host: str) -> None:
         self.id, self.node_id, self.client_host = connection_id, node_id, client_host
-        self.memory: dict[str, Any] = {Elsewhere.MEMORY: Elsewhere(owner.number, owner.forget)}
+        self.slot_values: SlotValues = {}
+        ELSEWHERE.put(self, Elsewhere(owner.number, owner.forget))
         self.tasks: dict[int, Task[Answer | None]] = {}
         """By the number of the request."""
         self.questions: dict[int, Promise[memoryview]] = {}

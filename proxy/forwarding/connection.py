@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from proxy.brokers import rights
+from proxy.brokers.connection_slots import SlotValues
 from proxy.brokers.dialling import Dialled
 from proxy.forwarding import injected_requests, request_dispatch
 from proxy.forwarding.broker_to_client import Downward
@@ -52,7 +53,6 @@ class Connection:
     __slots__ = (
         "_cancel_dial",
         "_draining",
-        "_memory",
         "_on_close",
         "_questions",
         "_serving",
@@ -72,6 +72,7 @@ class Connection:
         "plane",
         "port",
         "sasl",
+        "slot_values",
         "up",
     )
 
@@ -96,9 +97,10 @@ class Connection:
         self.is_known = plane.introduction is None
         """Whether the broker has answered a request that it answers to clients it knows only."""
         self.holding = Holding(self)
+        self.slot_values: SlotValues = {}
+        """What features remember of this connection."""
         self._serving: Serving | None = None
         self._questions: Questions | None = None
-        self._memory: dict[str, Any] | None = None
         self._on_close: list[Callable[[], None]] | None = None
         self._draining = False
         self._cancel_dial: Callable[[], None] | None = None
@@ -111,13 +113,6 @@ class Connection:
     def node_id(self) -> int:
         """See interfaces.Connection."""
         return self.port.node_id
-
-    @property
-    def memory(self) -> dict[str, Any]:
-        """See interfaces.Connection."""
-        if self._memory is None:
-            self._memory = {}
-        return self._memory
 
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """See interfaces.Connection."""
@@ -256,8 +251,7 @@ class Connection:
     def sasl_handshake_sent(self, version: int) -> None:
         """The client begins an exchange: what was said of its rights before counts no more."""
         self.sasl.handshake_sent(version)
-        if self._memory is not None:
-            rights.forget(self._memory)
+        rights.forget(self)
 
     def sasl_handshake_answered(self, version: int, error_code: int) -> None:
         """The broker answered SaslHandshake."""
@@ -437,7 +431,7 @@ class Connection:
         self._tell()
         self.up.drop()
         self.down.drop()
-        self._memory = None
+        self.slot_values = {}
         self.plane.forget(self, event, context)
 
     def _end_broker(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from proxy.brokers.interfaces import Connection
+from proxy.brokers.connection_slots import HasSlots, OptionalSlot
 from proxy.wire import registry
 from proxy.wire.batches import BatchTable, split_complete
 
@@ -69,9 +69,7 @@ def on_the_wire(part: RecordsSlice) -> memoryview | bytes:
 
 
 class Elsewhere:
-    """What a connection remembers whose client is at another proxy: who keeps the records it reads."""
-
-    MEMORY = "records-elsewhere"
+    """What is remembered of a connection whose client is at another proxy: who keeps the records it reads."""
 
     def __init__(self, holder: int, forget: Callable[[int], None]) -> None:
         self.holder = holder
@@ -85,19 +83,23 @@ class Elsewhere:
         return batches, FarRecords(told.chunk, batches[-1].end if batches else 0, self._forget)
 
 
-def holder_of(connection: Connection) -> int:
+ELSEWHERE = OptionalSlot[Elsewhere]()
+"""Put for connections whose client is at another proxy."""
+
+
+def holder_of(connection: HasSlots) -> int:
     """Which proxy keeps what this connection reads; 0: this one."""
-    elsewhere: Elsewhere | None = connection.memory.get(Elsewhere.MEMORY)
+    elsewhere = ELSEWHERE.of(connection)
     return 0 if elsewhere is None else elsewhere.holder
 
 
-def taken_in(connection: Connection, data: Any, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
+def taken_in(connection: HasSlots, data: Any, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
     """The whole batches of what a Fetch answer has for records, and their bytes. Raises RemoteProtocolError.
 
     `fetch_offset`: where they were asked for (`batches.split_complete`).
     Fewer bytes than `copied_below` are copied, so that they do not keep the whole answer in memory.
     """
-    elsewhere: Elsewhere | None = connection.memory.get(Elsewhere.MEMORY)
+    elsewhere = ELSEWHERE.of(connection)
     if elsewhere is not None and len(data):
         return elsewhere.batches(data, fetch_offset)
     batches, size = split_complete(memoryview(data), fetch_offset)

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
+from proxy.brokers.connection_slots import OptionalSlot
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right, rights_of
 from proxy.forwarding.offered_versions import EffectiveVersions
@@ -80,8 +81,13 @@ def fetch_version(versions: EffectiveVersions) -> int:
 class UpstreamFetch(ABC):
     """A Fetch under way. One of each subclass per connection at a time: `of(connection)`."""
 
-    MEMORY: ClassVar[str]
-    """Where the connection remembers it."""
+    _UNDER_WAY: ClassVar[OptionalSlot[Any]]
+    """Where a connection remembers it: a slot for each subclass."""
+
+    def __init_subclass__(cls) -> None:
+        """Give the subclass its slot."""
+        super().__init_subclass__()
+        cls._UNDER_WAY = OptionalSlot()
 
     def __init__(
         self, connection: Connection, services: Services, reads: Sequence[PartitionRead], version: int | None = None
@@ -103,7 +109,7 @@ class UpstreamFetch(ABC):
     @classmethod
     def of(cls, connection: Connection) -> Self | None:
         """The one that this connection's broker has not answered yet."""
-        return connection.memory.get(cls.MEMORY)
+        return cls._UNDER_WAY.of(connection)
 
     def asked(self) -> list[AskedPartition]:
         """The partitions to be read, as the request names them."""
@@ -148,7 +154,7 @@ class UpstreamFetch(ABC):
             session_epoch=-1,
             topics=[message.FetchTopic(**{field_name: topic, "partitions": each}) for topic, each in topics.items()],
         )
-        self._connection.memory[self.MEMORY] = self
+        self._UNDER_WAY.put(self._connection, self)
         body = registry.request(FETCH, self._version).encode(request)
         self._answer = self._connection.ask(FETCH, self._version, body)
         self._answer.on_settled(self._arrived)
@@ -161,8 +167,8 @@ class UpstreamFetch(ABC):
         return read.key.topic_id if self._by_id else read.name
 
     def _arrived(self) -> None:
-        if self._connection.memory.get(self.MEMORY) is self:
-            del self._connection.memory[self.MEMORY]
+        if self._UNDER_WAY.of(self._connection) is self:
+            self._UNDER_WAY.forget(self._connection)
         try:
             self._take_in(self._answer.result())
         except ProxyError as failure:

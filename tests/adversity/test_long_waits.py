@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.brokers.rights import HEARTBEAT, Right
+from proxy.brokers.rights import HEARTBEAT, Right, rights_of
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
@@ -61,7 +61,7 @@ def test_rights_that_grow_old_while_the_group_is_asked_about_do_not_refuse_an_ac
     member = world.member()
     member.fetch(topic)
     world.timers.advance(RIGHTS_S - 0.1)
-    verdicts = member.connection.memory["rights"].verdicts
+    verdicts = rights_of(member.connection).verdicts
     del verdicts[Right.READ_GROUP, "g"]
     world.cluster.held.add(HEARTBEAT)
     message = registry.message("ShareAcknowledgeRequest")

@@ -14,6 +14,7 @@ from proxy.app.composition import Parts, decide_share, keep_alive_question, own_
 from proxy.app.config import Config
 from proxy.brokers.cluster_view import ClusterView
 from proxy.brokers.cluster_watch import Sight
+from proxy.brokers.connection_slots import SlotValues
 from proxy.brokers.own_connection import BrokerVersions
 from proxy.brokers.rights import HEARTBEAT, Right, rights_of
 from proxy.durable.memory_journal import MemoryJournal
@@ -302,7 +303,7 @@ class Connection:
     """Only what the question needs."""
 
     def __init__(self) -> None:
-        self.memory: dict[str, Any] = {}
+        self.slot_values: SlotValues = {}
 
 
 def test_connections_are_kept_alive_by_asking_about_the_last_right() -> None:

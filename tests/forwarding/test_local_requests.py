@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from proxy.brokers.connection_slots import OptionalSlot
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Limits
 from tests.forwarding.local_requests_world import Handler, local_world, started
@@ -237,15 +238,18 @@ def test_on_close_of_a_connection_that_has_ended_is_called_at_once() -> None:
         assert told == [1]
 
 
-def test_memory_is_a_connections_own() -> None:
+GRANTED = OptionalSlot[str]()
+
+
+def test_slots_are_a_connections_own() -> None:
     handler = Handler()
     with local_world(handler) as w:
         first, second = w.client(), w.client()
         first.send(request(LOCAL, 1, 1))
-        started(w, handler).connection.memory["right"] = "granted"
+        GRANTED.put(started(w, handler).connection, "granted")
         second.send(request(LOCAL, 1, 1))
-        assert started(w, handler, 2).connection.memory == {}
-        assert handler.calls[0].connection.memory == {"right": "granted"}
+        assert GRANTED.of(started(w, handler, 2).connection) is None
+        assert GRANTED.of(handler.calls[0].connection) == "granted"
         assert handler.calls[0].connection.id != handler.calls[1].connection.id
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.reading.far_records import Elsewhere, FarSlice, HeldRecords, holder_of, on_the_wire, taken_in
+from proxy.reading.far_records import ELSEWHERE, Elsewhere, FarSlice, HeldRecords, holder_of, on_the_wire, taken_in
 from proxy.wire import records, registry
 from proxy.wire.batches import split_complete
 from proxy.wire.records import Record
@@ -21,7 +21,7 @@ def batch(offset: int, count: int = 3) -> bytes:
 
 def far_connection(forgotten: list[int]) -> Connection:
     connection = Connection(Cluster(ManualTimers()), 1)
-    connection.memory[Elsewhere.MEMORY] = Elsewhere(9, forgotten.append)
+    ELSEWHERE.put(connection, Elsewhere(9, forgotten.append))
     return connection
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.brokers.cluster_view import ClusterView
+from proxy.brokers.connection_slots import SlotValues
 from proxy.durable.interfaces import Journal, JournalRefused
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.forwarding.address_book import AddressBook
@@ -495,7 +496,7 @@ class Connection:
         self.id = next(self._ids)
         self.node_id = node_id
         self.client_host = "10.1.2.3"
-        self.memory: dict[str, Any] = {}
+        self.slot_values: SlotValues = {}
         self.open = True
         self.tasks: list[Task[Any]] = []
         self._cluster = cluster

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.brokers.cluster_view import ClusterView
+from proxy.brokers.connection_slots import SlotValues
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.interfaces import Call
@@ -264,7 +265,7 @@ class Client:
 
     def __init__(self, cluster: Cluster, node_id: int = UNKNOWN_NODE) -> None:
         self.id, self.node_id, self.client_host = 1, node_id, "127.0.0.1"
-        self.memory: dict[str, Any] = {}
+        self.slot_values: SlotValues = {}
         self._cluster = cluster
 
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
+from proxy.brokers.connection_slots import OptionalSlot
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics, topics_to_ask
@@ -102,11 +103,15 @@ def release(services: ShareServices, sessions: Iterable[Session]) -> None:
         services.writes.write(services.coordinator.release(session))
 
 
+_ENDS_SESSIONS = OptionalSlot[bool]()
+"""True: the end of the connection ends its share sessions."""
+
+
 def end_with_connection(connection: Connection, services: ShareServices) -> None:
     """See to it that the connection's sessions and reservations end with it; once per connection."""
-    if "share-close" in connection.memory:
+    if _ENDS_SESSIONS.of(connection):
         return
-    connection.memory["share-close"] = True
+    _ENDS_SESSIONS.put(connection, True)
     connection_id = connection.id
 
     def closed() -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from proxy.brokers.connection_slots import ConnectionSlot
 from proxy.brokers.topic_leaders import RIGHTS_GRACE_S, judge
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import first_until
@@ -47,6 +48,8 @@ SURVEYED_AT_ONCE = 500
 LOOK_AGAIN_S = 0.02
 """After this it is looked again where something changed meanwhile."""
 
+_TOLD_LEADERS = ConnectionSlot[dict[tuple[int, bytes, int], float]](dict)
+"""(hash of the group id, topic id, partition) -> when the connection was told of another leader."""
 TOLD_MAX = 10_000
 """Partitions remembered per connection whose leader it was told; past it all are forgotten."""
 
@@ -178,7 +181,7 @@ class ShareFetching:
         led_elsewhere = [p for p, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
         if not led_elsewhere:
             return False
-        told: dict[tuple[int, bytes, int], float] = self._connection.memory.setdefault("told-leaders", {})
+        told = _TOLD_LEADERS.of(self._connection)
         now, age_s = self._services.timers.now(), self._services.options.view_age_s
         group = hash(self._group_id)  # the id itself may have 32 KiB
         news = [key for p in led_elsewhere if now - told.get(key := (group, *p), -inf) > age_s]

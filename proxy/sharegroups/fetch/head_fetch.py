@@ -25,8 +25,6 @@ from proxy.wire.values import TopicIdPartition
 class HeadFetch(UpstreamFetch):
     """A Fetch of reserved heads."""
 
-    MEMORY = "head-fetch"
-
     def __init__(
         self,
         connection: Connection,

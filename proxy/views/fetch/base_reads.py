@@ -30,8 +30,6 @@ _CHUNKS_ARE_OLD = VIEW_IS_OLD | {ErrorCode.OFFSET_OUT_OF_RANGE}
 class ViewRead(UpstreamFetch):
     """A Fetch of base partitions, and of partitions that the client wants as they are."""
 
-    MEMORY = "view-read"
-
     def __init__(
         self,
         connection: Connection,

@@ -15,10 +15,12 @@ Never a second upstream Fetch while one is under way on a connection, which is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
+from proxy.brokers.connection_slots import ConnectionSlot
 from proxy.brokers.topic_leaders import ask_topics, judge, tell_topics, topics_to_ask
 from proxy.forwarding.interfaces import Call
 from proxy.loop.interfaces import WorkersBusy
@@ -52,6 +54,9 @@ others may need."""
 
 ROOM_LOOK_S = 0.05
 """How often a request that waits for room, or for a worker thread, looks whether there is some."""
+
+_TURNS = ConnectionSlot[Iterator[int]](count)
+"""Numbers the Fetch requests of a connection from 0 on: each begins with another partition."""
 
 ROUNDS_MAX = 10_000
 """Turns of one request's loop; more is a mistake of ours, and the request is answered with what it has."""
@@ -113,8 +118,7 @@ class ViewFetching:
         self._read_committed = bool(request.isolation_level)
         self._max_bytes: int = min(request.max_bytes, services.limits.local_answer_bytes)
         self._session_id: int = request.session_id
-        memory = call.connection.memory
-        self._turn = memory["view-turn"] = memory.get("view-turn", -1) + 1
+        self._turn = next(_TURNS.of(call.connection))
         now = services.timers.now()
         self.scan = FetchScan(
             [target.scan for target in targets],

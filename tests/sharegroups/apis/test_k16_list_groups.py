@@ -163,7 +163,7 @@ def test_where_the_broker_cannot_judge_there_is_no_list(world, code):
         coordinators=[found.Coordinator(key="g", error_code=code)]
     )
     assert [group.group_id for group in world.call(LIST, 5).groups] == ["classic", "g"]
-    world.client.memory.clear()
+    rights.forget(world.client)
     world.broker.denied.add(("DESCRIBE", "cluster"))
     answer = world.call(LIST, 5)
     assert (answer.error_code, answer.groups) == (code, [])

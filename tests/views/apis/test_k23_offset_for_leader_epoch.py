@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.brokers.connection_slots import SlotValues
 from proxy.loop.promise import Promise, settled
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -20,7 +21,7 @@ class Client:
     id, node_id, client_host = 1, 1, "h"
 
     def __init__(self) -> None:
-        self.memory: dict[str, Any] = {}
+        self.slot_values: SlotValues = {}
         self.tasks: list[Any] = []
         self.asked: list[Any] = []
 

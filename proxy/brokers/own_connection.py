@@ -16,8 +16,7 @@ from typing import Any
 
 import trio
 
-from proxy.forwarding import framing
-from proxy.wire import frames, registry
+from proxy.wire import frame_sizes, frames, registry
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address, Limits
 
@@ -125,9 +124,9 @@ class OwnConnection:
     async def _frame(self) -> bytes:
         head = await self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
-        if not framing.ANSWER_MIN <= size <= self._limits.collected_bytes:
-            error = framing.wrong_size(size, self._limits.collected_bytes, framing.ANSWER_MIN)
-            advice = "; see upstream.tls" if framing.hint(head).startswith("a TLS") else ""
+        if not frame_sizes.ANSWER_MIN <= size <= self._limits.collected_bytes:
+            error = frame_sizes.wrong_size(size, self._limits.collected_bytes, frame_sizes.ANSWER_MIN)
+            advice = "; see upstream.tls" if frame_sizes.hint(head).startswith("a TLS") else ""
             raise RemoteProtocolError(f"{self.address} sent: {error}{advice}")
         return await self._exactly(size)
 

@@ -861,7 +861,7 @@ static struct walk_functions functions = {NULL, NULL, receive, recall};
 /* Rooms: where frames of megabytes are read into. Given back, a large one is kept and given again: its pages are there
  * already, and what the caches still have of it is of use. */
 
-#define ROOM_BYTES ((4 << 20) + (64 << 10)) /* framing.PRESIZED_MAX */
+#define ROOM_BYTES ((4 << 20) + (64 << 10)) /* gathering.PRESIZED_MAX */
 #define ROOM_MIN (3 << 20) /* smaller frames do not hold so much memory */
 #define ROOMS_KEPT 4
 #define HUGE_PAGE (2 << 20)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from proxy.forwarding.framing import ANSWER_HEAD, ANSWER_MIN, SIZE, wrong_size
 from proxy.forwarding.walk import Expected
 from proxy.forwarding.walking import AnswerWalk
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.frame_sizes import ANSWER_HEAD, ANSWER_MIN, SIZE, wrong_size
 
 
 class Token:

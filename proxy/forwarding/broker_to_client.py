@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from proxy.forwarding import answer_dispatch
 from proxy.forwarding.broker_answers import TOKEN, Due, Upstream
-from proxy.forwarding.framing import ANSWER_HEAD, Gathering
+from proxy.forwarding.gathering import Gathering
 from proxy.forwarding.routes import Route
 from proxy.forwarding.walking import Pending
 from proxy.loop.polling import READ, WRITE
 from proxy.loop.transports import Data, Transport
 from proxy.wire.errors import AnswerUnusable, RemoteProtocolError, RequestRefused
+from proxy.wire.frame_sizes import ANSWER_HEAD
 
 if TYPE_CHECKING:
     from proxy.forwarding.connection import Connection

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from proxy.forwarding.framing import REQUEST_HEAD, REQUEST_MIN, SIZE, wrong_size
 from proxy.forwarding.produce_acks import HEAD_MAX
 from proxy.forwarding.request_inspection import SILENT
 from proxy.forwarding.walk import Expected, Look
 from proxy.forwarding.walking import Pending, RequestWalk, Table
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.frame_sizes import REQUEST_HEAD, REQUEST_MIN, SIZE, wrong_size
 
 
 class Passing:

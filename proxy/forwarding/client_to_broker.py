@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from proxy.forwarding import injected_requests, request_dispatch
 from proxy.forwarding.client_requests import Downstream
-from proxy.forwarding.framing import Gathering
+from proxy.forwarding.gathering import Gathering
 from proxy.forwarding.walking import Pending
 from proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from proxy.loop.promise import Task

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 
-from proxy.forwarding.framing import REQUEST_HEAD
 from proxy.forwarding.produce_acks import AcksLayout, read_acks
 from proxy.forwarding.walk import Expected, Look
+from proxy.wire.frame_sizes import REQUEST_HEAD
 
 _int16 = struct.Struct(">h").unpack_from
 

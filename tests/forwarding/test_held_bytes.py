@@ -13,7 +13,7 @@ from proxy.wire import frames, registry
 from proxy.wire.values import Limits
 from tests.forwarding.local_requests_world import Handler, local_world, started
 from tests.forwarding.plane_world import LIST, LOCAL, METADATA, Peer, World, answer, request, some_routes, world
-from tests.forwarding.test_framing import STATUS, resident
+from tests.forwarding.test_gathering import STATUS, resident
 
 INTRODUCTION = (METADATA, 1, b"\0\0\0\0")
 """Metadata v1 of no topics."""

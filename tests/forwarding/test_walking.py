@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.forwarding import walk, walking
-from proxy.forwarding.framing import PRESIZED_MAX
+from proxy.forwarding.gathering import PRESIZED_MAX
 
 LARGE = 4 << 20
 """Bytes of a room that is kept."""

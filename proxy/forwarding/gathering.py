@@ -1,63 +1,12 @@
-"""Frames as both sides of a connection see them: a 4-byte size, then that many bytes.
-
-Sizes are judged here, once: a size below the smallest header or above the limit ends the connection, and what it
-probably was is said, for most of them are no Kafka at all (a TLS hello read as a size is about 370 million).
-"""
+"""One frame that is collected whole before anybody looks at it."""
 
 from __future__ import annotations
 
-import struct
 from contextlib import suppress
 from mmap import mmap
 
 from proxy.forwarding.walking import room
-from proxy.wire.errors import RemoteProtocolError
-
-REQUEST_HEAD = struct.Struct(">i4si")
-"""Size, API key and version as four bytes, correlation id: the part of a request header every version has."""
-
-ANSWER_HEAD = struct.Struct(">ii")
-"""Size, correlation id."""
-
-SIZE = struct.Struct(">i")
-
-REQUEST_MIN = REQUEST_HEAD.size - SIZE.size
-"""Smallest request: key, version, correlation id (request header v0 of ControlledShutdown has nothing more)."""
-
-ANSWER_MIN = ANSWER_HEAD.size - SIZE.size
-
-_TLS_RECORDS = {0x14: "change of cipher", 0x15: "alert", 0x16: "handshake", 0x17: "data"}
-_HTTP_WORDS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"HTTP", b"PRI ")
-
-
-def wrong_size(size: int, largest: int, smallest: int) -> RemoteProtocolError:
-    """The error for a size outside smallest..largest, with what the bytes look like.
-
-    Args:
-        size: as read, signed.
-        largest: the limit, bytes.
-        smallest: the shortest frame that can be meant, bytes.
-    """
-    looks_like = hint(SIZE.pack(size))
-    if looks_like:
-        return RemoteProtocolError(f"no Kafka frame but {looks_like}")
-    if size < 0:
-        return RemoteProtocolError(f"negative frame size {size}")
-    if size < smallest:
-        return RemoteProtocolError(f"frame of {size} bytes is too short for a header")
-    return RemoteProtocolError(f"frame of {size} bytes is larger than the limit of {largest}")
-
-
-def hint(first: bytes) -> str:
-    """What four bytes in the place of a size probably are; empty when they may be a size."""
-    if first[0] in _TLS_RECORDS and first[1] == 3 and first[2] <= 4:
-        return f"a TLS {_TLS_RECORDS[first[0]]} record (TLS spoken to a plain-text port?)"
-    if first in _HTTP_WORDS:
-        return "HTTP (an HTTP client or health check on a Kafka port?)"
-    if first == b"SSH-":
-        return "SSH"
-    return ""
-
+from proxy.wire.frame_sizes import SIZE
 
 PRESIZED_MAX = (4 << 20) + (64 << 10)
 """Most bytes of a frame for which there is room before they come, where its sender is believed: as much as is read

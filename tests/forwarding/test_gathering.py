@@ -1,4 +1,4 @@
-"""Gathering one frame, and what a size may be."""
+"""Gathering one frame."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.forwarding.framing import PRESIZED_MAX, Gathering, hint
+from proxy.forwarding.gathering import PRESIZED_MAX, Gathering
 
 STATUS = Path("/proc/self/statm")
 
@@ -81,8 +81,3 @@ def test_a_frame_is_writable_and_its_own() -> None:
     buffer[4:] = b"z"
     gathering.frame[4:] = b"b"
     assert bytes(gathering.frame[4:]) == b"b"
-
-
-def test_sizes_of_kafka_frames_are_not_taken_for_something_else() -> None:
-    sizes = [8, 100, 1 << 16, 100 << 20]
-    assert [hint(struct.pack(">i", size)) for size in sizes] == [""] * 4

@@ -318,7 +318,7 @@ def _load_flags(
 
 
 def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True) -> Config:
-    from proxy.app import config
+    from proxy.app import config_loading
 
     named: dict[str, object] = dict(flags)
     for assignment in assignments or ():
@@ -327,7 +327,7 @@ def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, list
             _fail(f"--set {assignment}: write KEY=VALUE, for example --set log_level=debug", MISUSED)
         named[key.strip()] = value
     try:
-        return config.load(named, path=file, listens=listens)
+        return config_loading.load(named, path=file, listens=listens)
     except ConfigError as error:
         _fail(str(error), MISUSED)
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from proxy.app import limit_settings
+from proxy.app.config import ClientTls, Config, PeerLinks, PeerTls, Upstream, UpstreamSasl, UpstreamTls
 from proxy.app.config_sources import Key
 from proxy.app.hostports import PORT_MAX
 from proxy.wire.errors import ConfigError
 from proxy.wire.values import DECODED_BYTES, Limits
-
-if TYPE_CHECKING:
-    from proxy.app.config import ClientTls, Config, PeerLinks, PeerTls, Upstream, UpstreamSasl, UpstreamTls
 
 SECRET_BYTES_MIN = 16
 """Shorter secrets of a fleet could be guessed by who listens."""
@@ -29,26 +25,11 @@ def mistakes(config: Config) -> Found:
     yield from _listening(config)
     yield from _upstream(config.upstream)
     yield from _client_tls(config.client_tls)
-    wrong_limits = list(_limits(config.limits))
-    yield from wrong_limits or _limits_together(parse_limits(config.limits))
+    wrong_limits = list(limit_settings.mistakes(config.limits))
+    yield from wrong_limits or _limits_together(limit_settings.parse(config.limits))
     yield from _share_groups(config)
     yield from _audit(config)
     yield from _fleet(config)
-
-
-def parse_limits(written: Mapping[str, Any]) -> Limits:
-    """`limits.*` with their defaults; ConfigError names every mistake."""
-    found = list(_limits(written))
-    if found:
-        raise ConfigError("\n".join(f"{'.'.join(key)}: {text}" for key, text in found))
-    kinds = _kinds()
-    return Limits(**{name: kinds[name](value) for name, value in written.items()})
-
-
-def _kinds() -> dict[str, Any]:
-    """Every limit, and whether it is a whole number; what may be unset has the kind of its values."""
-    hints = get_type_hints(Limits)
-    return {name: hint if isinstance(hint, type) else get_args(hint)[0] for name, hint in hints.items()}
 
 
 def _listening(config: Config) -> Found:
@@ -179,18 +160,6 @@ def _readable(key: Key, path: str | None) -> Found:
         yield key, f"cannot read {path}: {error.strerror}"
 
 
-def _limits(written: Mapping[str, Any]) -> Found:
-    kinds = _kinds()
-    names = [f.name for f in fields(Limits)]
-    for name, value in written.items():
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            yield ("limits", name), "there is no such limit" + (f"; did you mean limits.{near[0]}?" if near else "")
-        elif not _positive(value, kinds[name]):
-            what = "a whole number" if kinds[name] is int else "a number"
-            yield ("limits", name), f"must be {what} above 0, not {value!r}"
-
-
 def _limits_together(limits: Limits) -> Found:
     largest = max(limits.collected_bytes, limits.inspected_request_bytes, DECODED_BYTES * limits.served_request_bytes)
     if largest > limits.gathered_total_bytes:
@@ -206,16 +175,6 @@ def _limits_together(limits: Limits) -> Found:
             f"{limits.local_answers_total_bytes} is less than limits.local_answer_bytes ({limits.local_answer_bytes}), "
             "so that no answer would ever have room",
         )
-
-
-def _positive(value: object, kind: type[int] | type[float]) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return False
-    try:
-        number = kind(value)
-    except (ValueError, OverflowError):
-        return False
-    return 0 < number < float("inf") and (isinstance(value, str) or number == value)
 
 
 def _share_groups(config: Config) -> Found:

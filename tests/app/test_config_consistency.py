@@ -7,9 +7,6 @@ import pytest
 
 from proxy.app import config_consistency
 from proxy.app.config import Config
-from proxy.app.config_consistency import parse_limits
-from proxy.wire.errors import ConfigError
-from proxy.wire.values import Limits
 
 
 def found(**settings: Any) -> dict[str, str]:
@@ -124,18 +121,3 @@ def test_files_that_are_not_there_are_named() -> None:
         "client_tls.cert_file": "cannot read /nowhere/c: No such file or directory",
         "client_tls.key_file": "cannot read /nowhere/k: No such file or directory",
     }
-
-
-def test_limits_are_read_by_name() -> None:
-    """Text and numbers, whole ones where they count things; what is not written keeps its default."""
-    assert parse_limits({}) == Limits()
-    limits = parse_limits({"connections": "5", "idle_client_s": 1.5, "frame_bytes": 7.0})
-    assert (limits.connections, limits.idle_client_s, limits.frame_bytes) == (5, 1.5, 7)
-    assert limits.collected_bytes == Limits().collected_bytes
-
-
-@pytest.mark.parametrize("wrong", [0, -1, "x", "", None, True, 1.5, float("inf"), float("nan"), "1.5", [1], {}, "inf"])
-def test_limits_that_limit_nothing_are_refused(wrong: object) -> None:
-    """Every limit is a positive number."""
-    with pytest.raises(ConfigError, match=r"limits\.connections"):
-        parse_limits({"connections": wrong})

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from proxy.app import config
+from proxy.app import config_loading
 from proxy.app.config import Config
 from proxy.sharegroups.model.settings import BrokerShareLimits, broker_names
 from proxy.wire.values import Limits
@@ -37,4 +37,4 @@ def test_the_sample_has_every_setting_with_its_default() -> None:
 def test_the_sample_works_with_the_two_settings_that_are_needed() -> None:
     """As a file, with nothing else changed."""
     flags = {"upstream.bootstrap": "a:1", "listen": "h:1"}
-    assert config.load(flags, {}, str(SAMPLE)).named_limits == Limits()
+    assert config_loading.load(flags, {}, str(SAMPLE)).named_limits == Limits()

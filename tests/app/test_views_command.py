@@ -10,7 +10,8 @@ import pytest
 import trio
 from typer.testing import CliRunner
 
-from proxy.app import cli, config, views_command
+from proxy.app import cli, config_loading, views_command
+from proxy.app.config import Config
 from proxy.app.views_command import Desk, ViewsFailed
 from proxy.views import state_records
 from proxy.views.model.catalog import Binding
@@ -35,7 +36,7 @@ class World:
 
     async def desk(self) -> Desk:
         address = await self.broker.listen(self.nursery)
-        settings = config.load({"upstream.bootstrap": str(address)}, {}, listens=False)
+        settings = config_loading.load({"upstream.bootstrap": str(address)}, {}, listens=False)
         return Desk(settings, self.nursery)
 
 
@@ -105,7 +106,7 @@ def test_a_line_says_how_a_view_stands() -> None:
         return message.MetadataResponseTopic(name=name, topic_id=topic_id, partitions=parts)
 
     class At:
-        config = config.Config()
+        config = Config()
         catalog = views_command.ViewCatalog()
 
     def state(topic: str, partitions: int) -> str:
@@ -124,9 +125,9 @@ def test_a_line_says_how_a_view_stands() -> None:
 
 def test_commands_need_brokers_and_no_address_to_listen_on() -> None:
     """`--upstream`, or a file of settings."""
-    assert config.load({"upstream.bootstrap": "b:1"}, {}, listens=False).listen is None
+    assert config_loading.load({"upstream.bootstrap": "b:1"}, {}, listens=False).listen is None
     with pytest.raises(ConfigError, match=r"listen: missing"):
-        config.load({"upstream.bootstrap": "b:1"}, {})
+        config_loading.load({"upstream.bootstrap": "b:1"}, {})
     told = runner.invoke(cli.app, ["views", "list"])
     assert told.exit_code == cli.MISUSED
     assert "upstream" in told.output

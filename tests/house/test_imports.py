@@ -173,7 +173,6 @@ def _file(module: str) -> Path:
 
 
 CIRCLES: tuple[frozenset[str], ...] = (
-    frozenset({"proxy.app.config", "proxy.app.config_consistency"}),
     frozenset(
         {
             "proxy.forwarding.answer_dispatch",

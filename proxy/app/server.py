@@ -23,6 +23,7 @@ from proxy.app.readiness import Readiness
 from proxy.app.state_setup import HostState
 from proxy.brokers.cluster_watch import ClusterWatch
 from proxy.brokers.own_client import OwnClient
+from proxy.forwarding.pump import new_pump
 from proxy.loop import listeners
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups.services import ShareServices
@@ -47,7 +48,7 @@ def run(config: Config, states: Sequence[HostState] = state_setup.STATES) -> int
     """
     notes = observe.LogNotes(observe.log_lines(config.log_format), observe.LEVELS[config.log_level])
     config = _with_room(config, notes)
-    reactor = Reactor(notes=notes)
+    reactor = Reactor(new_pump, notes)
     try:
         return reactor.run(Server(config, reactor, notes, states).main)
     except BaseExceptionGroup as group:

@@ -377,14 +377,14 @@ static void pump_dealloc(PyObject *object)
 }
 
 static PyMethodDef pump_methods[] = {
-    {"turn", pump_turn, METH_O, "turn(wait_s): see pump.Pump."},
-    {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd): see pump.Pump."},
-    {"forget", pump_forget, METH_O, "forget(fd): see pump.Pump."},
+    {"turn", pump_turn, METH_O, "turn(wait_s): see loop.interfaces.Pump."},
+    {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd): see loop.interfaces.Pump."},
+    {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot pump_slots[] = {
-    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, turns): see pump.Pump."},
+    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, turns): see loop.interfaces.Pump."},
     {Py_tp_init, pump_init},
     {Py_tp_methods, pump_methods},
     {Py_tp_dealloc, pump_dealloc},

@@ -86,16 +86,16 @@ class Downward(Upstream):
             self.sent(sent, count)
 
     def ended(self, code: int, _: int) -> None:
-        """See pump.Pump."""
+        """See pump.FedWalk."""
         self._connection.broker_left(OSError(code, strerror(code)) if code else None)
 
     def walked(self, upto: int, count: int) -> None:
-        """See pump.Pump."""
+        """See pump.FedWalk."""
         if upto or not self._rewrites_one(count):
             self._walk(0, upto, count)
 
     def sent(self, sent: int, count: int) -> None:
-        """See pump.Pump."""
+        """See pump.FedWalk."""
         if sent < 0:
             self._connection.client_left(OSError(-sent, strerror(-sent)))
             return

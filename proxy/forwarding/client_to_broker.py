@@ -87,15 +87,15 @@ class Upward(Downstream):
             self.sent(sent, count)
 
     def ended(self, code: int, _: int) -> None:
-        """See pump.Pump."""
+        """See pump.FedWalk."""
         self._connection.client_left(OSError(code, strerror(code)) if code else None)
 
     def walked(self, upto: int, count: int) -> None:
-        """See pump.Pump."""
+        """See pump.FedWalk."""
         self._walk(0, upto, count)
 
     def sent(self, sent: int, count: int) -> None:
-        """See pump.Pump."""
+        """See pump.FedWalk."""
         if sent < 0:
             self._connection.broker_refuses()
             return

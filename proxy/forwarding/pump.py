@@ -5,8 +5,12 @@ requests the interpreter has left the caches. In front of a real broker, everyth
 small request and its answer took 2.1 times the CPU of a relay in C without it; the table in the README has the
 figures with it.
 
-The reactor works without it as well: then it polls and calls back in Python (`faults.serve`), and `Upward.ready` and
-`Downward.ready` are the fast path.
+The reactor works without it as well: then it polls and calls back in Python (`faults.serve`), and the two `ready`
+methods (`client_to_broker`, `broker_to_client`) are the fast path.
+
+A way is a walk that a descriptor feeds. While its `flows` is set, bytes that come are walked and, where all of them
+pass, sent on without any Python. Otherwise these methods of the walk are called (`FedWalk`), with trouble handed to
+`failed` (faults.Owner).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import select
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.forwarding.walking import AnswerWalk, RequestWalk
+from proxy.loop.interfaces import Pump
 from proxy.loop.polling import Poller
 from proxy.loop.turns import Turns
 
@@ -28,32 +32,20 @@ else:
         _Pump = None
 
 
-class Pump(Protocol):
-    """One per reactor.
+class FedWalk(Protocol):
+    """What the pump calls of a walk; the walk itself is a `RequestWalk` or an `AnswerWalk`."""
 
-    A way is a walk that a descriptor feeds. While its `flows` is set, bytes that come are walked and, where all of
-    them pass, sent on without any Python. Otherwise these methods of the walk are called, with trouble handed to
-    `failed` (faults.Owner):
+    def ended(self, code: int, _: int) -> None:
+        """The stream ended (0) or broke (errno)."""
 
-    - `ended(errno, 0)`: the stream ended (0) or broke;
-    - `walked(upto, count)`: `count` bytes stand in the receive buffer, and the walk stopped before the last of them;
-    - `sent(sent, count)`: all `count` bytes pass, of which `sent` were taken; a negative number is -errno. Also called
-      when all were taken but more requests wait for answers than `in_flight_max`.
-    """
+    def walked(self, upto: int, count: int) -> None:
+        """`count` bytes stand in the receive buffer, and the walk stopped at `upto`, before the last of them."""
 
-    def turn(self, wait_s: float) -> None:
-        """Wait for sockets at most so long and serve them; returns early once anything in Python was called.
+    def sent(self, sent: int, count: int) -> None:
+        """All `count` bytes pass, of which `sent` were taken; a negative number is -errno.
 
-        Raises:
-            OSError: the wait itself failed.
-            BaseException: whatever is no Exception, or was raised by `failed`.
+        Also called when all were taken but more requests wait for answers than `in_flight_max`.
         """
-
-    def connect(self, fd: int, walk: RequestWalk | AnswerWalk, out_fd: int) -> None:
-        """What comes from `fd` is walked by `walk` and sent to `out_fd`; others register both with the poller."""
-
-    def forget(self, fd: int) -> None:
-        """The descriptor is about to be closed; harmless when it has no way."""
 
 
 def new_pump(

@@ -1,8 +1,9 @@
-"""What the loop gives to those who wait: a clock with alarms, worker threads, and a place for notes."""
+"""What the loop gives to those who wait (a clock with alarms, worker threads, a place for notes), and what it is given:
+a pump, and words about the work that is under way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from proxy.loop.promise import Promise
@@ -55,3 +56,40 @@ class Notes(Protocol):
 
     def __call__(self, event: str, /, **context: Any) -> None:
         """Note an event (kebab-case) and its circumstances."""
+
+
+class Described(Protocol):
+    """Something whose work may take long."""
+
+    def describe(self) -> Mapping[str, object]:
+        """What a log line about it says."""
+
+
+class Request(Protocol):
+    """What kind of request is worked on."""
+
+    @property
+    def key(self) -> int:
+        """API key."""
+
+    @property
+    def version(self) -> int:
+        """API version."""
+
+
+class Pump(Protocol):
+    """A faster wait of the loop, which passes on by itself what needs no call of Python (`forwarding.pump`)."""
+
+    def turn(self, wait_s: float) -> None:
+        """Wait for sockets at most so long and serve them; returns early once anything in Python was called.
+
+        Raises:
+            OSError: the wait itself failed.
+            BaseException: whatever is no Exception, or was raised by `failed` of an owner.
+        """
+
+    def connect(self, fd: int, walk: Any, out_fd: int) -> None:
+        """What comes from `fd` is walked by `walk` and sent to `out_fd`; others register both with the poller."""
+
+    def forget(self, fd: int) -> None:
+        """The descriptor is about to be closed; harmless when it has no way."""

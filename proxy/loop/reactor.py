@@ -10,11 +10,11 @@ machine, medians of 5 interleaved rounds):
     the loop in a thread beside Trio            1.85        1.58          1.39          2.24           1.32
     a Trio task that waits on the epoll         3.73        3.10          1.56          4.09           1.44
 
-Since then what passes goes through `pump` in C, which takes nearly all of it away; the loop with its guest around it
-stayed. The task pays one trip through Trio's scheduler per wake-up, as much as two forwarded requests. Thread and guest
-cost the same within the noise while Trio is idle, but a thread would contend for the interpreter lock as soon as Trio
-has work, and every call from the loop into a machine would need a lock or a hop. As guest, Trio's tasks and the loop's
-callbacks run in one thread: between two awaits nobody else runs.
+Since then what passes goes through a pump in C (`forwarding.pump`), which takes nearly all of it away; the loop with
+its guest around it stayed. The task pays one trip through Trio's scheduler per wake-up, as much as two forwarded
+requests. Thread and guest cost the same within the noise while Trio is idle, but a thread would contend for the
+interpreter lock as soon as Trio has work, and every call from the loop into a machine would need a lock or a hop. As
+guest, Trio's tasks and the loop's callbacks run in one thread: between two awaits nobody else runs.
 
 The price: while no Trio task is runnable Trio waits for its own sockets in a worker thread, so a wake-up of a Trio task
 by its own I/O costs two thread switches. What is frequent is therefore a plain call from the loop into a machine; Trio
@@ -36,26 +36,27 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import outcome
 import trio
 
-from proxy.forwarding.pump import new_pump
-from proxy.forwarding.walking import AnswerWalk, RequestWalk
 from proxy.loop import faults
 from proxy.loop.faults import serve
-from proxy.loop.interfaces import Notes
+from proxy.loop.interfaces import Notes, Pump
 from proxy.loop.polling import BATCH, READ, Poller, new_poller
 from proxy.loop.turns import NOTED_S, TrioSteps, Turns, unnoted
 from proxy.wire.errors import LocalProtocolError
 
 T = TypeVar("T")
+
+NewPump = Callable[[Poller, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump | None]
+"""Makes a pump over the poller, the receive buffer and the callbacks by descriptor; None where there can be none."""
 
 RECEIVE_BYTES = 256 * 1024
 """The one receive buffer, shared by all sockets: fewer, larger reads of large frames, and no memory per connection."""
@@ -83,10 +84,14 @@ class Alarm:
         self.callback = None
 
 
+def no_pump(*_: object) -> None:
+    """The loop polls and calls back in Python (`faults.serve`)."""
+
+
 class Reactor:
     """Sockets, timers and the guest. One per process."""
 
-    def __init__(self, poller: Poller | None = None, notes: Notes = unnoted) -> None:
+    def __init__(self, new_pump: NewPump = no_pump, notes: Notes = unnoted, poller: Poller | None = None) -> None:
         """`notes` is told of turns that take too long."""
         self._poller = poller or new_poller()
         self.turns = Turns(notes)
@@ -132,10 +137,10 @@ class Reactor:
         self._poller.unregister(fd)
         del self._ready[fd]
 
-    def pass_on(self, fd: int, walk: RequestWalk | AnswerWalk, out_fd: int) -> None:
+    def pass_on(self, fd: int, walk: Any, out_fd: int) -> None:
         """From now on what comes from `fd` may pass to `out_fd` without a call of its callback, where there is a pump.
 
-        Both are plain sockets; `walk` is the owner of the callback of `fd` (see pump.Pump).
+        Both are plain sockets; `walk`, whose class the pump knows, is the owner of the callback of `fd`.
         """
         if self._pump is not None:
             self._pump.connect(fd, walk, out_fd)

@@ -14,17 +14,13 @@ import gc
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
 from proxy.loop import faults
+from proxy.loop.interfaces import Described, Notes, Request
 from proxy.wire import registry
-
-if TYPE_CHECKING:
-    from proxy.forwarding.connection import Connection
-    from proxy.forwarding.routes import Route
-    from proxy.loop.interfaces import Notes
 
 NOTED_S = 0.005
 """Calls and turns that take longer are told to `Turns`; the same figure stands in _pump.c."""
@@ -61,9 +57,9 @@ class Turns:
         self._slowest = _NONE
         self._collection_began = 0.0
         self._counts = False
-        self.doing: tuple[Connection | None, Route] | None = None
-        """Whose request or answer is being looked into, and of what route (whose: where that is at hand); set on the
-        slow paths, and taken back at the next turn."""
+        self.doing: tuple[Described | None, Request] | None = None
+        """The connection whose request or answer is being looked into (where that is at hand), and the request; set on
+        the slow paths, and taken back at the next turn."""
 
     def took(self, whose: object, seconds: float) -> None:
         """A call of this turn took longer than NOTED_S; `whose` is the callback or a word for it.
@@ -74,8 +70,8 @@ class Turns:
         if seconds > 2 * self._slowest.seconds:
             words, about = _described(whose)
             if self.doing is not None:
-                connection, route = self.doing
-                words = f"{registry.API_KEYS.get(route.key, route.key)} v{route.version}, {words}"
+                connection, request = self.doing
+                words = f"{registry.API_KEYS.get(request.key, request.key)} v{request.version}, {words}"
                 about = about if connection is None else connection.describe()
             self._slowest = _Call(seconds, words, about)
 

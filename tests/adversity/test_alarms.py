@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxy.forwarding.pump import new_pump
 from proxy.loop import reactor as reactors
 from proxy.loop.reactor import Reactor
 
@@ -15,7 +16,7 @@ DAYS_S = 24 * 86_400.0
 
 @pytest.fixture
 def reactor() -> Iterator[Reactor]:
-    made = Reactor()
+    made = Reactor(new_pump)
     yield made
     made.shut()
 

@@ -20,6 +20,7 @@ from proxy.brokers.rights import HEARTBEAT, Right, rights_of
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.forwarding.pump import new_pump
 from proxy.forwarding.routes import Kind, header
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups import services as apis_services
@@ -278,7 +279,7 @@ def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
 
 def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
     """Who is told of the very first view may write to it with the next request: that must be refused as any later."""
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     settings = config(share_groups={"state": "memory"}, views={"state": "memory"})
     looked: list[bool] = []
 

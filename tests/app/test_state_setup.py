@@ -12,6 +12,7 @@ from proxy.brokers.own_connection import OwnSettings
 from proxy.durable import ownership_group
 from proxy.durable.hosted_state import HostedState
 from proxy.durable.journal import TopicJournal
+from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups.state_records import SHARE_STATE, TOPIC
 from proxy.wire.errors import ConfigError, ErrorCode
@@ -23,7 +24,7 @@ FLEET = {"cluster": {"mode": "fleet", "peer": {"listen": "h:9500", "secret": "si
 
 @pytest.fixture
 def reactor() -> Any:
-    made = Reactor()
+    made = Reactor(new_pump)
     yield made
     made.shut()
 

@@ -11,6 +11,7 @@ import trio
 from proxy.brokers import channel as channels
 from proxy.brokers.channel import Channel, open_channel
 from proxy.brokers.own_connection import Identity, OwnSettings
+from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
 from proxy.wire import registry
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
@@ -22,7 +23,7 @@ METADATA = 3
 
 def run(test: Callable[[Reactor, Broker, Address], Awaitable[None]], **options: Any) -> None:
     """The test as a guest of a reactor, with a broker on a real socket."""
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
 
     async def main() -> None:
         with trio.fail_after(20):

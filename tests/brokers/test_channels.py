@@ -12,6 +12,7 @@ from proxy.brokers import channels as links_module
 from proxy.brokers.channel import Channel
 from proxy.brokers.channels import RETRY_MAX_S, Links
 from proxy.brokers.own_connection import OwnSettings
+from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
 from proxy.wire.errors import UpstreamLost
 from proxy.wire.values import Address
@@ -20,7 +21,7 @@ from tests.support.small_broker import Broker
 
 def test_a_link_is_opened_and_opened_again() -> None:
     """`changed` tells when to ask again; a broker nobody knows is tried later."""
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     notes: list[str] = []
 
     async def main() -> None:
@@ -70,7 +71,7 @@ def test_a_link_is_opened_and_opened_again() -> None:
 
 def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker was away for a while, and leads again much later: the first attempt is made at once."""
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     tried: list[float] = []
 
     async def open_channel(*_: object) -> Channel:

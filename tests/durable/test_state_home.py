@@ -21,6 +21,7 @@ from proxy.durable.interfaces import JournalRefused
 from proxy.durable.journal import TopicJournal
 from proxy.durable.ownership_group import Membership
 from proxy.durable.state_home import DRAIN_S, StateHome
+from proxy.forwarding.pump import new_pump
 from proxy.loop.promise import Promise
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups.held_state import HeldShareState
@@ -390,7 +391,7 @@ async def test_member_of_a_fleet_that_owns_nothing_is_ready(jumping: MockClock, 
 
 def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
     """Durable groups are refused, what is missing is named, the rest is served (durable/README.md rule 28)."""
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     said: list[str] = []
 
     async def main() -> None:

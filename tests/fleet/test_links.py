@@ -15,6 +15,7 @@ from proxy.fleet import links, peer_link
 from proxy.fleet.links import LINKS_MAX, Links, LinkTls
 from proxy.fleet.unproven_links import UNPROVEN_MAX
 from proxy.forwarding.interfaces import Call
+from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
@@ -87,7 +88,7 @@ def play(
     *secrets: bytes | None,
     tls: tuple[LinkTls | None, LinkTls | None] = (None, None),
 ) -> None:
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
 
     async def main() -> None:
         names = itertools.count(1)

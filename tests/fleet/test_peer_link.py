@@ -12,6 +12,7 @@ import trio
 from proxy.fleet import peer_link
 from proxy.fleet.peer_link import PeerLink
 from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
+from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
 from proxy.loop.transports import PlainTransport
 from proxy.wire import registry
@@ -65,7 +66,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 def play(test: Callable[..., Any]) -> None:
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     try:
         reactor.run(lambda: test(reactor))
     finally:

@@ -15,6 +15,7 @@ from typing import Any
 
 from proxy.brokers.dialling import Dialled
 from proxy.forwarding.data_plane import Plane
+from proxy.forwarding.pump import new_pump
 from proxy.forwarding.routes import Context, Kind, Route, Routes
 from proxy.loop.reactor import Reactor
 from proxy.wire.values import UNKNOWN_NODE, Address, Limits
@@ -123,7 +124,7 @@ class World:
     """One plane; every upstream connection it dials appears in `brokers`."""
 
     def __init__(self, routes: Routes | None = None, limits: Limits | None = None, **options: Any) -> None:
-        self.reactor = Reactor()
+        self.reactor = Reactor(new_pump)
         self.routes = routes if routes is not None else some_routes()
         self.brokers: list[Peer] = []
         self.notes: list[tuple[str, dict[str, Any]]] = []

@@ -11,6 +11,7 @@ import trio
 import trio.lowlevel
 
 from proxy.forwarding.data_plane import Plane
+from proxy.forwarding.pump import new_pump
 from proxy.loop.promise import Promise
 from proxy.loop.reactor import Reactor
 from proxy.wire.values import UNKNOWN_NODE, Address, Limits
@@ -75,7 +76,7 @@ def test_a_listener_can_be_opened_again_on_the_same_port() -> None:
 
 def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.0) -> tuple[bool, Any]:
     """Run a scenario (a Trio function given a plane, its reactor and port) and then drain."""
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     handler_wait: Promise[None] = Promise()
 
     async def handle(call: Any) -> bytes:
@@ -134,7 +135,7 @@ def test_drain_ends_idle_connections_at_once() -> None:
         await until(lambda: plane.statistics().connections == 1)
         return stream
 
-    start = Reactor()
+    start = Reactor(new_pump)
     before = start.now()
     outcome, stream = drained(scenario)
     assert outcome is True

@@ -183,13 +183,7 @@ CIRCLES: tuple[frozenset[str], ...] = (
             "proxy.forwarding.held_bytes",
             "proxy.forwarding.injected_requests",
             "proxy.forwarding.local_requests",
-            "proxy.forwarding.peer_socket",
-            "proxy.forwarding.pump",
             "proxy.forwarding.request_dispatch",
-            "proxy.loop.listeners",
-            "proxy.loop.reactor",
-            "proxy.loop.transports",
-            "proxy.loop.turns",
         }
     ),
 )

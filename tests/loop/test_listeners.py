@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from proxy.forwarding.pump import new_pump
 from proxy.loop import listeners
 from proxy.loop.listeners import Listener, bind
 from proxy.loop.reactor import Reactor
@@ -16,7 +17,7 @@ from proxy.loop.reactor import Reactor
 
 @pytest.fixture
 def reactor() -> Iterator[Reactor]:
-    made = Reactor()
+    made = Reactor(new_pump)
     yield made
     made.shut()
 

@@ -13,8 +13,9 @@ import pytest
 import trio
 import trio.lowlevel
 
+from proxy.forwarding.pump import new_pump
 from proxy.loop.polling import READ
-from proxy.loop.reactor import SPREAD_S, Reactor
+from proxy.loop.reactor import SPREAD_S, Reactor, no_pump
 from proxy.wire.errors import LocalProtocolError
 
 LIMIT_S = 10.0
@@ -37,9 +38,9 @@ class Owner:
         self.failures.append(error)
 
 
-@pytest.fixture
-def reactor() -> Iterator[Reactor]:
-    made = Reactor()
+@pytest.fixture(params=[new_pump, no_pump], ids=["pump", "python"])
+def reactor(request: pytest.FixtureRequest) -> Iterator[Reactor]:
+    made = Reactor(request.param)
     yield made
     made.shut()
 
@@ -362,3 +363,51 @@ def test_what_fails_in_its_turn_is_its_owners_trouble(reactor: Reactor) -> None:
     reactor.call_in_turn(owner, lambda: called.append(1))
     reactor.turn(0)
     assert ([str(error) for error in owner.failures], called) == (["fails"], [1])
+
+
+class Pump:
+    """Waits for nothing, and remembers what it was told."""
+
+    def __init__(self, *given: object) -> None:
+        self.given = given
+        self.told: list[tuple[object, ...]] = []
+
+    def turn(self, wait_s: float) -> None:
+        self.told.append(("turn", wait_s))
+
+    def connect(self, fd: int, walk: object, out_fd: int) -> None:
+        self.told.append(("connect", fd, walk, out_fd))
+
+    def forget(self, fd: int) -> None:
+        self.told.append(("forget", fd))
+
+
+def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.socket, socket.socket]) -> None:
+    """It is made with the receive buffer, the callbacks and the turns, and told of every socket that is closed."""
+    made: list[Pump] = []
+
+    def make(*given: object) -> Pump:
+        made.append(Pump(*given))
+        return made[0]
+
+    reactor, walk = Reactor(make), object()
+    (pump,) = made
+    assert pump.given[1:] == (reactor.buffer, reactor._ready, reactor.turns)
+    fd = pair[0].fileno()
+    reactor.pass_on(fd, walk, 7)
+    reactor.close(pair[0])
+    reactor.turn(1.0)
+    assert pump.told == [("connect", fd, walk, 7), ("forget", fd), ("turn", 0.0)]
+    reactor.shut()
+
+
+def test_without_a_pump_nothing_passes_by_itself(pair: tuple[socket.socket, socket.socket]) -> None:
+    """`pass_on` is a wish: the callback of the socket is called as ever."""
+    reactor, owner = Reactor(), Owner()
+    reactor.register(pair[0].fileno(), READ, owner.ready)
+    reactor.pass_on(pair[0].fileno(), object(), 7)
+    pair[1].send(b"x")
+    turn_until(reactor, lambda: owner.masks)
+    assert owner.masks == [READ]
+    reactor.unregister(pair[0].fileno())
+    reactor.shut()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.forwarding.pump import new_pump
 from proxy.loop.promise import Promise, Task
 from proxy.loop.reactor import Reactor
 from proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
@@ -54,7 +55,7 @@ def test_long_elements_are_as_many_steps_as_they_take_time() -> None:
 
 
 def test_one_of_all_that_wait_goes_on_in_each_turn() -> None:
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     slices, woken = Slices(reactor), list[int]()
     for number in range(5):
         slices.turn().on_settled(lambda number=number: woken.append(number))  # type: ignore[misc]

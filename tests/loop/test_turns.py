@@ -16,8 +16,9 @@ import trio.lowlevel
 
 from proxy.app import metrics as figures
 from proxy.app import observe
-from proxy.loop.polling import READ, new_poller
-from proxy.loop.reactor import Reactor
+from proxy.forwarding.pump import new_pump
+from proxy.loop.polling import READ
+from proxy.loop.reactor import NewPump, Reactor, no_pump
 from proxy.loop.turns import LOGGED_S, LONG_S
 
 SLOW_S = 1.5 * LONG_S
@@ -27,11 +28,9 @@ VERY_SLOW_S = 1.5 * LOGGED_S
 class Watched:
     """A loop with what it notes."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, pump: bool) -> None:
-        if not pump:
-            monkeypatch.setattr("proxy.loop.reactor.new_pump", lambda *_: None)
+    def __init__(self, made: NewPump) -> None:
         self.noted: list[dict[str, Any]] = []
-        self.reactor = Reactor(new_poller(), lambda event, **context: self.noted.append({"event": event, **context}))
+        self.reactor = Reactor(made, lambda event, **context: self.noted.append({"event": event, **context}))
         self.reactor.turns.begin()
         self.reactor.turn(0)
 
@@ -61,10 +60,10 @@ class Owner:
         return {"connection": 7}
 
 
-@pytest.fixture(params=[True, False], ids=["pump", "python"])
-def watched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    made = Watched(monkeypatch, request.param)
-    if request.param and made.reactor._pump is None:
+@pytest.fixture(params=[new_pump, no_pump], ids=["pump", "python"])
+def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
+    made = Watched(request.param)
+    if request.param is new_pump and made.reactor._pump is None:
         pytest.skip("the pump could not be built in C here")
     yield made
     made.reactor.shut()
@@ -168,7 +167,7 @@ def test_a_collection_of_garbage_is_named(watched: Watched, monkeypatch: pytest.
     assert watched.noted[0]["reason"] == "collection of garbage, generation 2"
 
 
-@pytest.mark.parametrize("watched", [True], indirect=True, ids=["pump"])
+@pytest.mark.parametrize("watched", [new_pump], indirect=True, ids=["pump"])
 def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
     """The loop was woken, and cannot go on: that is no rest. (`select.epoll` tells only once it has the lock.)"""
     text = "a" * 32 + "!"
@@ -187,7 +186,7 @@ def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
 
 
 def test_nothing_counts_before_clients_are_let_in() -> None:
-    reactor = Reactor()
+    reactor = Reactor(new_pump)
     reactor.call_from_thread(partial(time.sleep, SLOW_S))
     for _ in range(3):
         reactor.turn(0.001)
@@ -198,7 +197,7 @@ def test_nothing_counts_before_clients_are_let_in() -> None:
 def test_lines_about_turns_are_limited(pair: tuple[socket.socket, socket.socket]) -> None:
     lines: list[str] = []
     notes = observe.LogNotes(lambda _level, event, _context: lines.append(event))
-    reactor = Reactor(notes=notes)
+    reactor = Reactor(new_pump, notes)
     reactor.turns.begin()
     for _ in range(3 * observe.LINES_MAX):
         reactor.turns.took("work", 1.0)
@@ -208,7 +207,7 @@ def test_lines_about_turns_are_limited(pair: tuple[socket.socket, socket.socket]
 
 
 def test_the_figures_are_told() -> None:
-    metrics, reactor = observe.Metrics(), Reactor()
+    metrics, reactor = observe.Metrics(), Reactor(new_pump)
     figures.of_turns(metrics, reactor.turns)
     reactor.turns.begin()
     reactor.turns.ended(0.03)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from proxy.forwarding.pump import new_pump
 from proxy.loop.interfaces import WorkersBusy
 from proxy.loop.reactor import Reactor
 from proxy.loop.workers import Workers
@@ -16,7 +17,7 @@ LIMIT_S = 10.0
 
 @pytest.fixture
 def reactor():
-    made = Reactor()
+    made = Reactor(new_pump)
     yield made
     made.shut()
 

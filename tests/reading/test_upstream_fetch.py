@@ -16,8 +16,6 @@ from tests.support.ports import World
 class Reading(UpstreamFetch):
     """What a feature is told, in order."""
 
-    MEMORY = "test-read"
-
     def __init__(self, connection, services, *reads, version=None, wait_s=0.0):
         super().__init__(connection, services, reads, version)
         self.told = []

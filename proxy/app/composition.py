@@ -27,7 +27,8 @@ from proxy.durable.memory_journal import MemoryJournal
 from proxy.durable.state_home import StateHome
 from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.data_plane import Plane, Question
+from proxy.forwarding.connection_parts import Question
+from proxy.forwarding.data_plane import Plane
 from proxy.forwarding.declared_api import Served
 from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer, native_share
 from proxy.forwarding.routes import Routes

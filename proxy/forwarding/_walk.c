@@ -4,7 +4,7 @@
  * and data have left the caches by the time the next request comes. This fits into a few lines of them.
  *
  * `receive` judges nothing: whatever does not simply pass, an impossible size included, ends the walk, and the caller
- * asks in Python (Downstream.peek, Upstream.peek) what stands there. */
+ * asks in Python (ClientRequests.peek, BrokerAnswers.peek) what stands there. */
 
 #define _GNU_SOURCE /* memmem */
 #define PY_SSIZE_T_CLEAN

@@ -7,18 +7,36 @@ the frame with its size and says what the client is given: the frame, other byte
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from proxy.forwarding.routes import Route
+from proxy.forwarding.connection_parts import Owner
+from proxy.forwarding.routes import Context, Route
 from proxy.loop.promise import Promise
 from proxy.wire import frames, headers
-
-if TYPE_CHECKING:
-    from proxy.forwarding.connection import Connection
 
 SASL_HANDSHAKE_KEY = 17
 API_VERSIONS_KEY = 18
 SASL_AUTHENTICATE_KEY = 36
+
+
+class TakesAnswers(Owner, Protocol):
+    """The connection that an answer belongs to."""
+
+    is_known: bool
+    """Whether the broker has answered a request that it answers to clients it knows only."""
+
+    @property
+    def context(self) -> Context:
+        """What a rewriter may know."""
+
+    def answered(self, promise: Promise[memoryview], body: memoryview) -> None:
+        """The broker answered a request of the proxy's own."""
+
+    def sasl_handshake_answered(self, version: int, error_code: int) -> None:
+        """The broker answered SaslHandshake."""
+
+    def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
+        """The broker answered SaslAuthenticate."""
 
 
 class OwnAnswer:
@@ -32,7 +50,7 @@ class OwnAnswer:
         self.version = version
         self.promise: Promise[memoryview] = Promise()
 
-    def arrived(self, connection: Connection, frame: memoryview) -> None:
+    def arrived(self, connection: TakesAnswers, frame: memoryview) -> None:
         """Settle the promise at the end of this turn: the waiter may do anything, also to this connection."""
         if self.key != API_VERSIONS_KEY:  # which brokers answer to anybody
             connection.is_known = True
@@ -52,7 +70,7 @@ class SaslHandshakeAnswer:
     def __init__(self, version: int) -> None:
         self.version = version
 
-    def arrived(self, connection: Connection, frame: memoryview) -> memoryview:
+    def arrived(self, connection: TakesAnswers, frame: memoryview) -> memoryview:
         """Note the outcome; the client gets the frame as it is."""
         _, answer = frames.decode_response(SASL_HANDSHAKE_KEY, self.version, frame[4:])
         connection.sasl_handshake_answered(self.version, answer.error_code)
@@ -69,7 +87,7 @@ class SaslAuthenticateAnswer:
         self.version = version
         self._sent_at = sent_at
 
-    def arrived(self, connection: Connection, frame: memoryview) -> memoryview:
+    def arrived(self, connection: TakesAnswers, frame: memoryview) -> memoryview:
         """Note the outcome; the client gets the frame as it is."""
         _, answer = frames.decode_response(SASL_AUTHENTICATE_KEY, self.version, frame[4:])
         connection.sasl_authenticate_answered(answer.error_code, answer.session_lifetime_ms, self._sent_at)
@@ -79,7 +97,7 @@ class SaslAuthenticateAnswer:
 Special = OwnAnswer | SaslHandshakeAnswer | SaslAuthenticateAnswer
 
 
-def deliver(connection: Connection, expected: object, frame: memoryview) -> bytes | memoryview | None:
+def deliver(connection: TakesAnswers, expected: object, frame: memoryview) -> bytes | memoryview | None:
     """What the client gets for an answer that was gathered: rewritten, as it is, or nothing."""
     if isinstance(expected, Route):
         assert expected.rewrite is not None  # noqa: S101  # else it would have passed

@@ -33,7 +33,7 @@ class Due(NamedTuple):
     expected: Expected
 
 
-class Upstream(AnswerWalk):
+class BrokerAnswers(AnswerWalk):
     """Frame boundaries of one broker connection."""
 
     __slots__ = ()

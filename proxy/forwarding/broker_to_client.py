@@ -1,13 +1,13 @@
-"""The way down of one connection: the broker's answers to the client."""
+"""One direction of a connection: the broker's answers to the client."""
 
 from __future__ import annotations
 
 from errno import EIO
 from os import strerror
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from proxy.forwarding import answer_dispatch
-from proxy.forwarding.broker_answers import TOKEN, Due, Upstream
+from proxy.forwarding.broker_answers import TOKEN, BrokerAnswers, Due
 from proxy.forwarding.gathering import Gathering
 from proxy.forwarding.routes import Route
 from proxy.forwarding.walking import Pending
@@ -16,10 +16,6 @@ from proxy.loop.transports import Data, Transport
 from proxy.wire.errors import AnswerUnusable, RemoteProtocolError, RequestRefused
 from proxy.wire.frame_sizes import ANSWER_HEAD
 
-if TYPE_CHECKING:
-    from proxy.forwarding.connection import Connection
-
-
 READ_AT_ONCE = 1 << 20
 """Bytes of a gathered answer for whose arrival it is waited at most, before they are read: each wake-up costs more than
 they do. An answer of 4 MiB is read in 4 or 5 pieces instead of 18."""
@@ -27,7 +23,33 @@ they do. An answer of 4 MiB is read in 4 or 5 pieces instead of 18."""
 _head = ANSWER_HEAD.unpack_from
 
 
-class Downward(Upstream):
+class Answered(answer_dispatch.TakesAnswers, Protocol):
+    """The connection whose answers pass."""
+
+    @property
+    def reads_broker(self) -> bool:
+        """Whether more of the broker may be read now."""
+
+    def to_client(self, data: Data) -> None:
+        """Pass on, or keep until the client takes it."""
+
+    def flush_broker(self) -> None:
+        """The broker takes more."""
+
+    def own_answer_begins(self) -> None:
+        """An answer to a request of the proxy's own has left the queue of pending ones."""
+
+    def client_left(self, error: OSError | None) -> None:
+        """The client's half has gone."""
+
+    def broker_left(self, error: OSError | None) -> None:
+        """The broker's half has gone."""
+
+    def end(self, event: str, /, **context: Any) -> None:
+        """Close both halves."""
+
+
+class BrokerToClient(BrokerAnswers):
     """Reads the broker, walks its answers, writes to the client. See `connection` for how it all hangs together."""
 
     __slots__ = (
@@ -41,7 +63,7 @@ class Downward(Upstream):
         "gathering",
     )
 
-    def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
+    def __init__(self, connection: Answered, transport: Transport, pending: Pending) -> None:
         super().__init__(pending, connection.plane.limits.frame_bytes)
         self._connection = connection
         self._buffer = connection.plane.reactor.buffer
@@ -103,7 +125,7 @@ class Downward(Upstream):
         self._connection.update()
 
     def describe(self) -> dict[str, object]:
-        """See Connection."""
+        """See connection_parts.Owner."""
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:
@@ -228,7 +250,7 @@ class Downward(Upstream):
             return
         if at < end and not self._connection.closed:
             self._kept = bytes(self._buffer[at:end])
-        self._connection.holding.update()
+        self._connection.held.update()
         self._connection.update()
 
     def _collect(self, pieces: list[Data], at: int, end: int) -> int:
@@ -263,7 +285,7 @@ class Downward(Upstream):
             self._connection.own_answer_begins()
         if behind > end:
             self.gathering = Gathering(due.size, due.expected, presized=True)
-            self._connection.holding.update()
+            self._connection.held.update()
             if self.gathering.room is not None:
                 self._await(behind - end)
             return at

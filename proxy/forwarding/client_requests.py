@@ -46,7 +46,7 @@ class Head(NamedTuple):
     correlation_id: int
 
 
-class Downstream(RequestWalk):
+class ClientRequests(RequestWalk):
     """Frame boundaries of one client."""
 
     __slots__ = ("_produce", "raw")

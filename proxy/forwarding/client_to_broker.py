@@ -1,24 +1,45 @@
-"""The way up of one connection: the client's requests to the broker."""
+"""One direction of a connection: the client's requests to the broker."""
 
 from __future__ import annotations
 
 from errno import EIO
 from os import strerror
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from proxy.forwarding import injected_requests, request_dispatch
-from proxy.forwarding.client_requests import Downstream
+from proxy.forwarding.client_requests import ClientRequests
+from proxy.forwarding.connection_state import ClientState
 from proxy.forwarding.gathering import Gathering
 from proxy.forwarding.walking import Pending
 from proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from proxy.loop.promise import Task
 from proxy.loop.transports import Data, Transport
 
-if TYPE_CHECKING:
-    from proxy.forwarding.connection import Connection
+
+class Forwarder(request_dispatch.TakesRequests, injected_requests.Asks, Protocol):
+    """The connection whose requests pass."""
+
+    @property
+    def reads_client(self) -> bool:
+        """Whether more of the client may be read now."""
+
+    def to_broker(self, data: Data) -> None:
+        """Pass on, or keep until there is a connection that takes it."""
+
+    def flush_client(self) -> None:
+        """The client takes more."""
+
+    def broker_refuses(self) -> None:
+        """Sending to the broker failed."""
+
+    def client_left(self, error: OSError | None) -> None:
+        """The client's half has gone."""
+
+    def handler_failed(self, error: Exception) -> None:
+        """What was asked for this connection failed: it ends."""
 
 
-class Upward(Downstream):
+class ClientToBroker(ClientRequests):
     """Reads the client, walks its requests, writes to the broker. See `connection` for how it all hangs together."""
 
     __slots__ = (
@@ -26,15 +47,12 @@ class Upward(Downstream):
         "_connection",
         "_kept",
         "_recv",
-        "_resuming",
         "_send",
         "gathering",
         "gathering_since",
-        "handshaking",
-        "introducing",
     )
 
-    def __init__(self, connection: Connection, transport: Transport, pending: Pending) -> None:
+    def __init__(self, connection: Forwarder, transport: Transport, pending: Pending) -> None:
         plane = connection.plane
         super().__init__(pending, plane.passing, plane.limits.frame_bytes)
         self._connection = connection
@@ -43,15 +61,10 @@ class Upward(Downstream):
         self._recv = transport.recv_into
         self._send = transport.send  # the broker's, once there is one; until then nothing flows
         self._kept = b""
-        self._resuming = False
         self.gathering: Gathering | None = None
         """The request that is being gathered."""
         self.gathering_since = 0.0
         """When it began."""
-        self.introducing = False
-        """Nothing more of the client is looked at until the broker has answered something on this connection."""
-        self.handshaking = False
-        """Nothing of the client is looked at until the broker has answered SaslHandshake v0 (tokens may follow)."""
 
     def ready(self, mask: int) -> None:
         """The client's socket is ready: the fast path, or whatever else there is."""
@@ -104,7 +117,7 @@ class Upward(Downstream):
         self._connection.update()
 
     def describe(self) -> dict[str, object]:
-        """See Connection."""
+        """See connection_parts.Owner."""
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:
@@ -123,8 +136,7 @@ class Upward(Downstream):
     @property
     def walks_on(self) -> bool:
         """Whether the next request may be looked at."""
-        waits = self.handshaking or self.introducing or self._resuming
-        return not (waits or self._connection.closed or self._connection.is_muted)
+        return self._connection.state.now.looks_at_requests
 
     @property
     def is_full(self) -> bool:
@@ -152,32 +164,35 @@ class Upward(Downstream):
 
     def gather(self, size: int, asked: request_dispatch.Asked, at: int, end: int) -> int:
         """Collect a request of `size` bytes, of which buffer[at:end] has come; return where the rest begins."""
+        self._connection.state.move(ClientState.GATHERING)
         self.gathering = Gathering(size, asked)
         self.gathering_since = self._connection.plane.reactor.now()
         return self.gathering.add(self._buffer, at, end)
 
     def introduce(self) -> None:
         """Wait until the broker has answered a question on this connection, then go on; else it ends us."""
-        self.introducing = True
+        self._connection.state.move(ClientState.INTRODUCING)
         Task(injected_requests.introduced(self._connection), self._introduced).start()
 
     def _introduced(self, task: Task[None]) -> None:
-        self.introducing = False
+        if self._connection.closed:
+            return
         if task.error is None:
+            self._connection.state.move(ClientState.PASSING)
             self.resume_soon()
         elif isinstance(task.error, Exception):
             self._connection.handler_failed(task.error)
 
     def resume_soon(self) -> None:
         """Go on behind a request that was served: with what is kept, at the end of this turn."""
-        if self._kept and not self._resuming:
-            self._resuming = True
+        if self._kept:
+            self._connection.state.move(ClientState.RESUMING)
             self._connection.call_soon(self._resume)
 
     def _resume(self) -> None:
-        self._resuming = False
         if self._connection.closed:
             return
+        self._connection.state.move(ClientState.PASSING)
         kept, self._kept = self._kept, b""
         self._buffer[: len(kept)] = kept
         self._walk(0, 0, len(kept))
@@ -223,7 +238,7 @@ class Upward(Downstream):
             at = walked
         if at < end and not self._connection.closed:
             self._kept = bytes(buffer[at:end])
-        self._connection.holding.update()
+        self._connection.held.update()
         self._connection.update()
 
     def _step(self, at: int, end: int) -> int | None:

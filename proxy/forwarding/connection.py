@@ -1,12 +1,13 @@
 """One client connection and the upstream connection that belongs to it alone.
 
-Theory of operation. Bytes of the client go up to the broker as they come (`upward`), and the broker's down to the
-client (`downward`); `link` walks the frame boundaries over the shared receive buffer and remembers what the next answer
-is. The two `ready` methods are the fast path: one read, one walk, one write, for any number of whole frames. Whatever
-else there is (a frame that is gathered, a peer that does not take its bytes, a local request, SASL, the end) clears
-`flows` of a way, and the slow path deals with it until `update` finds that nothing is in the way again.
+Theory of operation. Bytes of the client go to the broker as they come (`ClientToBroker`), and the broker's to the
+client (`BrokerToClient`); each walks the frame boundaries over the shared receive buffer, and `pending` remembers what
+the next answer is. The two `ready` methods are the fast path: one read, one walk, one write, for any number of whole
+frames. Whatever else there is (a frame that is gathered, a peer that does not take its bytes, a local request, SASL,
+the end) clears `flows` of a direction, and the slow path deals with it until `update` finds that nothing is in the way
+again. Where the connection stands is one state (`connection_state`), moved by the part that brings the change about.
 
-Back-pressure: what a peer does not take waits in its `Side`, and its source is not read until it is gone. So a
+Back-pressure: what a peer does not take waits in its `PeerSocket`, and its source is not read until it is gone. So a
 connection holds at most one receive buffer per direction, one gathered frame per direction and one local answer.
 
 Nothing that runs inside a walk may use the receive buffer: handlers start behind a walk, the proxy's own answers are
@@ -17,19 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proxy.brokers import rights
 from proxy.brokers.connection_slots import SlotValues
 from proxy.brokers.dialling import Dialled
 from proxy.forwarding import injected_requests, request_dispatch
-from proxy.forwarding.broker_to_client import Downward
+from proxy.forwarding.broker_to_client import BrokerToClient
 from proxy.forwarding.client_requests import NOTHING_PASSES
-from proxy.forwarding.client_to_broker import Upward
-from proxy.forwarding.held_bytes import Holding
-from proxy.forwarding.injected_requests import Questions
-from proxy.forwarding.local_requests import Serving, Stage
-from proxy.forwarding.peer_socket import Side
+from proxy.forwarding.client_to_broker import ClientToBroker
+from proxy.forwarding.connection_parts import ListenedPort, SharedByConnections
+from proxy.forwarding.connection_state import ClientState, Progress, UpstreamState
+from proxy.forwarding.connection_timeouts import Timeouts
+from proxy.forwarding.held_bytes import HeldBytes
+from proxy.forwarding.injected_requests import InjectedRequests
+from proxy.forwarding.local_requests import LocalRequests
+from proxy.forwarding.peer_socket import PeerSocket
 from proxy.forwarding.sasl import Sasl
 from proxy.forwarding.walking import Pending
 from proxy.loop import faults
@@ -39,97 +43,89 @@ from proxy.loop.transports import Data, PlainTransport, Transport
 from proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from proxy.wire.frames import Answer, Pieces
 
-if TYPE_CHECKING:
-    from proxy.forwarding.data_plane import Plane, Port
-
-
 NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
 """A broker ends the connection as well: at anything but SaslHandshake (SocketServer.processCompletedReceives)."""
 
 
 class Connection:
-    """See interfaces.Connection."""
+    """See brokers.interfaces.Connection."""
 
     __slots__ = (
         "_cancel_dial",
         "_draining",
+        "_injected",
+        "_local",
         "_on_close",
-        "_questions",
-        "_serving",
-        "_stalled",
+        "_timeouts",
+        "answers",
         "broker",
-        "broker_takes",
         "client",
         "client_host",
-        "closed",
         "context",
-        "down",
-        "holding",
+        "held",
         "id",
         "is_known",
-        "is_muted",
         "pending",
         "plane",
         "port",
+        "requests",
         "sasl",
         "slot_values",
-        "up",
+        "state",
+        "upstream",
     )
 
-    def __init__(self, plane: Plane, port: Port, transport: Transport, client_host: str) -> None:
+    def __init__(self, plane: SharedByConnections, port: ListenedPort, transport: Transport, client_host: str) -> None:
         self.plane = plane
         self.port = port
         self.context = port.context
         self.id = plane.next_id()
         self.client_host = client_host
-        self.client = Side(transport)
-        self.broker: Side | None = None
+        self.state = Progress(ClientState.PASSING)
+        self.upstream = Progress(UpstreamState.UNDIALLED)
+        self.client = PeerSocket(transport)
+        self.broker: PeerSocket | None = None
         """None until the client's first bytes."""
-        self.broker_takes = True
-        """False: sending to the broker failed; what it sent before is still read."""
         self.pending = Pending()
-        self.up = Upward(self, transport, self.pending)
-        self.down = Downward(self, transport, self.pending)
+        self.requests = ClientToBroker(self, transport, self.pending)
+        self.answers = BrokerToClient(self, transport, self.pending)
         self.sasl = Sasl()
-        self.closed = False
-        self.is_muted = False
-        """Whether a local request waits, runs or is being answered."""
         self.is_known = plane.introduction is None
         """Whether the broker has answered a request that it answers to clients it knows only."""
-        self.holding = Holding(self)
+        self.held = HeldBytes(self, plane)
         self.slot_values: SlotValues = {}
         """What features remember of this connection."""
-        self._serving: Serving | None = None
-        self._questions: Questions | None = None
+        self._local: LocalRequests | None = None
+        self._injected: InjectedRequests | None = None
         self._on_close: list[Callable[[], None]] | None = None
         self._draining = False
         self._cancel_dial: Callable[[], None] | None = None
-        self._stalled = (0, 0)
-        transport.attach(self.up.ready, READ)
+        self._timeouts = Timeouts(plane.limits)
+        transport.attach(self.requests.ready, READ)
 
-    # interfaces.Connection
+    # brokers.interfaces.Connection
 
     @property
     def node_id(self) -> int:
-        """See interfaces.Connection."""
+        """See brokers.interfaces.Connection."""
         return self.port.node_id
 
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
-        """See interfaces.Connection."""
-        if self.closed or not self.broker_takes:
+        """See brokers.interfaces.Connection."""
+        if self.closed or self.upstream.now is UpstreamState.REFUSING:
             promise: Promise[memoryview] = Promise()
             promise.fail(injected_requests.lost())
             return promise
-        if self._questions is None:
-            self._questions = Questions(self)
-        promise = self._questions.ask(key, version, body, self._serving.client_id if self._serving else None)
-        self.up.flows = False
-        self._questions.send()
+        if self._injected is None:
+            self._injected = InjectedRequests(self)
+        promise = self._injected.ask(key, version, body, self._local.client_id if self._local else None)
+        self.requests.flows = False
+        self._injected.send()
         self._watch()
         return promise
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """See interfaces.Connection."""
+        """See brokers.interfaces.Connection."""
         if self.closed:
             callback()
             return
@@ -142,9 +138,10 @@ class Connection:
     def to_broker(self, data: Data) -> None:
         """Pass on, or keep until there is a connection that takes it; dials at the first bytes."""
         if self.broker is None:
-            self.broker = Side()
+            self.broker = PeerSocket()
+            self.upstream.move(UpstreamState.DIALLING)
             self._cancel_dial = self.plane.dial(self.port.targets(), self._dialled)
-        if not self.broker_takes:
+        if self.upstream.now is UpstreamState.REFUSING:
             return
         try:
             self.broker.write(data)
@@ -165,7 +162,7 @@ class Connection:
         except OSError as error:
             self.client_left(error)
             return
-        self.holding.update()
+        self.held.update()
         self.update()
 
     def flush_broker(self) -> None:
@@ -177,7 +174,7 @@ class Connection:
         except OSError:
             self.broker_refuses()
             return
-        self.holding.update()
+        self.held.update()
         self.update()
 
     @property
@@ -188,42 +185,49 @@ class Connection:
     @property
     def holds(self) -> int:
         """Bytes kept of requests and answers; of unsent ones those beyond a receive buffer, and none of our answers."""
-        held = self.up.held + self.down.held
-        if self._serving is not None:
-            held += self._serving.held
-        return held if self._answers_locally else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
+        held = self.requests.held + self.answers.held
+        if self._local is not None:
+            held += self._local.held
+        answers_here = self.state.now is ClientState.ANSWERING
+        return held if answers_here else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
+
+    @property
+    def unfinished(self) -> int:
+        """See held_bytes.Holder."""
+        gathering = self.requests.gathering
+        return 0 if gathering is None else gathering.come
 
     # requests served here, and our own
 
     def serve(self, asked: request_dispatch.Asked, frame: memoryview) -> None:
         """Mute the client until this request is answered here; it starts in `update`."""
-        if self._serving is None:
-            self._serving = Serving(self)
-        self._serving.mute(asked, frame)
-        self.holding.update()
+        if self._local is None:
+            self._local = LocalRequests(self)
+        self._local.mute(asked, frame)
+        self.held.update()
 
     def answer(self, data: Answer) -> None:
         """The answer to the local request; the client is unmuted once the kernel has it."""
         self.plane.count_local_answer()
-        self.down.bytes += len(data)
+        self.answers.bytes += len(data)
         self.to_client(data)
         self.update()
 
     @property
     def in_flight(self) -> int:
         """Requests of the client that wait for an answer."""
-        return self._client_pending + self.is_muted
+        return self._client_pending + self.state.now.is_muted
 
     def answered(self, promise: Promise[memoryview], body: memoryview) -> None:
         """The broker answered a request of ours: whoever asked goes on, nearly always the request served here."""
-        if self._serving is not None:
-            self._serving.goes_on()
+        if self._local is not None:
+            self._local.goes_on()
         promise.set(body)
 
     def own_answer_begins(self) -> None:
         """An answer to a request of ours has left the queue of pending ones, whether or not all of it is here."""
-        if self._questions is not None:
-            self._questions.unanswered -= 1
+        if self._injected is not None:
+            self._injected.unanswered -= 1
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call at the end of this turn, on behalf of this connection."""
@@ -257,11 +261,11 @@ class Connection:
         """The broker answered SaslHandshake."""
         self.sasl.handshake_answered(error_code)
         if version == 0:
-            self.up.handshaking = False
+            self.state.move(ClientState.PASSING)
             if not error_code:
-                self.up.raw = True
-                self.up.go_by(NOTHING_PASSES)
-            self.up.resume_soon()
+                self.requests.raw = True
+                self.requests.go_by(NOTHING_PASSES)
+            self.requests.resume_soon()
 
     def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
         """The broker answered SaslAuthenticate."""
@@ -269,18 +273,24 @@ class Connection:
 
     def may_ask(self, now: float) -> bool:
         """Whether a request of ours can be sent now and would be judged."""
-        connected = self.broker is not None and self.broker.is_open and self.broker_takes
-        return connected and self.up.at_boundary and not self.up.handshaking and self.sasl.may_ask(now)
+        if self.upstream.now is not UpstreamState.OPEN or self.state.now is ClientState.HANDSHAKING:
+            return False
+        return self.requests.at_boundary and self.sasl.may_ask(now)
 
     # what is waited for
 
     @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self.state.now is ClientState.CLOSED
+
+    @property
     def reads_client(self) -> bool:
         """Whether more of the client may be read now."""
-        if self.is_muted or not self.broker_takes or self._broker_has_unsent:
+        requests = self.requests
+        if not requests.walks_on or self.upstream.now is UpstreamState.REFUSING or self._broker_has_unsent:
             return False
-        up = self.up
-        return up.walks_on and not (up.is_full or (self._draining and up.at_boundary))
+        return not (requests.is_full or (self._draining and requests.at_boundary))
 
     @property
     def reads_broker(self) -> bool:
@@ -294,54 +304,55 @@ class Connection:
 
     @property
     def _client_pending(self) -> int:
-        return len(self.pending) - (self._questions.unanswered if self._questions is not None else 0)
+        return len(self.pending) - (self._injected.unanswered if self._injected is not None else 0)
 
     @property
     def _all_answered(self) -> bool:
         """Whether every earlier request is answered and the kernel has the answers; acks=0 ones: passed on."""
-        broker_owes = self._client_pending or self.down.owes_client or self._broker_has_unsent
+        broker_owes = self._client_pending or self.answers.owes_client or self._broker_has_unsent
         return not (broker_owes or self.client.has_unsent)
 
     def update(self) -> None:
         """After anything unusual: send what was held, start what waited, and wait for what matters now."""
         if self.closed:
             return
-        if self._questions is not None and self._questions.are_held:
-            self._questions.send()
-        if self._serving is not None:
-            self._serve_on(self._serving)
+        if self._injected is not None and self._injected.are_held:
+            self._injected.send()
+        if self._local is not None:
+            self._serve_on(self._local)
         if self.closed:
             return
-        if self._draining and self.up.at_boundary and not self.is_muted and self._all_answered:
+        if self._draining and self.requests.at_boundary and not self.state.now.is_muted and self._all_answered:
             self._leave_client()
             self.end("connection-closed", reason="drained")
             return
         self._watch()
 
-    def _serve_on(self, serving: Serving) -> None:
-        if serving.stage is Stage.WAITING and self._all_answered:
+    def _serve_on(self, local: LocalRequests) -> None:
+        if self.state.now is ClientState.MUTED and self._all_answered:
             self.sasl.ordinary_request()  # what was in flight when it came is answered by now
             if self.sasl.may_ask(self.plane.reactor.now()):
-                serving.start()
+                local.start()
             else:
                 self.end("request-refused", reason=NOT_AUTHENTICATED)
-        elif serving.stage is Stage.ANSWERING and not self.client.has_unsent:
-            serving.written()
+        elif self.state.now is ClientState.ANSWERING and not self.client.has_unsent:
+            local.written()
 
     def _watch(self) -> None:
         """Set what both sockets are waited for, and whether bytes may take the fast path."""
         if self.closed:
             return
-        client, broker, up, muted = self.client, self.broker, self.up, self.is_muted
+        client, broker, requests, state = self.client, self.broker, self.requests, self.state.now
         stalls, reads = client.has_unsent, self.reads_client
-        client.want((READ if reads else PEER_LEFT if muted else 0) | (WRITE if stalls else 0))
+        client.want((READ if reads else PEER_LEFT if state.is_muted else 0) | (WRITE if stalls else 0))
         if broker is None or not broker.is_open:
             return
         broker.want((0 if stalls else READ) | (WRITE if broker.has_unsent else 0))
-        watched = self._draining or (self._questions is not None and self._questions.are_held)
-        up.flows = reads and not watched and up.is_straight
-        straight = not (stalls or muted or watched or up.handshaking or up.is_full)
-        self.down.flows = straight and self.down.is_straight
+        watched = self._draining or (self._injected is not None and self._injected.are_held)
+        requests.flows = reads and not watched and requests.is_straight
+        waits = state.is_muted or state is ClientState.HANDSHAKING
+        straight = not (stalls or waits or watched or requests.is_full)
+        self.answers.flows = straight and self.answers.is_straight
 
     # the upstream connection
 
@@ -363,9 +374,10 @@ class Connection:
         if self.closed:  # the client sent (acks=0) and left before there was a connection
             self.plane.linger(broker)
             return
-        self.up.connected(transport)
-        self.down.connected(transport)
-        transport.attach(self.down.ready, READ)
+        self.upstream.move(UpstreamState.OPEN)
+        self.requests.connected(transport)
+        self.answers.connected(transport)
+        transport.attach(self.answers.ready, READ)
         self._let_pass(transport)
         self.flush_broker()
 
@@ -374,12 +386,13 @@ class Connection:
         client = self.client.transport
         if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
             reactor = self.plane.reactor
-            reactor.pass_on(client.fd, self.up, broker.fd)
-            reactor.pass_on(broker.fd, self.down, client.fd)
+            reactor.pass_on(client.fd, self.requests, broker.fd)
+            reactor.pass_on(broker.fd, self.answers, client.fd)
 
     def broker_refuses(self) -> None:
         """Sending to the broker failed: what it had sent before is still passed on, then `broker_left` is called."""
-        self.broker_takes = False
+        if self.upstream.now is UpstreamState.OPEN:
+            self.upstream.move(UpstreamState.REFUSING)
         if self.broker is not None:
             self.broker.discard()
         self._watch()
@@ -399,8 +412,8 @@ class Connection:
 
     def _leave_client(self) -> None:
         """The client gets what it was given before, whatever it has sent since; the rest of the connection ends."""
-        unsent = self._serving.take_unsent() if self._serving is not None else 0
-        client, self.client = self.client, Side()
+        unsent = self._local.take_unsent() if self._local is not None else 0
+        client, self.client = self.client, PeerSocket()
         self.plane.linger(client, unsent)
 
     def failed(self, error: Exception) -> None:
@@ -420,17 +433,17 @@ class Connection:
         """Close both halves, tell whoever wants to know. `event` and `context` go to the notes."""
         if self.closed:
             return
-        self.closed = True
-        self.up.flows = self.down.flows = False
-        if self._serving is not None:
-            self._serving.cancel()
-            self.plane.budget.sent(self._serving.take_unsent())
-        self.holding.update()
+        self.state.move(ClientState.CLOSED)
+        self.requests.flows = self.answers.flows = False
+        if self._local is not None:
+            self._local.cancel()
+            self.plane.budget.sent(self._local.take_unsent())
+        self.held.update()
         self.client.close()
         self._end_broker()
         self._tell()
-        self.up.drop()
-        self.down.drop()
+        self.requests.drop()
+        self.answers.drop()
         self.slot_values = {}
         self.plane.forget(self, event, context)
 
@@ -447,7 +460,9 @@ class Connection:
             broker.close()
 
     def _tell(self) -> None:
-        promises = self._questions.lost() if self._questions is not None else []
+        gathering = self.answers.gathering
+        subject = None if gathering is None else gathering.subject
+        promises = self._injected.lost(subject) if self._injected is not None else []
         self.pending.clear()
         for promise in promises:
             self.guarded(partial(promise.fail, injected_requests.lost()))
@@ -459,29 +474,14 @@ class Connection:
 
     def sweep(self, now: float) -> None:
         """Look for what no event tells: silence, a client that takes nothing, an upstream about to be closed idle."""
-        self.up.quiet_s += 1
-        self.down.sweep()
-        limits = self.plane.limits
-        if self._answers_locally and self._stalls(limits.stalled_client_s):
-            self.end("client-stalled", reason=f"took no byte for {limits.stalled_client_s:g} s")
-        elif self.up.gathering is not None and now - self.up.gathering_since > limits.gathering_s:
-            self.end(
-                "request-refused",
-                reason=f"a request had not come whole after limits.gathering_s ({limits.gathering_s:g})",
-            )
-        elif self.up.quiet_s > limits.idle_client_s and not self.in_flight:
-            self.end("connection-closed", reason="client idle")
-        elif self._questions is not None:
-            self._questions.keep_alive(now)
-
-    @property
-    def _answers_locally(self) -> bool:
-        return self._serving is not None and self._serving.stage is Stage.ANSWERING
-
-    def _stalls(self, limit_s: float) -> bool:
-        progress, sweeps = self._stalled
-        self._stalled = (self.client.progress, sweeps + 1 if progress == self.client.progress else 0)
-        return self._stalled[1] > limit_s
+        self.requests.quiet_s += 1
+        self.answers.sweep()
+        overdue = self._timeouts.overdue(self, now)
+        if overdue is not None:
+            event, reason = overdue
+            self.end(event, reason=reason)
+        elif self._injected is not None:
+            self._injected.keep_alive(now)
 
     def drain(self) -> None:
         """Look at no new request; end as soon as nothing is in flight."""

@@ -13,10 +13,13 @@ from typing import Any
 import trio
 
 from proxy.brokers.dialling import Dial, Dialled
+from proxy.brokers.interfaces import Connection as BrokerConnection
 from proxy.forwarding.client_requests import NOTHING_PASSES, Passing
 from proxy.forwarding.connection import Connection
+from proxy.forwarding.connection_parts import EndedConnection, Question
+from proxy.forwarding.held_bytes import HeldBytes
 from proxy.forwarding.memory_budget import AnswerBudget, GatherBudget
-from proxy.forwarding.peer_socket import Linger, Side
+from proxy.forwarding.peer_socket import Linger, PeerSocket
 from proxy.forwarding.produce_acks import acks_layout
 from proxy.forwarding.request_inspection import (
     AcksLook,
@@ -41,9 +44,6 @@ from proxy.wire.values import Address, Limits
 SWEEP_S = 1.0
 HANDSHAKE_S = 10.0
 """A client's TLS handshake."""
-
-Question = tuple[int, int, bytes]
-"""API key, version, request body."""
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +102,7 @@ class Plane:
         upstream_tls: ssl.SSLContext | None = None,
         *,
         upstream_server_name: str | None = None,
-        keep_alive: Callable[[Connection], Question | None] = lambda _connection: None,
+        keep_alive: Callable[[BrokerConnection], Question | None] = lambda _connection: None,
         introduction: Question | None = None,
         budget: AnswerBudget | None = None,
         slices: Slices | None = None,
@@ -208,14 +208,14 @@ class Plane:
             connections_total=self._totals["connections"],
             upstream_connections=sum(connection.broker is not None for connection in alive),
             in_flight=sum(connection.in_flight for connection in alive),
-            muted=sum(connection.is_muted for connection in alive),
+            muted=sum(connection.state.now.is_muted for connection in alive),
             local_answers_total=self._totals["local_answers"],
             local_answer_bytes=self.budget.used,
             local_answers_without_room=self.budget.refusals,
             gathered_bytes=self.gathered.used,
             gathered_without_room=self.gathered.refusals,
-            bytes_up=self._totals["bytes_up"] + sum(connection.up.bytes for connection in alive),
-            bytes_down=self._totals["bytes_down"] + sum(connection.down.bytes for connection in alive),
+            bytes_up=self._totals["bytes_up"] + sum(connection.requests.bytes for connection in alive),
+            bytes_down=self._totals["bytes_down"] + sum(connection.answers.bytes for connection in alive),
             unsent_bytes=sum(connection.unsent for connection in alive),
             ended=dict(self._ended),
         )
@@ -228,8 +228,8 @@ class Plane:
         self.routes = routes
         self.passing = passing(routes, self.reactor.turns)
         for connection in self._connections.values():
-            if not connection.up.raw:
-                connection.up.go_by(self.passing)
+            if not connection.requests.raw:
+                connection.requests.go_by(self.passing)
 
     # for connections
 
@@ -254,45 +254,43 @@ class Plane:
         """An answer was made here."""
         self._totals["local_answers"] += 1
 
-    def hold(self, connection: Connection, change: int) -> None:
-        """A connection keeps so many bytes more than before, or fewer.
+    def hold(self, held: HeldBytes, change: int) -> None:
+        """See held_bytes.Account.
 
-        Where that is more than all may keep, those with the longest unfinished requests end, the newcomer among them.
-
-        Raises:
-            RequestRefused: it is this connection that has to end.
+        Where it is more than all may keep, those with the longest unfinished requests end, the newcomer among them.
         """
         gathered = self.gathered
         gathered.used += change
         while change > 0 and gathered.is_overdrawn:
-            longest = max(self._connections.values(), key=_unfinished, default=connection)
-            if not _unfinished(longest):
-                longest = connection
+            everybody = (connection.held for connection in self._connections.values())
+            longest = max(everybody, key=_unfinished, default=held)
+            if not longest.unfinished:
+                longest = held
             gathered.refusals += 1
             text = f"no room for it: limits.gathered_total_bytes ({gathered.limit}) are in use"
-            if longest is connection:
+            if longest is held:
                 raise RequestRefused(text)
-            longest.holding.write_off(text)
+            longest.write_off(text)
 
-    def linger(self, side: Side, answer_bytes: int = 0) -> None:
-        """Send what this side still has to, let the peer end, then close; `answer_bytes` leave the budget with it."""
+    def linger(self, peer: PeerSocket, answer_bytes: int = 0) -> None:
+        """Send what waits for this peer, let it end, then close; `answer_bytes` leave the budget with it."""
         deadline = self.reactor.now() + self.limits.stalled_client_s
-        linger = Linger(side, deadline, self.reactor.now, self._lingered)
+        linger = Linger(peer, deadline, self.reactor.now, self._lingered)
         self._lingering[linger] = answer_bytes
         if self._closed:
             linger.end()
         else:
             linger.proceed()
 
-    def forget(self, connection: Connection, event: str, context: Mapping[str, Any]) -> None:
+    def forget(self, connection: EndedConnection, event: str, context: Mapping[str, Any]) -> None:
         """A connection has ended; says so."""
         del self._connections[connection.id]
         self._by_address[connection.client_host] -= 1
         if not self._by_address[connection.client_host]:
             del self._by_address[connection.client_host]
         self._ended[event] += 1
-        self._totals["bytes_up"] += connection.up.bytes
-        self._totals["bytes_down"] += connection.down.bytes
+        self._totals["bytes_up"] += connection.requests.bytes
+        self._totals["bytes_down"] += connection.answers.bytes
         self.notes(
             event, connection=connection.id, client=connection.client_host, node_id=connection.node_id, **context
         )
@@ -330,7 +328,7 @@ class Plane:
     def _limit_reached(self, client_host: str) -> str:
         """Which limit has no room for one more, in words; empty when there is room.
 
-        A side that still sends what was left, after its connection ended, keeps a descriptor and counts as well.
+        A socket that still sends what was left, after its connection ended, keeps a descriptor and counts as well.
         """
         limits = self.limits
         if len(self._connections) + len(self._lingering) >= limits.connections:
@@ -362,10 +360,8 @@ class Plane:
             linger.end()
 
 
-def _unfinished(connection: Connection) -> int:
-    """Bytes of a request that has not come whole, which its client need never finish."""
-    gathering = connection.up.gathering
-    return 0 if gathering is None or connection.holding.is_written_off else gathering.come
+def _unfinished(held: HeldBytes) -> int:
+    return held.unfinished
 
 
 def passing(routes: Routes, turns: Turns) -> Passing:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from proxy.brokers.interfaces import Connection as BrokerConnection
 from proxy.forwarding.answer_dispatch import OwnAnswer
+from proxy.forwarding.connection_parts import Owner, SharedByConnections
+from proxy.forwarding.connection_state import ClientState
+from proxy.forwarding.walking import Pending, RequestWalk
 from proxy.loop.promise import Promise
+from proxy.loop.transports import Data
 from proxy.wire.errors import UpstreamLost
 from proxy.wire.headers import RequestHeader, encode_request_header
-
-if TYPE_CHECKING:
-    from proxy.forwarding.connection import Connection
 
 KEEP_ALIVE_S = 180.0
 """Least time between two requests of the proxy's own that only keep the upstream connection alive
@@ -20,12 +22,44 @@ CORRELATION_IDS = 1 << 31
 """Ours are non-negative and start again at 0; order decides, so they may repeat the client's."""
 
 
-class Questions:
+class Asks(Protocol):
+    """A connection whose client its broker may not know yet."""
+
+    is_known: bool
+    """Whether the broker has answered a request that it answers to clients it knows only."""
+
+    @property
+    def plane(self) -> SharedByConnections:
+        """What all connections share."""
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        """See brokers.interfaces.Connection."""
+
+
+class TakesInjected(Owner, BrokerConnection, Protocol):
+    """The connection on which the proxy asks."""
+
+    @property
+    def pending(self) -> Pending:
+        """Requests that wait for their answer."""
+
+    @property
+    def requests(self) -> RequestWalk:
+        """The client's requests; `left`: bytes of one that is passing which are still to come."""
+
+    def to_broker(self, data: Data) -> None:
+        """Pass on, or keep until there is a connection that takes it."""
+
+    def may_ask(self, now: float) -> bool:
+        """Whether a request of ours can be sent now and would be judged."""
+
+
+class InjectedRequests:
     """Those of one connection; made when the first local request comes."""
 
     __slots__ = ("_asked_at", "_connection", "_held", "_last_id", "unanswered")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: TakesInjected) -> None:
         self._connection = connection
         self._held: list[tuple[int, OwnAnswer, bytes]] = []
         self._last_id = 0
@@ -50,22 +84,21 @@ class Questions:
 
     def send(self) -> None:
         """Send what is held, at a frame boundary."""
-        up = self._connection.up
-        if up.left or up.handshaking:
+        connection = self._connection
+        if connection.requests.left or connection.state.now is ClientState.HANDSHAKING:
             return
         held, self._held = self._held, []
         for correlation_id, expected, frame in held:
-            self._connection.pending.append((correlation_id, expected))
+            connection.pending.append((correlation_id, expected))
             self.unanswered += 1
-            self._connection.to_broker(frame)
+            connection.to_broker(frame)
 
-    def lost(self) -> list[Promise[memoryview]]:
-        """The connection ends: the promises nobody will keep."""
+    def lost(self, gathered_for: object) -> list[Promise[memoryview]]:
+        """The connection ends: the promises nobody will keep. `gathered_for`: whose answer is being gathered."""
         held, self._held = self._held, []
         unanswered = [expected for _, expected in self._connection.pending if isinstance(expected, OwnAnswer)]
-        gathering = self._connection.down.gathering
-        if gathering is not None and isinstance(gathering.subject, OwnAnswer):
-            unanswered.append(gathering.subject)
+        if isinstance(gathered_for, OwnAnswer):
+            unanswered.append(gathered_for)
         return [expected.promise for expected in (*unanswered, *(entry[1] for entry in held))]
 
     def keep_alive(self, now: float) -> None:
@@ -78,7 +111,7 @@ class Questions:
             connection.ask(*question)
 
 
-async def introduced(connection: Connection) -> None:
+async def introduced(connection: Asks) -> None:
     """Wait until the broker has answered a request that it answers to clients it knows only (after SASL).
 
     Asked once for each connection. A broker that does not know the client ends the connection instead.

@@ -1,52 +1,71 @@
 """A request that is served here: Kafka's muted channel, for one connection (forwarding/README.md rule 20).
 
-    IDLE ─ a request was gathered ─▶ WAITING ─ all earlier answers are written ─▶ RUNNING ─ it answered ─▶ ANSWERING
-      ▲                                                                              │ None: forwarded           │
-      └──────────────────────────────────────────────────────────────────────────────┴─── the kernel has it ─────┘
-
-In every state but IDLE nothing is read from the client; what was received behind the request is kept by the connection.
+The connection is MUTED until all earlier answers are written, SERVING while the handler runs, then ANSWERING until the
+kernel has the answer (`connection_state`). All the while nothing is read from the client; what was received behind the
+request is kept by the connection.
 """
 
 from __future__ import annotations
 
 import time
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from proxy.brokers.interfaces import Connection as BrokerConnection
 from proxy.forwarding import injected_requests, request_dispatch
 from proxy.forwarding.ask_and_reply import framed
+from proxy.forwarding.connection_parts import Owner
+from proxy.forwarding.connection_state import ClientState
 from proxy.forwarding.interfaces import Call
+from proxy.forwarding.walking import Pending
 from proxy.loop.promise import Task
 from proxy.loop.slices import Work
 from proxy.wire import frames, headers
-from proxy.wire.errors import LocalProtocolError, RequestRefused, TooManyElements
+from proxy.wire.errors import RequestRefused, TooManyElements
 from proxy.wire.values import DECODED_BYTES
-
-if TYPE_CHECKING:
-    from proxy.forwarding.connection import Connection
-
 
 AT_ONCE_BYTES = 8 << 10
 """A request up to this size is read in one go."""
 
 
-class Stage(Enum):
-    """How far the request is."""
+class ResumableStream(request_dispatch.RequestStream, Protocol):
+    """The client's requests, of which some bytes may be kept until one is answered."""
 
-    IDLE = auto()
-    WAITING = auto()
-    RUNNING = auto()
-    ANSWERING = auto()
+    def resume_soon(self) -> None:
+        """Go on behind a request that was served."""
 
 
-class Serving:
+class Serves(Owner, BrokerConnection, Protocol):
+    """The connection whose request is served here."""
+
+    is_known: bool
+    """Whether the broker has answered a request that it answers to clients it knows only."""
+
+    @property
+    def requests(self) -> ResumableStream:
+        """The client's requests."""
+
+    @property
+    def pending(self) -> Pending:
+        """Requests that wait for their answer."""
+
+    def answer(self, data: frames.Answer) -> None:
+        """The answer to the request; `written` is called once the kernel has it."""
+
+    def guarded(self, callback: Callable[[], object]) -> None:
+        """Call now; what it raises ends this connection and nothing else."""
+
+    def handler_failed(self, error: Exception) -> None:
+        """The handler raised: this connection ends."""
+
+
+class LocalRequests:
     """The local request of one connection; there is at most one."""
 
-    __slots__ = ("_answer_bytes", "_asked", "_begun", "_connection", "_frame", "_task", "client_id", "stage")
+    __slots__ = ("_answer_bytes", "_asked", "_begun", "_connection", "_frame", "_task", "client_id")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Serves) -> None:
         self._connection = connection
-        self.stage = Stage.IDLE
         self._asked: request_dispatch.Asked | None = None
         self._frame = memoryview(b"")
         self._task: Task[frames.Answer | None] | None = None
@@ -56,11 +75,12 @@ class Serving:
         """What the client called itself last; the proxy's own requests carry it, for brokers have quotas by it."""
 
     def mute(self, asked: request_dispatch.Asked, frame: memoryview) -> None:
-        """A request came whole; it starts when everything before it is answered."""
-        if self.stage is not Stage.IDLE:
-            raise LocalProtocolError("a second local request while one is being served")
-        self.stage = Stage.WAITING
-        self._connection.is_muted = True
+        """A request came whole; it starts when everything before it is answered.
+
+        Raises:
+            LocalProtocolError: another is served, or none was gathered.
+        """
+        self._connection.state.move(ClientState.MUTED)
         self._begun = time.perf_counter()
         self._asked = asked
         self._frame = frame
@@ -74,7 +94,7 @@ class Serving:
         """Everything before it is answered: run the handler. A request that cannot be read ends the connection."""
         asked = self._asked
         assert asked is not None  # noqa: S101  # muted
-        self.stage = Stage.RUNNING
+        self._connection.state.move(ClientState.SERVING)
         self._connection.plane.reactor.turns.doing = self._connection, asked.route
         self._task = Task(self._serve(asked), self._done)
         self._task.start()
@@ -92,7 +112,7 @@ class Serving:
 
     def goes_on(self) -> None:
         """Something that the handler may wait for is here: what takes long from now on is most likely its."""
-        if self.stage is Stage.RUNNING and self._asked is not None:
+        if self._connection.state.now is ClientState.SERVING and self._asked is not None:
             self._connection.plane.reactor.turns.doing = self._connection, self._asked.route
 
     def written(self) -> None:
@@ -170,17 +190,16 @@ class Serving:
     def _answer(self, answer: frames.Answer) -> None:
         if self._asked is not None:
             self._connection.plane.served(self._asked.route.key, time.perf_counter() - self._begun)
-        self.stage = Stage.ANSWERING
+        self._connection.state.move(ClientState.ANSWERING)
         self._frame = memoryview(b"")
-        self._connection.holding.update()
+        self._connection.held.update()
         self._answer_bytes = len(answer)
         self._connection.plane.budget.add_unsent(len(answer))
         self._connection.answer(answer)
 
     def _unmute(self) -> None:
-        self.stage = Stage.IDLE
-        self._connection.is_muted = False
+        self._connection.state.move(ClientState.PASSING)
         self._asked = None
         self._frame = memoryview(b"")
-        self._connection.holding.update()
-        self._connection.up.resume_soon()
+        self._connection.held.update()
+        self._connection.requests.resume_soon()

@@ -13,7 +13,7 @@ PIECES_MAX = 1024
 """Pieces in one call: what Linux, BSD and macOS take (IOV_MAX)."""
 
 
-class Side:
+class PeerSocket:
     """Towards a client, or towards a broker; without a transport while it is being dialled.
 
     Memory: what waits here came from one receive (the source is not read until it is gone) or is one answer.
@@ -138,13 +138,13 @@ class Linger:
     Ends in any case when told to `end`.
     """
 
-    __slots__ = ("_clock", "_ended", "_has_parted", "_side", "deadline")
+    __slots__ = ("_clock", "_ended", "_has_parted", "_peer", "deadline")
 
     def __init__(
-        self, side: Side, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
+        self, peer: PeerSocket, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
     ) -> None:
         """`ended(self)` is called once the socket is closed; `proceed` begins."""
-        self._side = side
+        self._peer = peer
         self._clock = clock
         self._ended: Callable[[Linger], None] | None = ended
         self._has_parted = False
@@ -154,28 +154,28 @@ class Linger:
     @property
     def has_unsent(self) -> bool:
         """Whether bytes wait for the peer."""
-        return self._side.has_unsent
+        return self._peer.has_unsent
 
     def proceed(self) -> None:
         """Begin to wait for the peer."""
-        transport = self._side.transport
+        transport = self._peer.transport
         assert transport is not None  # noqa: S101  # callers have looked
         transport.want(0)
         transport.attach(self.ready, WRITE)
-        if not self._side.has_unsent:
+        if not self._peer.has_unsent:
             faults.guard(self, self._part)
 
     def ready(self, mask: int) -> None:
         """The peer takes more, sends something nobody wants any more, or has gone."""
-        transport = self._side.transport
+        transport = self._peer.transport
         if mask & (ERROR | HANGUP) or transport is None:
             self.end()
         elif self._has_parted:
             if transport.drop():
                 self.end()
         else:
-            self._side.flush()
-            if not self._side.has_unsent:
+            self._peer.flush()
+            if not self._peer.has_unsent:
                 self._part()
 
     def failed(self, error: Exception) -> None:
@@ -185,13 +185,13 @@ class Linger:
 
     def end(self) -> None:
         """Close now."""
-        self._side.close()
+        self._peer.close()
         if self._ended is not None:
             ended, self._ended = self._ended, None
             ended(self)
 
     def _part(self) -> None:
-        transport = self._side.transport
+        transport = self._peer.transport
         assert transport is not None  # noqa: S101  # it is open until `end`
         self._has_parted = True
         self.deadline = min(self.deadline, self._clock() + FAREWELL_S)

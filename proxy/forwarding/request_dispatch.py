@@ -6,18 +6,20 @@ stops: more bytes are needed, or nothing behind this request may be looked at ye
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from proxy.forwarding.answer_dispatch import SaslAuthenticateAnswer, SaslHandshakeAnswer
 from proxy.forwarding.broker_answers import TOKEN
-from proxy.forwarding.client_requests import Head
+from proxy.forwarding.client_requests import Head, Passing
+from proxy.forwarding.connection_parts import Owner
+from proxy.forwarding.connection_state import ClientState
 from proxy.forwarding.produce_acks import acks_layout, read_acks
 from proxy.forwarding.routes import Kind, Route
+from proxy.forwarding.sasl import Sasl
 from proxy.forwarding.walk import Expected
+from proxy.forwarding.walking import Pending
+from proxy.loop.transports import Data
 from proxy.wire.errors import RemoteProtocolError, RequestRefused
-
-if TYPE_CHECKING:
-    from proxy.forwarding.connection import Connection
 
 
 class Asked(NamedTuple):
@@ -27,16 +29,70 @@ class Asked(NamedTuple):
     head: Head
 
 
-def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int | None:
+class RequestStream(Protocol):
+    """The client's requests on their way to the broker."""
+
+    raw: bool
+    """SASL tokens without Kafka headers may come (handshake v0)."""
+
+    def peek(self, buffer: memoryview, at: int, end: int) -> Head | None:
+        """What stands at `at`; None when more bytes are needed to say so."""
+
+    def go_by(self, passing: Passing) -> None:
+        """Which requests pass, from the next one on."""
+
+    def admit(self, size: int, at: int, end: int) -> int:
+        """Let the request at `at` pass; up to where its bytes have come."""
+
+    def write(self, data: Data) -> None:
+        """Pass on to the broker."""
+
+    def gather(self, size: int, asked: Asked, at: int, end: int) -> int:
+        """Collect the request at `at`; where the rest begins."""
+
+    def introduce(self) -> None:
+        """Go on when the broker knows the client."""
+
+
+class Forwards(Protocol):
+    """The connection whose requests are forwarded."""
+
+    @property
+    def requests(self) -> RequestStream:
+        """The client's requests."""
+
+    @property
+    def pending(self) -> Pending:
+        """Requests that wait for their answer."""
+
+
+class TakesRequests(Owner, Forwards, Protocol):
+    """The connection whose request is dispatched."""
+
+    is_known: bool
+    """Whether the broker has answered a request that it answers to clients it knows only."""
+
+    @property
+    def sasl(self) -> Sasl:
+        """How far the client has come with SASL."""
+
+    def serve(self, asked: Asked, frame: memoryview) -> None:
+        """Mute the client until this request is answered here."""
+
+    def sasl_handshake_sent(self, version: int) -> None:
+        """The client begins an exchange."""
+
+
+def treat(connection: TakesRequests, buffer: memoryview, at: int, end: int) -> int | None:
     """Decide on the frame at `at`.
 
     Raises:
         RemoteProtocolError: it is no request, or one that is refused.
     """
-    head = connection.up.peek(buffer, at, end)
+    head = connection.requests.peek(buffer, at, end)
     if head is None:
         return None
-    if connection.up.raw and not _ends_tokens(connection, head):
+    if connection.requests.raw and not _ends_tokens(connection, head):
         return _pass(connection, buffer, at, end, head, TOKEN)
     route = connection.plane.routes[head.name]
     if route.kind is Kind.REFUSE:
@@ -49,7 +105,7 @@ def treat(connection: Connection, buffer: memoryview, at: int, end: int) -> int 
     return _pass(connection, buffer, at, end, head, route)
 
 
-def gathered(connection: Connection, asked: Asked, frame: memoryview) -> None:
+def gathered(connection: TakesRequests, asked: Asked, frame: memoryview) -> None:
     """A request has come whole (`frame` with its size, writable, ours): serve it here or pass it on."""
     route = asked.route
     connection.plane.reactor.turns.doing = connection, route
@@ -57,17 +113,18 @@ def gathered(connection: Connection, asked: Asked, frame: memoryview) -> None:
         _limit(connection, asked, "served_request_bytes")
         connection.serve(asked, frame)
     else:
+        connection.state.move(ClientState.PASSING)
         pass_whole(connection, asked, frame)
 
 
-def pass_whole(connection: Connection, asked: Asked, frame: memoryview) -> None:
+def pass_whole(connection: Forwards, asked: Asked, frame: memoryview) -> None:
     """Forward a request that was gathered, amended where its route says so."""
     route = asked.route
     if route.amend is not None:
         route = route.amend(frame[4:]) or route
     if not (route.kind is Kind.PRODUCE and _wants_no_answer(route, frame)):
         connection.pending.append((asked.head.correlation_id, route))
-    connection.up.write(frame)
+    connection.requests.write(frame)
 
 
 def _wants_no_answer(route: Route, frame: memoryview) -> bool:
@@ -77,7 +134,7 @@ def _wants_no_answer(route: Route, frame: memoryview) -> bool:
     return acks == 0
 
 
-def _ends_tokens(connection: Connection, head: Head) -> bool:
+def _ends_tokens(connection: TakesRequests, head: Head) -> bool:
     """Whether a frame among raw SASL tokens is an ordinary request: its first four bytes name a listed API version.
 
     No token begins so: PLAIN has a NUL and a user name there (read as a version it is far above any), SCRAM and
@@ -85,22 +142,22 @@ def _ends_tokens(connection: Connection, head: Head) -> bool:
     """
     if head.name not in connection.plane.routes:
         return False
-    connection.up.raw = False
-    connection.up.go_by(connection.plane.passing)
+    connection.requests.raw = False
+    connection.requests.go_by(connection.plane.passing)
     pending = connection.pending
     while pending and pending[-1][1] is TOKEN:
         pending.pop()
     return True
 
 
-def _pass(connection: Connection, buffer: memoryview, at: int, end: int, head: Head, expected: Expected) -> int:
+def _pass(connection: TakesRequests, buffer: memoryview, at: int, end: int, head: Head, expected: Expected) -> int:
     connection.pending.append((head.correlation_id, expected))
-    upto = connection.up.admit(head.size, at, end)
-    connection.up.write(buffer[at:upto])
+    upto = connection.requests.admit(head.size, at, end)
+    connection.requests.write(buffer[at:upto])
     return upto
 
 
-def _sasl(connection: Connection, buffer: memoryview, at: int, end: int, head: Head, route: Route) -> int | None:
+def _sasl(connection: TakesRequests, buffer: memoryview, at: int, end: int, head: Head, route: Route) -> int | None:
     if route.kind is Kind.SASL_AUTHENTICATE:
         sent_at = connection.plane.reactor.now()
         return _pass(connection, buffer, at, end, head, SaslAuthenticateAnswer(route.version, sent_at))
@@ -109,23 +166,23 @@ def _sasl(connection: Connection, buffer: memoryview, at: int, end: int, head: H
     connection.sasl_handshake_sent(route.version)
     upto = _pass(connection, buffer, at, end, head, SaslHandshakeAnswer(route.version))
     if route.version == 0:
-        connection.up.handshaking = True
+        connection.state.move(ClientState.HANDSHAKING)
     return upto
 
 
-def _gather(connection: Connection, at: int, end: int, asked: Asked) -> int | None:
+def _gather(connection: TakesRequests, at: int, end: int, asked: Asked) -> int | None:
     _limit(connection, asked, _LARGEST.get(asked.route.kind, "inspected_request_bytes"))
     if asked.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
-        connection.up.introduce()
+        connection.requests.introduce()
         return None
-    return connection.up.gather(asked.head.size, asked, at, end)
+    return connection.requests.gather(asked.head.size, asked, at, end)
 
 
 _LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
 """Kind -> the limit of a request that is gathered."""
 
 
-def _limit(connection: Connection, asked: Asked, name: str) -> None:
+def _limit(connection: TakesRequests, asked: Asked, name: str) -> None:
     """Raise RequestRefused where the request is larger than the limit of that name."""
     size, limit = asked.head.size, getattr(connection.plane.limits, name)
     if size > limit:

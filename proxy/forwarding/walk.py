@@ -3,8 +3,8 @@
 Theory of operation. Two walks over one receive buffer, one per direction, share a queue: a walk over requests appends
 (correlation id, what is expected) for each that will be answered, a walk over answers takes it from the front.
 `receive` says up to where the bytes may pass on as they are. It judges nothing: whatever does not simply pass, a head
-that has not come whole and an impossible size included, ends the walk, and `Downstream` or `Upstream` says what it is.
-No event objects, no copies: a frame is two numbers.
+that has not come whole and an impossible size included, ends the walk, and `ClientRequests` or `BrokerAnswers` says
+what it is. No event objects, no copies: a frame is two numbers.
 
 The buffer may be longer than `end`: what stands behind is old and is never believed.
 """

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from proxy.forwarding.broker_answers import TOKEN, Upstream
+from proxy.forwarding.broker_answers import TOKEN, BrokerAnswers
 from proxy.forwarding.walking import Pending
 from proxy.wire.errors import RemoteProtocolError
 
@@ -40,7 +40,7 @@ class Walk:
         self.pending = Pending()
         for pair in expected:
             self.pending.append(pair)  # type: ignore[arg-type]
-        self.frames = Upstream(self.pending, FRAME_MAX)
+        self.frames = BrokerAnswers(self.pending, FRAME_MAX)
         self.passed = b""
         self.gathered: list[int] = []
         """Sizes of the answers that do not pass."""

@@ -62,7 +62,9 @@ def test_what_came_of_a_gathered_answer_is_read_within_a_second_or_two_even_if_l
         broker.receive(12)
         broker.send(answer(2, b"b" * 3_000_000)[:800_000])
         (connection,) = w.plane._connections.values()
-        w.turn_until(lambda: connection.down.gathering is not None and connection.down.gathering.left == 2_200_008)
+        w.turn_until(
+            lambda: connection.answers.gathering is not None and connection.answers.gathering.left == 2_200_008
+        )
 
 
 @pytest.mark.parametrize("come", [100, 300_000, 1_500_000])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from proxy.forwarding.client_requests import NOTHING_PASSES, Downstream, Passing
+from proxy.forwarding.client_requests import NOTHING_PASSES, ClientRequests, Passing
 from proxy.forwarding.produce_acks import acks_layout
 from proxy.forwarding.request_inspection import AcksLook, look_to_amend, look_to_inspect
 from proxy.forwarding.walking import Pending
@@ -62,7 +62,7 @@ class Walk:
 
     def __init__(self) -> None:
         self.pending = Pending()
-        self.frames = Downstream(self.pending, PASSING, FRAME_MAX)
+        self.frames = ClientRequests(self.pending, PASSING, FRAME_MAX)
         self.passed = b""
         self.stopped: list[bytes] = []
         """Names of frames that do not pass (they are skipped whole)."""

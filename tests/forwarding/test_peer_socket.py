@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from proxy.forwarding.peer_socket import FAREWELL_S, PIECES_MAX, Linger, Side
+from proxy.forwarding.peer_socket import FAREWELL_S, PIECES_MAX, Linger, PeerSocket
 from proxy.loop.polling import ERROR, READ, WRITE
 from proxy.loop.transports import Data
 from proxy.wire.frames import Pieces
@@ -58,23 +58,23 @@ class Kernel:
 
 def test_what_the_kernel_takes_is_not_kept() -> None:
     kernel = Kernel(100)
-    side = Side(kernel)
-    side.write(b"hello")
-    assert (kernel.taken, side.has_unsent, side.unsent) == (b"hello", False, 0)
+    peer = PeerSocket(kernel)
+    peer.write(b"hello")
+    assert (kernel.taken, peer.has_unsent, peer.unsent) == (b"hello", False, 0)
 
 
 def test_the_rest_waits_in_order_behind_what_waited_before() -> None:
     kernel = Kernel(3)
-    side = Side(kernel)
-    side.write(b"hello")
-    side.write(b" world")
-    assert (kernel.taken, side.unsent) == (b"hel", 8)
+    peer = PeerSocket(kernel)
+    peer.write(b"hello")
+    peer.write(b" world")
+    assert (kernel.taken, peer.unsent) == (b"hel", 8)
     kernel.room = 4
-    side.flush()
-    assert (kernel.taken, side.unsent) == (b"hello w", 4)
+    peer.flush()
+    assert (kernel.taken, peer.unsent) == (b"hello w", 4)
     kernel.room = 100
-    side.flush()
-    assert (kernel.taken, side.has_unsent) == (b"hello world", False)
+    peer.flush()
+    assert (kernel.taken, peer.has_unsent) == (b"hello world", False)
 
 
 def pieces() -> Pieces:
@@ -83,74 +83,74 @@ def pieces() -> Pieces:
 
 def test_pieces_go_out_in_one_call_and_nothing_is_kept() -> None:
     kernel = Kernel(1000)
-    side = Side(kernel)
-    side.write(pieces())
-    assert (kernel.taken, side.has_unsent) == (bytes(pieces()), False)
+    peer = PeerSocket(kernel)
+    peer.write(pieces())
+    assert (kernel.taken, peer.has_unsent) == (bytes(pieces()), False)
 
 
 @pytest.mark.parametrize("room", [0, 3, 4, 50, 107])
 def test_of_pieces_too_the_rest_waits(room: int) -> None:
     """Wherever the kernel stops."""
     kernel = Kernel(room)
-    side = Side(kernel)
-    side.write(pieces())
-    side.write(b"next")
-    assert side.unsent == len(bytes(pieces())) + 4 - room
+    peer = PeerSocket(kernel)
+    peer.write(pieces())
+    peer.write(b"next")
+    assert peer.unsent == len(bytes(pieces())) + 4 - room
     kernel.room = 1000
-    side.flush()
-    assert (kernel.taken, side.has_unsent) == (bytes(pieces()) + b"next", False)
+    peer.flush()
+    assert (kernel.taken, peer.has_unsent) == (bytes(pieces()) + b"next", False)
 
 
 def test_pieces_wait_behind_what_waits_and_for_a_socket() -> None:
-    side = Side()
-    side.write(b"first")
-    side.write(pieces())
+    peer = PeerSocket()
+    peer.write(b"first")
+    peer.write(pieces())
     kernel = Kernel(1000)
-    side.open(kernel)
-    side.flush()
+    peer.open(kernel)
+    peer.flush()
     assert kernel.taken == b"first" + bytes(pieces())
 
 
 def test_more_pieces_than_one_call_takes_go_out_all_the_same() -> None:
     kernel = Kernel(10_000)
     many = Pieces([b"%04d" % number for number in range(PIECES_MAX + 1)])
-    side = Side(kernel)
-    side.write(many)
-    assert (kernel.taken, side.has_unsent) == (bytes(many), False)
+    peer = PeerSocket(kernel)
+    peer.write(many)
+    assert (kernel.taken, peer.has_unsent) == (bytes(many), False)
 
 
 def test_what_waits_is_a_copy() -> None:
     """The receive buffer is used again at once."""
     kernel = Kernel(0)
-    side = Side(kernel)
+    peer = PeerSocket(kernel)
     buffer = bytearray(b"abc")
-    side.write(memoryview(buffer))
+    peer.write(memoryview(buffer))
     buffer[:] = b"xyz"
     kernel.room = 10
-    side.flush()
+    peer.flush()
     assert kernel.taken == b"abc"
 
 
 def test_bytes_wait_for_a_socket_that_is_yet_to_come() -> None:
-    side = Side()
-    side.write(b"early")
-    assert not side.is_open
+    peer = PeerSocket()
+    peer.write(b"early")
+    assert not peer.is_open
     kernel = Kernel(100)
-    side.open(kernel)
-    side.flush()
+    peer.open(kernel)
+    peer.flush()
     assert kernel.taken == b"early"
 
 
 def test_progress_grows_only_when_waiting_bytes_are_taken() -> None:
     kernel = Kernel(2)
-    side = Side(kernel)
-    side.write(b"abcdef")
-    assert side.progress == 0
-    side.flush()
-    assert side.progress == 0
+    peer = PeerSocket(kernel)
+    peer.write(b"abcdef")
+    assert peer.progress == 0
+    peer.flush()
+    assert peer.progress == 0
     kernel.room = 1
-    side.flush()
-    assert side.progress == 1
+    peer.flush()
+    assert peer.progress == 1
 
 
 def test_an_error_of_the_socket_passes_through() -> None:
@@ -159,23 +159,23 @@ def test_an_error_of_the_socket_passes_through() -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        Side(Gone()).write(b"x")
+        PeerSocket(Gone()).write(b"x")
 
 
 def test_discarded_bytes_are_never_sent() -> None:
     kernel = Kernel(0)
-    side = Side(kernel)
-    side.write(b"x")
-    side.discard()
+    peer = PeerSocket(kernel)
+    peer.write(b"x")
+    peer.discard()
     kernel.room = 10
-    side.flush()
+    peer.flush()
     assert kernel.taken == b""
 
 
 def lingering(kernel: Kernel, ended: list[Linger]) -> Linger:
-    side = Side(kernel)
-    side.write(b"last words")
-    linger = Linger(side, 30.0, lambda: 10.0, ended.append)
+    peer = PeerSocket(kernel)
+    peer.write(b"last words")
+    linger = Linger(peer, 30.0, lambda: 10.0, ended.append)
     linger.proceed()
     return linger
 
@@ -201,7 +201,7 @@ def test_the_last_bytes_are_sent_and_the_peer_ends_first() -> None:
 def test_a_peer_that_does_not_end_has_a_moment_only() -> None:
     """From when it was told; with nothing left to send that is at once."""
     kernel, ended = Kernel(100), list[Linger]()
-    linger = Linger(Side(kernel), 30.0, lambda: 10.0, ended.append)
+    linger = Linger(PeerSocket(kernel), 30.0, lambda: 10.0, ended.append)
     linger.proceed()
     assert (kernel.parted, kernel.masks[-1], linger.deadline) == (1, READ, 10.0 + FAREWELL_S)
     assert not linger.has_unsent
@@ -215,7 +215,7 @@ def test_a_peer_that_cannot_even_be_told_is_left() -> None:
             raise BrokenPipeError
 
     kernel, ended = Gone(100), list[Linger]()
-    linger = Linger(Side(kernel), 30.0, lambda: 10.0, ended.append)
+    linger = Linger(PeerSocket(kernel), 30.0, lambda: 10.0, ended.append)
     linger.proceed()
     assert (ended, kernel.closed) == ([linger], 1)
 

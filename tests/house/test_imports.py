@@ -20,18 +20,7 @@ FEATURES = ("sharegroups", "views")
 PURE = ("model", "kernel")
 """Rooms inside a feature that decide or compute: they import `wire`, each other, and nothing else."""
 
-EXCEPTIONS: dict[tuple[str, str], str] = {
-    (
-        "proxy.brokers.own_connection",
-        "forwarding",
-    ): "asks for what a feature is given; its own interface takes its place",
-    ("proxy.fleet.group_owners", "sharegroups"): "knows share groups by name; an interface takes its place",
-    ("proxy.fleet.links", "sharegroups"): "knows share groups by name; an interface takes its place",
-    ("proxy.fleet.owner", "sharegroups"): "knows share groups by name; an interface takes its place",
-    ("proxy.forwarding.route_table", "views"): "is to be declared by the feature",
-    ("proxy.loop.reactor", "forwarding"): "the pump and what a turn did belong to forwarding; they are to be handed in",
-    ("proxy.loop.turns", "forwarding"): "the pump and what a turn did belong to forwarding; they are to be handed in",
-}
+EXCEPTIONS: dict[tuple[str, str], str] = {}
 """(module, room) that goes against the arrows, with the reason. The list may only shrink."""
 
 NO_WAITING = {"trio", "structlog", "time", "random", "socket", "select", "os", "threading", "asyncio", "subprocess"}
@@ -172,21 +161,7 @@ def _file(module: str) -> Path:
     return CHECKOUT.joinpath(*module.split(".")).with_suffix(".py")
 
 
-CIRCLES: tuple[frozenset[str], ...] = (
-    frozenset(
-        {
-            "proxy.forwarding.answer_dispatch",
-            "proxy.forwarding.broker_to_client",
-            "proxy.forwarding.client_to_broker",
-            "proxy.forwarding.connection",
-            "proxy.forwarding.data_plane",
-            "proxy.forwarding.held_bytes",
-            "proxy.forwarding.injected_requests",
-            "proxy.forwarding.local_requests",
-            "proxy.forwarding.request_dispatch",
-        }
-    ),
-)
+CIRCLES: tuple[frozenset[str], ...] = ()
 """Modules that import each other, TYPE_CHECKING included. The list may only shrink."""
 
 

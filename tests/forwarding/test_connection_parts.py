@@ -1,0 +1,54 @@
+"""The parts of a connection know interfaces, not each other's whole: held by what they import."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+FORWARDING = Path(__file__).resolve().parents[2] / "proxy" / "forwarding"
+PARTS = (
+    "answer_dispatch",
+    "broker_to_client",
+    "client_to_broker",
+    "connection_parts",
+    "connection_state",
+    "connection_timeouts",
+    "held_bytes",
+    "injected_requests",
+    "local_requests",
+    "peer_socket",
+    "request_dispatch",
+)
+WHOLES = {"proxy.forwarding.connection", "proxy.forwarding.data_plane"}
+
+
+def imported(path: Path) -> set[str]:
+    """Modules that a file imports, for types only as well."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_part_knows_the_whole(part: str) -> None:
+    """Neither the connection nor the data plane, not even under TYPE_CHECKING."""
+    assert not WHOLES & imported(FORWARDING / f"{part}.py")
+
+
+def test_the_connection_is_made_of_these_parts() -> None:
+    """A part that is added to the connection is listed here; and the data plane knows the connection."""
+    prefix = "proxy.forwarding."
+    used = {name.removeprefix(prefix) for name in imported(FORWARDING / "connection.py") if name.startswith(prefix)}
+    assert {name for name in used if "." not in name and name[0].islower()} <= {
+        *PARTS,
+        "client_requests",
+        "sasl",
+        "walking",
+    }
+    assert "proxy.forwarding.connection" in imported(FORWARDING / "data_plane.py")

@@ -1,0 +1,47 @@
+"""When the time of a connection is up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proxy.forwarding.connection_state import ClientState, Progress
+from proxy.forwarding.connection_timeouts import Timeouts
+from proxy.wire.values import Limits
+
+LIMITS = Limits(stalled_client_s=3.0, gathering_s=10.0, idle_client_s=60.0)
+
+
+def connection(state: ClientState = ClientState.PASSING, **requests: Any) -> Any:
+    """One of which only what is timed is there."""
+    stream = {"quiet_s": 0, "gathering": None, "gathering_since": 0.0} | requests
+    return SimpleNamespace(
+        state=Progress(state), client=SimpleNamespace(progress=0), requests=SimpleNamespace(**stream), in_flight=0
+    )
+
+
+def test_a_client_that_takes_nothing_of_a_local_answer_is_ended() -> None:
+    """Counted in looks in a row; each byte that it takes begins anew, and only an answer of the proxy's counts."""
+    timeouts, answering = Timeouts(LIMITS), connection(ClientState.ANSWERING)
+    assert [timeouts.overdue(answering, 0.0) for _ in range(3)] == [None] * 3
+    answering.client.progress += 1
+    assert [timeouts.overdue(answering, 0.0) for _ in range(4)] == [None] * 4
+    assert timeouts.overdue(answering, 0.0) == ("client-stalled", "took no byte for 3 s")
+    passing = Timeouts(LIMITS)
+    assert [passing.overdue(connection(), 0.0) for _ in range(10)] == [None] * 10
+
+
+def test_a_request_has_to_come_whole_in_time() -> None:
+    gathering = connection(ClientState.GATHERING, gathering=object(), gathering_since=5.0)
+    assert Timeouts(LIMITS).overdue(gathering, 15.0) is None
+    overdue = ("request-refused", "a request had not come whole after limits.gathering_s (10)")
+    assert Timeouts(LIMITS).overdue(gathering, 15.1) == overdue
+
+
+@pytest.mark.parametrize(("quiet_s", "in_flight", "ends"), [(60, 0, False), (61, 0, True), (61, 1, False)])
+def test_an_idle_client_is_ended_unless_an_answer_is_owed(quiet_s: int, in_flight: int, ends: bool) -> None:
+    idle = connection(quiet_s=quiet_s)
+    idle.in_flight = in_flight
+    assert Timeouts(LIMITS).overdue(idle, 0.0) == (("connection-closed", "client idle") if ends else None)

@@ -1,0 +1,27 @@
+"""What is declared of the APIs that views change."""
+
+from __future__ import annotations
+
+from proxy.forwarding.offered_versions import client_facing
+from proxy.views import view_apis
+from proxy.views.view_apis import APIS
+from tests.support.view_broker import World
+
+
+def test_an_api_is_declared_once() -> None:
+    """And is one that clients may use."""
+    keys = [api.key for api in APIS]
+    assert len(set(keys)) == len(keys)
+    assert set(keys) <= client_facing()
+
+
+def test_what_names_no_view_passes() -> None:
+    """No API is answered in any case: each is looked for in the bytes first."""
+    served = view_apis.served(World().views)
+    assert served.keys() == {api.key for api in APIS}
+    assert all(entry.serve_here is not None for entry in served.values())
+
+
+def test_views_keep_no_versions_of_their_own() -> None:
+    """They stand in front of what brokers have."""
+    assert [api.key for api in APIS if api.versions is not None or api.raised_to is not None] == []

@@ -13,6 +13,7 @@ from proxy.forwarding.address_book import AddressBook, AnswerCache
 from proxy.forwarding.address_rewriting import ProduceRewriter, Repair, Special, drop_node_endpoints, rewriter
 from proxy.forwarding.apis import (
     k01_old_fetch,
+    k03_metadata,
     k10_find_coordinator,
     k18_api_versions,
     k32_broker_addresses,
@@ -36,7 +37,6 @@ from proxy.forwarding.offered_versions import (
     is_newer,
 )
 from proxy.forwarding.routes import Kind, Rewrite, Route, Routes, refusal
-from proxy.views.apis import k03_metadata
 from proxy.wire import endpoints, registry
 from proxy.wire.errors import LocalProtocolError
 from proxy.wire.values import Limits

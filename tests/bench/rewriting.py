@@ -13,9 +13,9 @@ from pathlib import Path
 
 from proxy.forwarding import address_rewriting, route_table
 from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.apis import k03_metadata
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Context, Rewrite, header
-from proxy.views.apis import k03_metadata
 from proxy.wire import frames, registry
 from proxy.wire.values import Limits
 

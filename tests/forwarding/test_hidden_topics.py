@@ -10,8 +10,8 @@ import pytest
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import sized
+from proxy.forwarding.apis import k03_metadata
 from proxy.forwarding.hidden_topics import Unclear, is_hidden, without_hidden
-from proxy.views.apis import k03_metadata
 from proxy.wire import frames, registry
 
 ANSWER = registry.message("MetadataResponse")

@@ -1,23 +1,14 @@
-"""Metadata (key 3): forwarded, brokers' addresses rewritten, the proxy's own topics kept out of "all topics".
+"""Metadata (key 3) that names a view: the view is made ready first, and shown with the partitions of its base.
 
 Behaviour
-- A broker whose listener cannot be bound is left out; partitions it leads get LEADER_NOT_AVAILABLE and leader -1, and
-  clients ask again. Replica lists keep node ids: clients know replicas that are not listed. Another broker is named as
-  controller, as brokers without ZooKeeper do: each passes on what is for the controller.
-- Never an empty list of brokers (librdkafka 5301): where upstream names none and gives no error (a broker that has not
-  caught up yet), the brokers with a listener here are named; where there are none either, or none of those named can
-  be dialled, the connection is closed and the client tries again. An answer with a top-level error (v13, KIP-1102)
-  passes without brokers, as it came.
-- State topics of the proxies and view topics are left out of an answer to "all topics" (so that pattern subscriptions
-  do not read them) and shown to whoever names them. The answer alone does not tell, so the request is looked at.
-- A request that names a view is served here (`handle`): the view is made ready first, then everything else in the
-  request is asked as the client did, and the view is shown with the partitions of its base. By id (v12+) the answer
-  tells that a topic is a view. Names that no view can have: 17. No such base: 3. The broker's refusal to make the
-  view's topic is passed on. Broker-side auto-creation never sees the name of a view.
+- Everything else in such a request is asked as the client did, and the answer is one. By id (v12+) the answer tells
+  that a topic is a view. Names that no view can have: 17. No such base: 3. The broker's refusal to make its topic
+  is passed on. Broker-side auto-creation never sees the name of a view.
 - With allow_auto_topic_creation=false (v4+) a view whose topic is missing stays missing: 3, as of any topic. One that
   is there is made ready all the same (it grows with its base).
+- All other requests are forwarded: `forwarding.apis.k03_metadata`.
 
-KIPs: 516 (topic ids), 1102 (rebootstrap).
+KIPs: 516 (topic ids).
 """
 
 from __future__ import annotations
@@ -25,94 +16,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
+from proxy.forwarding.apis.k03_metadata import repair
 from proxy.forwarding.ask_and_reply import ask, reply, told
 from proxy.forwarding.declared_api import DeclaredApi
-from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Context, Rewrite
 from proxy.loop.promise import Promise
 from proxy.views.apis.metadata_entries import metadata_entry, refused_entry
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
 from proxy.views.services import ViewServices
-from proxy.wire import headers, primitives, registry
-from proxy.wire.errors import ErrorCode, RemoteProtocolError
-from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID
+from proxy.wire import headers, primitives
+from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.values import ZERO_UUID
 
 KEY = 3
 BY_ID_SINCE = 12
 """Requests may name topics by id from here on (KIP-516)."""
-
-_NULL_LIST, _NULL_COMPACT_LIST, _EMPTY_LIST = b"\xff\xff\xff\xff", b"\x00", b"\x00\x00\x00\x00"
-
-
-def repair(answer: Any, book: AddressBook) -> None:
-    """Our addresses; brokers without one are left out, and so is their leadership."""
-    named = {broker.node_id for broker in answer.brokers or ()}
-    answer.brokers = ours(answer.brokers, book)
-    if not answer.brokers and answer.error_code == ErrorCode.NONE:
-        if named:
-            raise unusable("Metadata")
-        answer.brokers = _known(book)
-    gone = named - {broker.node_id for broker in answer.brokers}
-    if gone:
-        _without_leaders(answer, gone)
-    if answer.controller_id in gone:
-        answer.controller_id = answer.brokers[0].node_id if answer.brokers else UNKNOWN_NODE
-
-
-def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
-    """The rewriter of answers to "all topics": our addresses, and nothing hidden."""
-    readdress = rewriter(KEY, version, book, repair, names_no_broker)
-
-    def rewrite(frame: memoryview, context: Context) -> bytes | None:
-        changed = readdress(frame, context)
-        answer = frame if changed is None else memoryview(changed)[4:]
-        try:
-            pieces = without_hidden(answer, version)
-        except Unclear:
-            return repaired(answer, KEY, version, book, lambda decoded, _: show_no_hidden(decoded))
-        return changed if pieces is None else sized(*pieces)
-
-    return rewrite
-
-
-def names_no_broker(_: memoryview, found: Sequence[Any]) -> bool:
-    """Whether an answer has an empty list of brokers, which `repair` has to judge."""
-    return not found
-
-
-def all_topics_marker(version: int) -> bytes:
-    """What a request of this version has for "all topics" at the beginning of its body (its first field is the list).
-
-    v0 knows no null list: there, an empty one asks for all.
-    """
-    if headers.request_header_version(KEY, version) >= 2:
-        return _NULL_COMPACT_LIST
-    return _EMPTY_LIST if version == 0 else _NULL_LIST
-
-
-def asks_for_all_topics(version: int) -> Callable[[memoryview], bool]:
-    """A predicate over request frames (without size) of this version.
-
-    It says no, or raises RemoteProtocolError, where there is no whole request header.
-    """
-    marker = all_topics_marker(version)
-    flexible = headers.request_header_version(KEY, version) >= 2
-    size = len(marker)
-
-    def asks(frame: memoryview) -> bool:
-        try:
-            body = 10 + frame[9]
-            ordinary = not frame[8] and not (flexible and frame[body])  # a short client id, no tags: no need to decode
-        except IndexError:
-            ordinary = False
-        body = body + flexible if ordinary else headers.decode_request_header(frame)[1]
-        return frame[body : body + size] == marker
-
-    return asks
 
 
 def may_name_view(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
@@ -205,24 +124,6 @@ async def _show(views: ViewServices, call: Call, topics: Sequence[str]) -> list[
     sights = await views.keeper.look(call.connection, names, create=create, operations=operations)
     entries = [metadata_entry(sight) for sight in sights.values()]
     return entries + [refused_entry(topic, code) for topic, code in bad.items()]
-
-
-def _known(book: AddressBook) -> list[Any]:
-    """The brokers with a listener here, when upstream names none."""
-    broker = registry.message("MetadataResponse").MetadataResponseBroker
-    known = [(node_id, book.ours_of(node_id)) for node_id in sorted(book.nodes)]
-    found = [broker(node_id=node_id, host=at.host, port=at.port) for node_id, at in known if at is not None]
-    if not found:
-        raise unusable("Metadata")
-    return found
-
-
-def _without_leaders(answer: Any, gone: set[int]) -> None:
-    for topic in answer.topics or ():
-        for partition in topic.partitions or ():
-            if partition.leader_id in gone:
-                partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
-                partition.leader_id = UNKNOWN_NODE
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: may_name_view(views.catalog))

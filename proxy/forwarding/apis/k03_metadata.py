@@ -1,0 +1,117 @@
+"""Metadata (key 3): forwarded, brokers' addresses rewritten, the proxy's own topics kept out of "all topics".
+
+Behaviour
+- A broker whose listener cannot be bound is left out; partitions it leads get LEADER_NOT_AVAILABLE and leader -1, and
+  clients ask again. Replica lists keep node ids: clients know replicas that are not listed. Another broker is named as
+  controller, as brokers without ZooKeeper do: each passes on what is for the controller.
+- Never an empty list of brokers (librdkafka 5301): where upstream names none and gives no error (a broker that has not
+  caught up yet), the brokers with a listener here are named; where there are none either, or none of those named can
+  be dialled, the connection is closed and the client tries again. An answer with a top-level error (v13, KIP-1102)
+  passes without brokers, as it came.
+- State topics of the proxies and view topics are left out of an answer to "all topics" (so that pattern subscriptions
+  do not read them) and shown to whoever names them. The answer alone does not tell, so the request is looked at.
+
+KIPs: 516 (topic ids), 1102 (rebootstrap). Requests that name a view: `views.apis.k03_metadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
+from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
+from proxy.forwarding.routes import Context, Rewrite
+from proxy.wire import headers, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import UNKNOWN_NODE
+
+KEY = 3
+
+_NULL_LIST, _NULL_COMPACT_LIST, _EMPTY_LIST = b"\xff\xff\xff\xff", b"\x00", b"\x00\x00\x00\x00"
+
+
+def repair(answer: Any, book: AddressBook) -> None:
+    """Our addresses; brokers without one are left out, and so is their leadership."""
+    named = {broker.node_id for broker in answer.brokers or ()}
+    answer.brokers = ours(answer.brokers, book)
+    if not answer.brokers and answer.error_code == ErrorCode.NONE:
+        if named:
+            raise unusable("Metadata")
+        answer.brokers = _known(book)
+    gone = named - {broker.node_id for broker in answer.brokers}
+    if gone:
+        _without_leaders(answer, gone)
+    if answer.controller_id in gone:
+        answer.controller_id = answer.brokers[0].node_id if answer.brokers else UNKNOWN_NODE
+
+
+def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
+    """The rewriter of answers to "all topics": our addresses, and nothing hidden."""
+    readdress = rewriter(KEY, version, book, repair, names_no_broker)
+
+    def rewrite(frame: memoryview, context: Context) -> bytes | None:
+        changed = readdress(frame, context)
+        answer = frame if changed is None else memoryview(changed)[4:]
+        try:
+            pieces = without_hidden(answer, version)
+        except Unclear:
+            return repaired(answer, KEY, version, book, lambda decoded, _: show_no_hidden(decoded))
+        return changed if pieces is None else sized(*pieces)
+
+    return rewrite
+
+
+def names_no_broker(_: memoryview, found: Sequence[Any]) -> bool:
+    """Whether an answer has an empty list of brokers, which `repair` has to judge."""
+    return not found
+
+
+def all_topics_marker(version: int) -> bytes:
+    """What a request of this version has for "all topics" at the beginning of its body (its first field is the list).
+
+    v0 knows no null list: there, an empty one asks for all.
+    """
+    if headers.request_header_version(KEY, version) >= 2:
+        return _NULL_COMPACT_LIST
+    return _EMPTY_LIST if version == 0 else _NULL_LIST
+
+
+def asks_for_all_topics(version: int) -> Callable[[memoryview], bool]:
+    """A predicate over request frames (without size) of this version.
+
+    It says no, or raises RemoteProtocolError, where there is no whole request header.
+    """
+    marker = all_topics_marker(version)
+    flexible = headers.request_header_version(KEY, version) >= 2
+    size = len(marker)
+
+    def asks(frame: memoryview) -> bool:
+        try:
+            body = 10 + frame[9]
+            ordinary = not frame[8] and not (flexible and frame[body])  # a short client id, no tags: no need to decode
+        except IndexError:
+            ordinary = False
+        body = body + flexible if ordinary else headers.decode_request_header(frame)[1]
+        return frame[body : body + size] == marker
+
+    return asks
+
+
+def _known(book: AddressBook) -> list[Any]:
+    """The brokers with a listener here, when upstream names none."""
+    broker = registry.message("MetadataResponse").MetadataResponseBroker
+    known = [(node_id, book.ours_of(node_id)) for node_id in sorted(book.nodes)]
+    found = [broker(node_id=node_id, host=at.host, port=at.port) for node_id, at in known if at is not None]
+    if not found:
+        raise unusable("Metadata")
+    return found
+
+
+def _without_leaders(answer: Any, gone: set[int]) -> None:
+    for topic in answer.topics or ():
+        for partition in topic.partitions or ():
+            if partition.leader_id in gone:
+                partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+                partition.leader_id = UNKNOWN_NODE

@@ -1,0 +1,88 @@
+"""The worked examples in `proxy/README.md` do what they say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from proxy.forwarding import route_table
+from proxy.forwarding.chain import in_order
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import Kind, header
+from proxy.loop.promise import Promise, Task, settled
+from proxy.sharegroups import share_group_apis
+from proxy.views import view_apis
+from proxy.wire import registry
+from tests.support import ports, view_broker
+
+README = Path(__file__).resolve().parents[2] / "proxy" / "README.md"
+
+
+def blocks(section: str) -> list[str]:
+    """The code of a section, block by block."""
+    text = README.read_text().split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+class Connection:
+    """A broker with one disk, asked over the client's connection."""
+
+    id, node_id, client_host = 1, 1, "127.0.0.1"
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
+
+    def ask(self, key: int, version: int, _body: bytes) -> Promise[memoryview]:
+        message = registry.message("DescribeLogDirsResponse")
+        disk = message.DescribeLogDirsResult(log_dir="/data", topics=[], total_bytes=4096, usable_bytes=1024)
+        return settled(memoryview(registry.response(key, version).encode(message(results=[disk]))))
+
+    def on_close(self, callback: Any) -> None:
+        """Never closed."""
+
+
+def run(coroutine: Any) -> Any:
+    task: Task[Any] = Task(coroutine, lambda _: None)
+    task.start()
+    assert task.finished
+    if task.error is not None:
+        raise task.error
+    return task.value
+
+
+def test_a_new_api_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file, the line, and what comes of them: as the text has them."""
+    file, line, outcome = blocks("A new API that is answered here")
+    module = ModuleType("proxy.views.apis.k35_describe_log_dirs")
+    exec(compile(file, "k35_describe_log_dirs.py", "exec"), module.__dict__)
+    assert len(line.splitlines()) == 1
+    added = eval(f"({line})", {"k35_describe_log_dirs": module})
+    assert added[0].key not in {api.key for api in view_apis.APIS}
+    monkeypatch.setattr(view_apis, "APIS", (*view_apis.APIS, *added))
+    services = ports.World().services
+    request = registry.message("DescribeLogDirsRequest")(topics=None)
+    connection: Any = Connection()
+    assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(outcome)))
+    exec(
+        compile(outcome, "outcome.py", "exec"),
+        {
+            "Kind": Kind,
+            "book": services.book,
+            "call": Call(35, 4, 1, "c", request, connection),
+            "header": header,
+            "in_order": in_order,
+            "limits": services.limits,
+            "route_table": route_table,
+            "run": run,
+            "services": services,
+            "share_group_apis": share_group_apis,
+            "versions": services.versions,
+            "view_apis": view_apis,
+            "views": view_broker.World().views,
+        },
+    )

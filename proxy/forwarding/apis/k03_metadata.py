@@ -21,8 +21,9 @@ from typing import Any
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
+from proxy.forwarding.forwarded_api import Amend, ForwardedApi, Parts
 from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
-from proxy.forwarding.routes import Context, Rewrite
+from proxy.forwarding.routes import Context, Kind, Rewrite, Route
 from proxy.wire import headers, registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE
@@ -115,3 +116,21 @@ def _without_leaders(answer: Any, gone: set[int]) -> None:
             if partition.leader_id in gone:
                 partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
                 partition.leader_id = UNKNOWN_NODE
+
+
+def _amend(version: int, parts: Parts) -> Amend:
+    """Answers to "all topics" are another matter than those to names; the request tells which it will be."""
+    every = parts.cache.through(all_topics_rewriter(version, parts.book))
+    for_all = Route(kind=Kind.ANSWER, key=KEY, version=version, rewrite=every)
+    asks = asks_for_all_topics(version)
+    return lambda frame: for_all if asks(frame) else None
+
+
+API = ForwardedApi(
+    key=KEY,
+    repair=repair,
+    special=lambda _: names_no_broker,
+    answers_repeat=True,
+    amend=_amend,
+    requests_repeat=True,
+)

@@ -17,6 +17,7 @@ from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import has_place
 from proxy.forwarding.ask_and_reply import ask, replied, told
 from proxy.forwarding.declared_api import DeclaredApi
+from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.interfaces import Call
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -63,3 +64,6 @@ async def handle(call: Call, book: AddressBook) -> bytes | None:
 
 IN_PARTS = DeclaredApi(key=KEY, handle=handle, wants=lambda _: is_long)
 """Long requests are asked of the broker in parts, whatever else is served here."""
+
+
+API = ForwardedApi(key=KEY, repair=repair, answers_repeat=True)

@@ -16,6 +16,7 @@ KIPs: 511, 584 (features), 1242. Skipped: v5.
 
 from __future__ import annotations
 
+from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import API_VERSIONS, CAPS, EffectiveVersions, offer_to_client, ranges_of
 from proxy.forwarding.routes import Context, Kind, Rewrite, Route
@@ -55,3 +56,6 @@ async def handle(call: Call) -> bytes:
     known = message.ApiVersion(api_key=KEY, min_version=registry.versions(KEY)[0], max_version=CAPS[KEY])
     answer = message(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])
     return bytes(frames.response(KEY, 0, call.correlation_id, answer))
+
+
+API = ForwardedApi(key=KEY, rewrite=lambda version, parts: rewriter(version, parts.versions), answers_repeat=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import repaired
+from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.routes import Context, Rewrite
 from proxy.wire import headers
 from proxy.wire.errors import AnswerUnusable, RemoteProtocolError
@@ -126,3 +127,6 @@ def _encoded(name: str, *, flexible: bool) -> bytes:
     """A string of the protocol: its length in front, as a compact string has it or a classic one."""
     size = len(name)
     return (bytes((size + 1,)) if flexible else size.to_bytes(2, "big")) + name.encode()
+
+
+API = ForwardedApi(key=DESCRIBE_CONFIGS, rewrite=lambda version, parts: rewriter(version, parts.book))

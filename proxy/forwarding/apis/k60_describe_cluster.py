@@ -14,6 +14,7 @@ from typing import Any
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import ours, unusable
+from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.wire import frames
 from proxy.wire.errors import ErrorCode
 
@@ -50,3 +51,6 @@ def names_no_brokers(version: int) -> Callable[[memoryview, Sequence[Any]], bool
         return bool(answer.endpoint_type != BROKERS)
 
     return names
+
+
+API = ForwardedApi(key=KEY, repair=repair, special=names_no_brokers, answers_repeat=True)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # named like every other error
 
+from proxy.forwarding.address_rewriting import drop_node_endpoints
+from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.routes import Route
 from proxy.wire import headers
 from proxy.wire.errors import RemoteProtocolError
@@ -55,3 +57,10 @@ def _behind_string(frame: memoryview, position: int) -> int:
         if byte < 0x80:
             return position + max(length - 1, 0)
         shift += 7
+
+
+API = ForwardedApi(
+    key=KEY,
+    repair=drop_node_endpoints,
+    amend=lambda _, parts: limit_max_bytes(parts.limits.collected_bytes),
+)

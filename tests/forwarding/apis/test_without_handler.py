@@ -1,0 +1,30 @@
+"""Forwarded APIs of which a declaration says all."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.forwarding.address_book import AddressBook, AnswerCache
+from proxy.forwarding.address_rewriting import ProduceRewriter
+from proxy.forwarding.apis.without_handler import APIS
+from proxy.forwarding.forwarded_api import Parts
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
+from proxy.wire.values import Limits
+
+BOOK = AddressBook(20000, "h", lambda *_: True)
+PARTS = Parts(BOOK, EffectiveVersions(Offer(serve_share=False)), Limits(), AnswerCache(BOOK))
+
+
+def test_each_says_one_thing_about_an_api_of_clients() -> None:
+    """A kind, a repair, or a reason to leave addresses as they are."""
+    assert {api.key for api in APIS} <= client_facing()
+    assert all(api.kind or api.repair or api.waived for api in APIS)
+
+
+@pytest.mark.parametrize(("version", "carries"), [(3, False), (9, False), (10, True), (13, True)])
+def test_produce_is_rewritten_from_the_version_on_that_names_leaders(version: int, carries: bool) -> None:
+    """By the class that the walk in C knows."""
+    produce = next(api for api in APIS if api.key == 0)
+    rewrite = produce.rewriter(version, PARTS)
+    assert isinstance(rewrite, ProduceRewriter) is carries
+    assert (rewrite is None) is not carries

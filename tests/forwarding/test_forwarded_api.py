@@ -1,0 +1,40 @@
+"""What is declared of an API that the broker answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.forwarding.address_book import AddressBook, AnswerCache, Remembered
+from proxy.forwarding.address_rewriting import drop_node_endpoints
+from proxy.forwarding.forwarded_api import ForwardedApi, Parts
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.wire.errors import LocalProtocolError
+from proxy.wire.values import Limits
+
+BOOK = AddressBook(20000, "h", lambda *_: True)
+PARTS = Parts(BOOK, EffectiveVersions(Offer(serve_share=False)), Limits(), AnswerCache(BOOK))
+ACKNOWLEDGE, HEARTBEAT = 79, 12
+"""One whose answers carry addresses, one whose do not."""
+
+
+def test_what_is_not_declared_passes_if_it_carries_no_address() -> None:
+    """Else the proxy does not start."""
+    assert ForwardedApi(key=HEARTBEAT).rewriter(4, PARTS) is None
+    with pytest.raises(LocalProtocolError, match="ShareAcknowledge v1 carries addresses"):
+        ForwardedApi(key=ACKNOWLEDGE).rewriter(1, PARTS)
+
+
+def test_a_repair_makes_a_rewriter_and_a_reason_makes_none() -> None:
+    assert ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints).rewriter(1, PARTS) is not None
+    assert ForwardedApi(key=ACKNOWLEDGE, waived="the addresses are not of brokers").rewriter(1, PARTS) is None
+
+
+def test_answers_that_repeat_are_remembered() -> None:
+    """By the one memory of all routes, whose limits they share."""
+    api = ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints, answers_repeat=True)
+    assert isinstance(api.rewriter(1, PARTS), Remembered)
+
+
+def test_a_rewriter_of_its_own_takes_the_place_of_the_repair() -> None:
+    api = ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints, rewrite=lambda _version, _parts: None)
+    assert api.rewriter(1, PARTS) is None

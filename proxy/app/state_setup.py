@@ -18,6 +18,7 @@ from proxy.fleet import links as fleet
 from proxy.loop.interfaces import Notes
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.carried_requests import CarriedShareRequests
 from proxy.sharegroups.held_state import HeldShareState
 from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import ConfigError
@@ -99,7 +100,7 @@ def _links(setup: StateSetup, owner: Membership) -> fleet.Links | None:
     return fleet.Links(
         setup.reactor,
         setup.services,
-        share_group_apis.of_owner(setup.services),
+        CarriedShareRequests(setup.services, share_group_apis.of_owner(setup.services)),
         owner,
         setup.notes,
         address=setup.address,

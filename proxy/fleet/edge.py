@@ -1,9 +1,8 @@
 """The edge's end of a link: clients' requests go to the owner, and the owner's questions to the clients' brokers.
 
 See `share_fleet`. A request is answered, refused as "not the owner" (nothing was done), or lost with the link. What the
-owner asks goes out on the client's own upstream connection, as every question of the proxy's own does; records of a
-Fetch stay here, and take the place of the references in the owner's answer. Addresses in an answer become those of
-this proxy, since it is this one that the client knows.
+owner asks goes out on the client's own upstream connection, as every question of the proxy's own does. What of a
+request, an answer or a broker's word is the edge's own business is the feature's to say (`carried.EdgeOfLink`).
 """
 
 from __future__ import annotations
@@ -15,19 +14,14 @@ from typing import Any, NamedTuple
 
 from proxy.brokers.connection_slots import OptionalSlot
 from proxy.brokers.interfaces import Connection
+from proxy.fleet.carried import EdgeOfLink
 from proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
-from proxy.forwarding.address_book import node_endpoints
-from proxy.forwarding.apis import k32_broker_addresses
-from proxy.forwarding.apis.k32_broker_addresses import DESCRIBE_CONFIGS
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.services import Services
+from proxy.loop.interfaces import Timers
 from proxy.loop.promise import Promise
-from proxy.reading.far_records import HeldRecords
-from proxy.reading.upstream_fetch import FETCH, SMALL_PART
-from proxy.wire import frames, registry
+from proxy.wire import registry
 from proxy.wire.errors import ProxyError, UpstreamLost
 
-SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 ANSWERED, NOT_OWNER, FAILED = range(3)
 """Outcomes of a request."""
 REQUESTS_MAX = 10_000
@@ -42,19 +36,19 @@ class _Asked(NamedTuple):
     call: Call
     promise: Promise[bytes | None]
     not_before: float
-    """An answer without records, for lack of room, waits until then."""
+    """Its answer waits until then."""
 
 
 class PeerEdge:
     """See share_fleet.Peer; made when a link is established, of no use after `lost`."""
 
-    def __init__(self, services: Services, send: Send, generation: Callable[[], int]) -> None:
+    def __init__(self, edge: EdgeOfLink, timers: Timers, send: Send, generation: Callable[[], int]) -> None:
         self.groups: set[str] = set()
         """Share groups that the owner was last heard to hold."""
         self.on_groups: Callable[[], None] = lambda: None
         """Called when `groups` has changed."""
-        self.held = HeldRecords(services.limits.share_cache_bytes)
-        self._services = services
+        self.edge = edge
+        self._timers = timers
         self._send = send
         self._generation = generation
         self._numbers = count(1)
@@ -76,7 +70,7 @@ class PeerEdge:
             return promise
         self._know(call.connection)
         number = next(self._numbers)
-        request, not_before = self._with_room(call)
+        request, not_before = self.edge.prepared(call)
         self._requests[number] = _Asked(call, promise, not_before)
         self._send(
             registry.message("PeerRequest")(
@@ -155,21 +149,6 @@ class PeerEdge:
 
     # Requests
 
-    def _with_room(self, call: Call) -> tuple[Any, float]:
-        """The request to send, and when its answer may go out.
-
-        Without room for records here it takes none, and is answered in the end (fleet/README.md rule 9).
-        """
-        request, answers, now = call.message, self._services.answers, self._services.timers.now()
-        if call.key != SHARE_FETCH or request.max_records <= 0:
-            return request, now
-        size = min(request.max_bytes, self._services.limits.local_answer_bytes)
-        if answers.has_room(size):
-            return request, now
-        answers.reserve(size)  # refused, and counted as such
-        fields = {name: getattr(request, name) for name in type(request).__slots__ if name != "unknown_tags"}
-        return type(request)(**fields | {"max_records": 0}), now + max(request.max_wait_ms, 0) / 1000
-
     def _responded(self, message: Any) -> None:
         asked = self._requests.pop(message.id, None)
         if asked is None:
@@ -179,36 +158,14 @@ class PeerEdge:
         elif message.outcome != ANSWERED or message.frame is None:
             asked.promise.fail(UpstreamLost("while the owner of the group served"))
         else:
-            answer = self._complete(asked.call, message.frame)
+            answer = self.edge.completed(asked.call, message.frame)
             if answer is None:
                 self.connection_closed(asked.call.connection.id)
                 asked.promise.fail(PeerLost("records were dropped before they could be sent"))
-            elif asked.not_before > self._services.timers.now():
-                self._services.timers.call_at(asked.not_before, partial(asked.promise.set, answer))
+            elif asked.not_before > self._timers.now():
+                self._timers.call_at(asked.not_before, partial(asked.promise.set, answer))
             else:
                 asked.promise.set(answer)
-
-    def _complete(self, call: Call, frame: Any) -> bytes | None:
-        """The answer with records and addresses of this proxy; None when records are not here any more."""
-        if call.key not in (SHARE_FETCH, SHARE_ACKNOWLEDGE, DESCRIBE_CONFIGS):
-            return bytes(frame)
-        _, answer = frames.decode_response(call.key, call.version, memoryview(frame)[4:])
-        if call.key == DESCRIBE_CONFIGS:  # of brokers named beside a group
-            k32_broker_addresses.hide(answer, self._services.book)
-            return frames.response(call.key, call.version, call.correlation_id, answer)
-        if call.key == SHARE_FETCH:
-            for topic in answer.responses or ():
-                for partition in topic.partitions:
-                    if partition.records is not None and len(partition.records):
-                        partition.records = self.held.records_of(partition.records)
-                        if partition.records is None:
-                            return None
-        if answer.node_endpoints:
-            message = registry.message(f"{registry.API_KEYS[call.key]}Response")
-            nodes = [endpoint.node_id for endpoint in answer.node_endpoints]
-            services = self._services
-            answer.node_endpoints = node_endpoints(services.book, services.topology, message, nodes)
-        return frames.response(call.key, call.version, call.correlation_id, answer)
 
     # Questions
 
@@ -225,23 +182,15 @@ class PeerEdge:
             return
         reply = registry.message("PeerAnswer")(id=question.id, reason=None)
         try:
-            reply.body = (
-                self._kept(question.api_version, answer.result()) if question.api_key == FETCH else answer.result()
-            )
+            reply.body = self.edge.told(question.api_key, question.api_version, answer.result())
         except ProxyError as error:
             reply.reason = str(error) or type(error).__name__
         self._send(reply)
 
-    def _kept(self, version: int, data: memoryview) -> bytes:
-        codec = registry.response(FETCH, version)
-        answer = codec.decode(data)
-        self.held.hold(answer, len(data) // SMALL_PART)
-        return codec.encode(answer)
-
     # The rest
 
     def _forgotten(self, message: Any) -> None:
-        self.held.forget(message.chunks)
+        self.edge.forget(message.chunks)
 
     def _held(self, message: Any) -> None:
         promise = self._holdings.pop(message.id, None)

@@ -19,7 +19,6 @@ from typing import NamedTuple, Protocol
 
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Promise
-from proxy.sharegroups.model.coordinator import ShareCoordinator
 from proxy.wire.errors import ProxyError
 
 
@@ -72,11 +71,12 @@ class Fleet(Protocol):
 class HeldAnywhere:
     """The ids of share groups, here or elsewhere: what tells requests for share groups from others."""
 
-    def __init__(self, coordinator: ShareCoordinator, fleet: Fleet | None) -> None:
-        self._coordinator, self._fleet = coordinator, fleet
+    def __init__(self, here: Collection[str], fleet: Fleet | None) -> None:
+        """`here`: those held by this proxy, as they are now."""
+        self._here, self._fleet = here, fleet
 
     def __len__(self) -> int:
-        return len(self._coordinator.groups) + (0 if self._fleet is None else len(self._fleet.groups))
+        return len(self._here) + (0 if self._fleet is None else len(self._fleet.groups))
 
     def __contains__(self, group_id: object) -> bool:
-        return group_id in self._coordinator.groups or (self._fleet is not None and group_id in self._fleet.groups)
+        return group_id in self._here or (self._fleet is not None and group_id in self._fleet.groups)

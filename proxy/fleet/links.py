@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import count
 from typing import NamedTuple, Protocol
@@ -19,19 +19,19 @@ from typing import NamedTuple, Protocol
 import trio
 
 from proxy.brokers import dialling
+from proxy.fleet.carried import CarriedRequests
 from proxy.fleet.edge import PeerEdge
 from proxy.fleet.group_owners import Peer
 from proxy.fleet.owner import PeerOwner
 from proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
 from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from proxy.fleet.unproven_links import Strangers
-from proxy.forwarding.routes import FramedHandler
+from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.loop.listeners import Listener, bind
 from proxy.loop.reactor import Reactor
 from proxy.loop.transports import PlainTransport, TlsTransport, Transport
-from proxy.sharegroups.services import ShareServices
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.values import Address
 
@@ -71,8 +71,8 @@ class Links:
     def __init__(
         self,
         reactor: Reactor,
-        services: ShareServices,
-        handlers: Mapping[int, FramedHandler],
+        services: Services,
+        carried: CarriedRequests,
         table: Table,
         notes: Notes,
         *,
@@ -80,10 +80,10 @@ class Links:
         secret: bytes | None,
         tls: LinkTls | None = None,
     ) -> None:
-        """`address` is what this proxy calls itself; `handlers` serve what others ask of it as the owner."""
+        """`address` is what this proxy calls itself; `carried`: what others may ask of it."""
         self._reactor = reactor
         self._services = services
-        self._handlers = handlers
+        self._carried = carried
         self._table = table
         self._notes = notes
         self._address = address
@@ -190,7 +190,7 @@ class Links:
         for address in wanted - self._dialling.keys():
             scope = self._dialling[address] = trio.CancelScope()
             nursery.start_soon(self._keep, address, scope)
-        self._services.gate.look()
+        self._carried.links_changed()
 
     async def _keep(self, address: str, scope: trio.CancelScope) -> None:
         """Have a link to this proxy, again and again."""
@@ -217,10 +217,10 @@ class Links:
         def established(link: PeerLink) -> User:
             nonlocal was_good
             was_good = True
-            edge = PeerEdge(self._services, link.send, lambda: self._table.generation)
+            edge = PeerEdge(self._carried.edge(), self._services.timers, link.send, lambda: self._table.generation)
             edge.on_groups = partial(self._heard_groups, address)
             self._edges[address] = link, edge
-            self._services.gate.look()
+            self._carried.links_changed()
             return edge
 
         def ended(link: PeerLink) -> None:
@@ -245,7 +245,7 @@ class Links:
             self._strangers.remove(link)
             if len(self._accepted) >= LINKS_MAX:
                 raise RemoteProtocolError(f"more than {LINKS_MAX} links of the fleet")
-            owner = PeerOwner(self._services, self._handlers, link.send, lambda: self._table.generation, self._numbers)
+            owner = PeerOwner(self._services, self._carried, link.send, lambda: self._table.generation, self._numbers)
             self._accepted[link] = owner
             owner.tell_groups()
             return owner

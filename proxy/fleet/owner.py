@@ -7,19 +7,19 @@ reservations, rights - thereby ends as it would at the edge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from typing import Any
 
 from proxy.brokers.connection_slots import SlotValues
+from proxy.fleet.carried import CarriedRequests
 from proxy.fleet.edge import ANSWERED, FAILED, NOT_OWNER, REQUESTS_MAX, Send
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import FramedHandler
+from proxy.forwarding.services import Services
 from proxy.loop.promise import Promise, Task
 from proxy.loop.slices import Work
 from proxy.reading.far_records import ELSEWHERE, Elsewhere
-from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.frames import Answer
@@ -72,8 +72,8 @@ class PeerOwner:
 
     def __init__(
         self,
-        services: ShareServices,
-        handlers: Mapping[int, FramedHandler],
+        services: Services,
+        carried: CarriedRequests,
         send: Send,
         generation: Callable[[], int],
         numbers: Iterator[int],
@@ -81,7 +81,7 @@ class PeerOwner:
         """`numbers` gives ids that no connection of this process has, and no other link."""
         self.number = next(numbers)
         self._services = services
-        self._handlers = handlers
+        self._carried = carried
         self._send = send
         self._generation = generation
         self._numbers = numbers
@@ -114,11 +114,11 @@ class PeerOwner:
         self._requests.clear()
         for connection in connections.values():
             connection.close()
-        self._services.reads.cache.drop_holder(self.number)
+        self._carried.link_ended(self.number)
 
     def tell_groups(self) -> None:
         """Say which groups have come or gone since the last time."""
-        held = self._services.coordinator.groups.keys()
+        held = self._carried.groups
         if self._told is not None and held == self._told:
             return
         told = self._told or set()
@@ -155,7 +155,7 @@ class PeerOwner:
     # Messages
 
     def _requested(self, message: Any) -> None:
-        handler = self._handlers.get(message.api_key)
+        handler = self._carried.handlers.get(message.api_key)
         if handler is None or len(self._requests) >= REQUESTS_MAX or message.generation > self._generation():
             # Of a generation not heard of here: who knows whose the group is in that one?
             self._respond(message.id, NOT_OWNER)
@@ -232,9 +232,9 @@ class PeerOwner:
 
     def _holdings(self, message: Any) -> None:
         answer = registry.message("PeerHoldings")
-        coordinator = self._services.coordinator
-        groups = [answer.HeldGroup(group_id=i, state=group.state) for i, group in sorted(coordinator.groups.items())]
-        self._send(answer(id=message.id, groups=groups, with_settings=list(coordinator.groups_with_settings())))
+        held = self._carried.holdings()
+        groups = [answer.HeldGroup(group_id=group.group_id, state=group.state) for group in held.groups]
+        self._send(answer(id=message.id, groups=groups, with_settings=list(held.with_settings)))
 
 
 _RECEIVERS: dict[str, Callable[[PeerOwner, Any], None]] = {

@@ -17,7 +17,8 @@ def test_groups_held_elsewhere_count_as_share_groups():
     """JoinGroup, OffsetCommit and the like for them must be refused at every proxy."""
     coordinator = ShareCoordinator(BrokerShareLimits())
     coordinator.add_group("near")
-    alone, fleet = HeldAnywhere(coordinator, None), HeldAnywhere(coordinator, Others())  # type: ignore[arg-type]
+    groups = coordinator.groups
+    alone, fleet = HeldAnywhere(groups, None), HeldAnywhere(groups, Others())  # type: ignore[arg-type]
     assert ("near" in alone, "far" in alone, len(alone) > 0) == (True, False, True)
     assert ("near" in fleet, "far" in fleet, "gone" in fleet) == (True, True, False)
     coordinator.remove_group("near")

@@ -17,6 +17,7 @@ from proxy.fleet.unproven_links import UNPROVEN_MAX
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
+from proxy.sharegroups.carried_requests import CarriedShareRequests
 from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 from proxy.wire.values import Address
@@ -48,7 +49,7 @@ class One:
         self.links = Links(
             reactor,
             self.services,
-            {76: self._handle},
+            CarriedShareRequests(self.services, {76: self._handle}),
             self.table,
             lambda event, **context: self.notes.append((event, context)),
             address=name,

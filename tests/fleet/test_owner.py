@@ -47,7 +47,7 @@ def test_fault_of_a_handler_is_noted_and_fails_that_request_only(world, monkeypa
     async def broken(call):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(world.owner, "_handlers", {76: broken})
+    monkeypatch.setattr(world.owner._carried, "_handlers", {76: broken})
     world.wire.held = []
     world.owner.receive(request())
     assert outcomes(world) == [2]

@@ -13,6 +13,7 @@ from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task
 from proxy.sharegroups import share_group_apis
+from proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
 from proxy.sharegroups.services import build
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -105,10 +106,10 @@ class FarWorld(World):
     def link(self) -> None:
         """A new link between the two."""
         self.wire = Wire()
-        self.peer = PeerEdge(self.edge, self.wire.to_owner, lambda: self.generations[0])
+        self.peer = PeerEdge(ShareEdge(self.edge), self.timers, self.wire.to_owner, lambda: self.generations[0])
         self.owner = PeerOwner(
             self.services,
-            share_group_apis.of_owner(self.services),
+            CarriedShareRequests(self.services, share_group_apis.of_owner(self.services)),
             self.wire.to_edge,
             lambda: self.generations[1],
             _numbers,

@@ -21,7 +21,7 @@ Names = Callable[[Any], Iterable[str]]
 
 def held_anywhere(services: ShareServices) -> HeldAnywhere:
     """The ids of share groups that this proxy or another one holds."""
-    return HeldAnywhere(services.coordinator, services.fleet)
+    return HeldAnywhere(services.coordinator.groups, services.fleet)
 
 
 def first_string_is_held(index: int = 0, *, or_loading: bool) -> Callable[[ShareServices], Look]:

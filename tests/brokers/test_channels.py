@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
+from typing import Any
 
 import pytest
 import trio
@@ -99,3 +101,77 @@ def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     reactor.shut()
+
+
+class Scripted:
+    """A channel without a socket."""
+
+    def __init__(self, expires: float) -> None:
+        self.expires, self.waiting = expires, 0
+        self.on_close = lambda _reason: None
+        self.reasons: list[str] = []
+
+    def close(self, reason: str) -> None:
+        self.reasons.append(reason)
+        self.on_close(reason)
+
+
+async def scripted(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, expires: float
+) -> tuple[Links, list[Scripted], list[str]]:
+    """Links over scripted channels, the channels in the order in which they were opened, and what was noted."""
+    opened, notes = list[Scripted](), list[str]()
+
+    async def open_channel(*_: object) -> Scripted:
+        await trio.sleep(0.5)
+        opened.append(Scripted(trio.current_time() + expires))
+        return opened[-1]
+
+    monkeypatch.setattr(links_module, "open_channel", open_channel)
+    reactor: Any = None  # no socket is opened
+    links = Links(nursery, reactor, OwnSettings(), lambda event, **_: notes.append(event), lambda: None)
+    links.addresses = {1: Address("127.0.0.1", 1)}
+    return links, opened, notes
+
+
+async def test_channel_is_dialled_once_however_often_it_is_asked_for(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links, opened, _ = await scripted(nursery, monkeypatch, inf)
+    for _ in range(20):
+        assert links.get(1, "a") is None
+        await trio.sleep(0.02)
+    await trio.sleep(1)
+    assert links.get(1, "a") is opened[0]
+    assert len(opened) == 1
+
+
+async def test_channel_whose_session_ends_is_replaced_once_nothing_waits(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-368: brokers close it at the end of its lifetime; what is on its way is waited for."""
+    links, opened, notes = await scripted(nursery, monkeypatch, 10.0)
+    links.get(1, "a")
+    await trio.sleep(1)
+    first = links.get(1, "a")
+    assert first is opened[0]
+    opened[0].waiting = 1
+    await trio.sleep(20)
+    assert links.get(1, "a") is first, "an answer is waited for"
+    opened[0].waiting = 0
+    assert links.get(1, "a") is None
+    assert opened[0].reasons == ["the session ends"]
+    await trio.sleep(1)
+    assert links.get(1, "a") is opened[1]
+    assert notes == ["state-link-lost"]
+
+
+async def test_all_channels_end_together(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links, opened, _ = await scripted(nursery, monkeypatch, inf)
+    for purpose in ("Append __proxy_share_state", "Append __test_state", "Identify __test_state"):
+        links.get(1, purpose)
+    await trio.sleep(1)
+    links.close()
+    assert [channel.reasons for channel in opened] == [["closed here"]] * 3

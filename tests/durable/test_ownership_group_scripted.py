@@ -1,0 +1,272 @@
+"""Members of the group of proxies at a scripted coordinator, by a clock that jumps: how numbers move, and what ends it.
+
+On real brokers: test_ownership_group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from proxy.durable import ownership_group
+from proxy.durable.ownership_group import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Membership
+from proxy.durable.ownership_rules import PARTITIONS
+from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+
+SESSION_S = 6.0
+ALL = frozenset(range(PARTITIONS))
+
+
+class Coordinator:
+    """As much of a classic group as proxies see: joins wait for all members, heartbeats tell of rebalances."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.members: dict[str, bytes] = {}
+        self.answers: dict[int, ErrorCode] = {}
+        """API key -> the error that it answers, in place of what else it would say."""
+        self.silent = False
+        self._joined: dict[str, bytes] = {}
+        self._tables: dict[int, bytes] = {}
+        self._round = trio.Event()
+        self._settings = None
+        self._ids = 0
+
+    async def ask(self, key: int, request: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        if self.silent:
+            await trio.sleep_forever()
+        if key in self.answers:
+            return SimpleNamespace(error_code=self.answers[key], coordinators=[])
+        answers = {JOIN_GROUP: self._join, SYNC_GROUP: self._sync, HEARTBEAT: self._beat, LEAVE_GROUP: self._leave}
+        return await answers[key](request)
+
+    async def _join(self, request: Any) -> Any:
+        (protocol,) = request.protocols
+        self._ids += not request.member_id
+        member_id = request.member_id or f"m{self._ids}"
+        self._joined[member_id] = protocol.metadata
+        self._round.set() if not self.members.keys() - self._joined.keys() else None
+        event = self._round
+        with trio.move_on_after(SESSION_S):
+            await event.wait()
+        if self._joined:
+            self.members, self._joined = self._joined, {}
+            self.generation += 1
+            event.set()
+            self._round = trio.Event()
+        members = [SimpleNamespace(member_id=i, metadata=data) for i, data in sorted(self.members.items())]
+        leader = min(self.members)
+        return SimpleNamespace(
+            error_code=0,
+            member_id=member_id,
+            leader=leader,
+            skip_assignment=False,
+            generation_id=self.generation,
+            members=members if member_id == leader else [],
+        )
+
+    async def _sync(self, request: Any) -> Any:
+        for entry in request.assignments:
+            self._tables[request.generation_id] = entry.assignment
+        while request.generation_id not in self._tables:  # noqa: ASYNC110 - of the leader's doing
+            await trio.sleep(0.01)
+        return SimpleNamespace(error_code=0, assignment=self._tables[request.generation_id])
+
+    async def _beat(self, request: Any) -> Any:
+        if request.member_id not in self.members:
+            return SimpleNamespace(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        return SimpleNamespace(error_code=ErrorCode.REBALANCE_IN_PROGRESS if self._joined else ErrorCode.NONE)
+
+    async def _leave(self, request: Any) -> Any:
+        (member,) = request.members
+        self.members.pop(member.member_id, None)
+        return SimpleNamespace(error_code=0)
+
+
+class Client:
+    """Finds the coordinator."""
+
+    settings = None
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    async def ask(self, _key: int, _request: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        if self._coordinator.silent:
+            raise UpstreamLost("nobody is there")
+        return SimpleNamespace(coordinators=[SimpleNamespace(error_code=0, node_id=1, host="c", port=1)]), None
+
+    def address_of(self, _node_id: int, advertised: Any) -> Any:
+        return advertised
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+class Member:
+    """One proxy's part, and what it was told."""
+
+    def __init__(self, coordinator: Coordinator, name: str, nursery: trio.Nursery, *, fleet: bool) -> None:
+        self.notes: list[str] = []
+        self.refused: list[tuple[str, ProxyError | None]] = []
+        note = lambda event, **_: self.notes.append(event)  # noqa: E731
+        peer = f"{name}:9" if fleet else ""
+        client: Any = Client(coordinator)
+        self.part = Membership(
+            client, note, name, SESSION_S, trio.current_time, peer=peer, serves=["share groups", "commits"]
+        )
+        self.part.on_refused = lambda reason, error: self.refused.append((reason, error))
+        self.gives_up = True
+        """What is not assigned any more is stopped at once."""
+        self.part.on_changed = self._changed
+        self._held: set[int] = set()
+        self.scope = trio.CancelScope()
+        nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
+        with self.scope:
+            await self.part.run()
+
+    def _changed(self) -> None:
+        gone = self._held - self.part.assigned
+        self._held |= self.part.assigned
+        if gone and self.gives_up:
+            self.stop(gone)
+
+    def stop(self, numbers: Iterable[int]) -> None:
+        self._held.difference_update(numbers)
+        self.part.stopped(numbers)
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    made = Coordinator()
+
+    @asynccontextmanager
+    async def connection(_address: Any, _settings: Any) -> AsyncIterator[Coordinator]:
+        yield made
+
+    monkeypatch.setattr(ownership_group, "connection", connection)
+    return made
+
+
+async def until(condition: Callable[[], object], limit_s: float = 60) -> None:
+    with trio.fail_after(limit_s):
+        while not condition():  # noqa: ASYNC110 - of another task's doing
+            await trio.sleep(0.01)
+
+
+async def test_number_is_given_away_once_its_owner_has_stopped(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
+) -> None:
+    """Until then it is nobody's: two owners of one number are never named."""
+    a = Member(coordinator, "a", nursery, fleet=True)
+    await until(lambda: a.part.assigned == ALL)
+    a.gives_up = False
+    b = Member(coordinator, "b", nursery, fleet=True)
+    await until(lambda: len(a.part.assigned) == PARTITIONS // 2)
+    gone = ALL - a.part.assigned
+    await trio.sleep(3 * SESSION_S)
+    assert b.part.assigned == frozenset()
+    assert a.part.elsewhere == {}
+    a.stop(gone)
+    await until(lambda: b.part.assigned == gone)
+    assert a.part.assigned == ALL - gone
+    assert (set(a.part.elsewhere), a.part.peers) == (set(gone), {"b:9"})
+
+
+async def test_member_that_leaves_is_followed_by_those_who_stay(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
+) -> None:
+    a, b = (Member(coordinator, name, nursery, fleet=True) for name in "ab")
+    await until(lambda: len(a.part.assigned) == len(b.part.assigned) == PARTITIONS // 2)
+    b.scope.cancel()
+    await until(lambda: len(coordinator.members) == 1)
+    a.part._join_anew.set()  # as the coordinator would bring about with 27
+    await until(lambda: a.part.assigned == ALL)
+    assert a.part.peers == frozenset()
+
+
+async def test_silent_coordinator_ends_the_lease_before_the_session(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
+) -> None:
+    """From then on the group may have given everything away; it is not given up, for the group may answer again."""
+    a = Member(coordinator, "a", nursery, fleet=True)
+    await until(a.part.is_valid)
+    coordinator.silent, since = True, trio.current_time()
+    await until(lambda: not a.part.is_valid())
+    assert trio.current_time() - since <= SESSION_S * (1 - ownership_group.MARGIN_SHARE) + 0.02
+    assert a.part.assigned == ALL
+    coordinator.silent = False
+    await until(a.part.is_valid)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+async def test_member_that_the_group_went_on_without_gives_everything_up_and_joins_anew(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator, code: ErrorCode
+) -> None:
+    a = Member(coordinator, "a", nursery, fleet=False)
+    await until(a.part.is_valid)
+    coordinator.answers[HEARTBEAT] = code
+    await until(lambda: not a.part.assigned)
+    assert {"share-groups-off", "commits-off"} <= set(a.notes)
+    assert not a.part.is_valid()
+    coordinator.answers.clear()
+    coordinator.members.clear()
+    await until(a.part.is_valid)
+
+
+async def test_second_proxy_of_the_same_name_stops_the_first(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
+) -> None:
+    a = Member(coordinator, "a", nursery, fleet=False)
+    await until(a.part.is_valid)
+    coordinator.answers[HEARTBEAT] = ErrorCode.FENCED_INSTANCE_ID
+    await until(lambda: not a.part.assigned)
+    assert a.part.trouble == "a second proxy was started with the same address"
+    assert a.part._instance is None, "it goes on without a name"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "another cluster.mode"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "needs READ on group"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, "cluster.session_timeout_s 6"),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, "UNKNOWN_SERVER_ERROR"),
+        (ErrorCode.NOT_COORDINATOR, "NOT_COORDINATOR"),
+    ],
+)
+async def test_refusal_is_named_and_tried_again(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator, code: ErrorCode, words: str
+) -> None:
+    coordinator.answers[JOIN_GROUP] = code
+    a = Member(coordinator, "a", nursery, fleet=False)
+    await until(lambda: a.refused)
+    reason, error = a.refused[0]
+    assert words in reason
+    assert error is not None
+    coordinator.answers.clear()
+    await until(a.part.is_valid)
+
+
+async def test_standby_is_told_what_another_one_serves(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
+) -> None:
+    a = Member(coordinator, "a", nursery, fleet=False)
+    await until(a.part.is_valid)
+    b = Member(coordinator, "b", nursery, fleet=False)
+    await until(lambda: b.refused)
+    assert b.refused == [
+        ("another proxy (a) serves share groups, commits on this cluster (cluster.mode: single)", None)
+    ]
+    assert {"share-groups-standby", "commits-standby", "another-proxy"} <= set(b.notes)
+    assert a.part.assigned == ALL

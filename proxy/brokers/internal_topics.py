@@ -12,7 +12,7 @@ from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import error_name
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
-from proxy.wire.values import UNKNOWN_NODE, Address
+from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
 CREATE_TOPICS = 19
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -44,6 +44,8 @@ class TopicLeaders:
     """Partition -> node id; partitions without a leader are left out."""
     addresses: dict[int, Address]
     """Node id -> upstream address."""
+    topic_id: bytes = ZERO_UUID
+    """Another one: the topic was deleted and made anew. Zero where the brokers do not tell (KIP-516)."""
 
     @property
     def is_whole(self) -> bool:
@@ -90,7 +92,7 @@ class InternalTopic:
                 f"anew"
             )
         leaders = {p.partition_index: p.leader_id for p in topic.partitions if p.leader_id != UNKNOWN_NODE}
-        return TopicLeaders(self._partitions, leaders, addresses)
+        return TopicLeaders(self._partitions, leaders, addresses, bytes(topic.topic_id or ZERO_UUID))
 
     async def create(self) -> bool:
         """Make it; False when somebody else just did, or nobody knows yet whether it is there.

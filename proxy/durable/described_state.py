@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
+from proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
 from proxy.durable.ownership_rules import PARTITIONS
 from proxy.durable.partition_log import Reign
 from proxy.wire import registry
@@ -30,16 +31,6 @@ TAKEOVER_KEY, TAKEOVER_VALUE = "TakeoverKey", "TakeoverValue"
 _VERSION = 0
 """Of takeover keys and values."""
 _INT16 = 2
-
-MESSAGE_BYTES = 1 << 20
-"""What a topic is created with as `max.message.bytes`, and taken to allow where its settings cannot be read."""
-CONFIGS: dict[str, str] = {
-    "max.message.bytes": str(MESSAGE_BYTES),
-    "cleanup.policy": "compact",
-    "segment.bytes": str(8 << 20),
-    "min.cleanable.dirty.ratio": "0.2",
-}
-"""Small segments, because only what is behind the active one is compacted, and all of it is read at a start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +61,7 @@ class DescribedState(Generic[K]):
     record_bytes: int = MESSAGE_BYTES // 2
     """The largest value that the feature would like to write."""
     message_bytes: int = MESSAGE_BYTES
-    """`max.message.bytes` of the topic when it is created."""
+    """`max.message.bytes` of the topic when it is created, and what it is taken to allow where that cannot be read."""
 
     def __post_init__(self) -> None:
         own = {self.takeover_type, self.keep_alive_type}
@@ -87,7 +78,7 @@ class DescribedState(Generic[K]):
     @cached_property
     def configs(self) -> Mapping[str, str]:
         """Settings that the topic is created with, but for what depends on the brokers."""
-        return {**CONFIGS, "max.message.bytes": str(self.message_bytes)}
+        return {**COMPACTED, "max.message.bytes": str(self.message_bytes)}
 
     def event(self, what: str) -> str:
         """An event of the log about the state: "loaded" -> "share-state-loaded"."""

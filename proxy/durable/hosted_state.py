@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from proxy.brokers.interfaces import OwnQuestions
+from proxy.brokers.internal_topics import TopicLeaders
 from proxy.brokers.own_client import AuthenticationNeeded, OwnClient
 from proxy.brokers.own_connection import AuthenticationFailed, OwnSettings
 from proxy.durable import producer_expiration, replay
@@ -26,7 +27,7 @@ from proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from proxy.durable.ownership import Takeover, refusal_of
 from proxy.durable.partition_log import Replay
 from proxy.durable.state_producer import TakenOver
-from proxy.durable.state_topic import StateTopic, View
+from proxy.durable.state_topic import StateTopic
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
@@ -108,7 +109,7 @@ class HostedState:
         """
         topic = self._topic()
         try:
-            if await topic.view() is None:
+            if await topic.leaders() is None:
                 await self._create(topic)
             self._leaders.look_soon()  # asking for the coordinators makes the brokers make the topic of transactions
         except ProxyError:
@@ -234,7 +235,7 @@ class HostedState:
         delay = RETRY_MIN_S
         while True:
             try:
-                view = await topic.view()
+                view = await topic.leaders()
                 if view is None:
                     await self._create(topic)
                 elif view.is_whole:
@@ -366,7 +367,7 @@ class HostedState:
 
     # Leaders and coordinators
 
-    def _seen(self, view: View) -> None:
+    def _seen(self, view: TopicLeaders) -> None:
         self.journal.leaders = dict(view.leaders)
         if self.journal.links is not None:
             self.journal.links.addresses = dict(view.addresses)

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from proxy.brokers.internal_topics import TopicLeaders
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable.replay import Place
-from proxy.durable.state_topic import StateTopic, View
+from proxy.durable.state_topic import StateTopic
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.wire.errors import ProxyError
@@ -23,8 +24,8 @@ class LeaderWatch:
     """Looks while `run` does; `view` is what was seen last."""
 
     def __init__(self, topic: str, partitions: int, settings: OwnSettings, notes: Notes) -> None:
-        self.view = View(partitions, {}, {})
-        self.on_seen: Callable[[View], None] = lambda _view: None
+        self.view = TopicLeaders(partitions, {}, {})
+        self.on_seen: Callable[[TopicLeaders], None] = lambda _view: None
         """Called with each view of a topic that exists."""
         self.on_missing: Callable[[], None] = lambda: None
         """Called when the topic does not exist."""
@@ -44,7 +45,7 @@ class LeaderWatch:
         """Where to read, as far as is known."""
         return Place(self._topic, self.view.leaders, self.view.addresses, self._settings)
 
-    def learn(self, view: View) -> None:
+    def learn(self, view: TopicLeaders) -> None:
         """Somebody else has looked."""
         self.view = view
 
@@ -81,7 +82,7 @@ class LeaderWatch:
             await topic.aclose()
 
     async def _look(self, topic: StateTopic) -> None:
-        view = await topic.view()
+        view = await topic.leaders()
         if view is None:
             self.on_missing()
         else:

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import trio
 
+from proxy.brokers.internal_topics import TopicRefused
 from proxy.brokers.own_client import AuthenticationNeeded
 from proxy.brokers.own_connection import AuthenticationFailed
 from proxy.durable.described_state import DescribedState
 from proxy.durable.partition_log import Replay
 from proxy.durable.state_producer import TakenOver
-from proxy.durable.state_topic import TopicRefused
 from proxy.wire.errors import ErrorCode, ProxyError
 
 

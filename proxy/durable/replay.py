@@ -12,21 +12,17 @@ from typing import Any, NamedTuple
 
 import trio
 
+from proxy.brokers import own_log
 from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, error_name
+from proxy.brokers.own_log import EARLIEST, LATEST
 from proxy.durable.partition_log import Replay
 from proxy.loop import faults
-from proxy.wire import records, registry
+from proxy.wire import records
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from proxy.wire.values import Address
 
-FETCH, LIST_OFFSETS = 1, 2
-FETCH_VERSION, LIST_OFFSETS_VERSION = 11, 6
-"""Topics go by name up to here (Fetch: 12)."""
-EARLIEST, LATEST = -2, -1
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10
 FETCH_WAIT_MS = 500
-CONSUMER = -1
-"""Replica id of who is none."""
 
 
 class Place(NamedTuple):
@@ -99,37 +95,15 @@ async def take(replay: Replay, data: Any) -> None:
 
 async def fetch(opened: OwnConnection, topic: str, left: Mapping[int, Replay]) -> list[Any]:
     """Ask for what follows in each of these partitions; the entries of the answer, errors included."""
-    request = registry.message("FetchRequest")
-    partitions = [
-        request.FetchPartition(
-            partition=partition, fetch_offset=replay.next_offset, partition_max_bytes=PARTITION_BYTES
-        )
-        for partition, replay in left.items()
-    ]
-    question = request(
-        replica_id=CONSUMER,
-        max_wait_ms=FETCH_WAIT_MS,
-        min_bytes=1,
-        max_bytes=FETCH_BYTES,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=[request.FetchTopic(topic=topic, partitions=partitions)],
-        forgotten_topics_data=[],
-        rack_id="",
-    )
-    answer = await opened.ask(FETCH, question, version=FETCH_VERSION)
-    return [entry for answered in answer.responses for entry in answered.partitions]
+    positions = {partition: replay.next_offset for partition, replay in left.items()}
+    limits = {"max_bytes": FETCH_BYTES, "partition_bytes": PARTITION_BYTES}
+    return await own_log.fetch(opened, topic, positions, wait_ms=FETCH_WAIT_MS, **limits)
 
 
 async def offsets(opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
     """Where the logs begin (EARLIEST) or end (LATEST). Raises UpstreamLost, also where this is not the leader."""
-    request = registry.message("ListOffsetsRequest")
-    wanted = [request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions]
-    question = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=wanted)])
-    answer = await opened.ask(LIST_OFFSETS, question, version=LIST_OFFSETS_VERSION)
     found = {}
-    for entry in answer.topics[0].partitions:
+    for entry in await own_log.ask_offsets(opened, topic, partitions, timestamp):
         check(topic, entry.partition_index, entry.error_code)
         found[entry.partition_index] = entry.offset
     return found

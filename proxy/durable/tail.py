@@ -24,13 +24,15 @@ from typing import Any
 
 import trio
 
+from proxy.brokers import own_log
+from proxy.brokers.internal_topics import TopicLeaders
 from proxy.brokers.own_connection import connection
 from proxy.durable import replay
 from proxy.durable.described_state import DescribedState, Follower
 from proxy.durable.hosted_state import BrokerAccess
 from proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from proxy.durable.partition_log import ENDLESS, Replay
-from proxy.durable.state_topic import StateTopic, View
+from proxy.durable.state_topic import StateTopic
 from proxy.loop import faults
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
@@ -143,7 +145,7 @@ class Tail:
         self._is_missing = True
         self._tell()
 
-    def _seen(self, view: View) -> None:
+    def _seen(self, view: TopicLeaders) -> None:
         if not view.leaders:
             return  # being made or deleted
         if self._topic_id not in (b"", view.topic_id):
@@ -183,8 +185,8 @@ class Tail:
     async def _read_from(self, node_id: int, place: replay.Place, partitions: set[int]) -> None:
         async with connection(place.address(node_id), place.settings) as opened:
             topic = self._state.topic
-            starts = await replay.offsets(opened, topic, partitions, replay.EARLIEST)
-            ends = await replay.offsets(opened, topic, partitions, replay.LATEST)
+            starts = await replay.offsets(opened, topic, partitions, own_log.EARLIEST)
+            ends = await replay.offsets(opened, topic, partitions, own_log.LATEST)
             for partition in partitions:
                 self._begin(self._followed[partition], starts[partition], ends[partition])
             while wanted := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:

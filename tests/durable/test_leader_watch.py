@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import trio
 
+from proxy.brokers.internal_topics import TopicLeaders
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
-from proxy.durable.state_topic import StateTopic, View
+from proxy.durable.state_topic import StateTopic
 from tests.support.small_state import TEST_STATE
 from tests.support.state_cluster import NODE, Client, StateCluster
 
@@ -16,7 +17,7 @@ class Watched:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.cluster, self.notes = StateCluster(nursery), list[str]()
-        self.seen, self.missing, self.trouble = list[View](), list[int](), list[str]()
+        self.seen, self.missing, self.trouble = list[TopicLeaders](), list[int](), list[str]()
         self.watch = LeaderWatch(TEST_STATE.topic, 8, OwnSettings(), lambda event, **_: self.notes.append(event))
         self.watch.on_seen = self.seen.append
         self.watch.on_missing = lambda: self.missing.append(1)

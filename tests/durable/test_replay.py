@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from proxy.brokers import own_log
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable import replay
 from proxy.durable.partition_log import Replay
@@ -59,7 +60,7 @@ class Leader(Broker):
         found = []
         for wanted in topic.partitions:
             log = self.logs.get(wanted.partition_index, [])
-            offset = 5 if wanted.timestamp == replay.EARLIEST or not log else log[-1][1] + 1
+            offset = 5 if wanted.timestamp == own_log.EARLIEST or not log else log[-1][1] + 1
             found.append(
                 answer.ListOffsetsPartitionResponse(
                     partition_index=wanted.partition_index, error_code=self.code, offset=offset

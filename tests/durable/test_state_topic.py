@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import trio
 
-from proxy.durable.described_state import MESSAGE_BYTES
+from proxy.brokers.internal_topics import MESSAGE_BYTES, OFFSETS_TOPIC, TopicRefused
 from proxy.durable.state_producer import BATCH_BYTES_MAX
-from proxy.durable.state_topic import OFFSETS_TOPIC, StateTopic, TopicRefused
+from proxy.durable.state_topic import StateTopic
 from proxy.sharegroups.model.coordinator import RECORD_OVERHEAD
 from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
 from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, TOPIC
@@ -88,7 +88,7 @@ def topic_of(client: Client) -> StateTopic:
 
 async def test_missing_topic_is_made_as_decision_20_says() -> None:
     client = Client()
-    assert await topic_of(client).view() is None
+    assert await topic_of(client).leaders() is None
     assert await topic_of(client).create()
     configs = {config.name: config.value for config in client.created.configs}
     assert (client.created.name, client.created.num_partitions, client.created.replication_factor) == (TOPIC, 50, 3)
@@ -111,13 +111,13 @@ async def test_view_names_leaders_where_brokers_are_dialled() -> None:
     client = Client(2)
     client.topics[TOPIC] = (PARTITIONS, 1)
     client.leaderless = {7}
-    view = await topic_of(client).view()
+    view = await topic_of(client).leaders()
     assert view is not None
     assert not view.is_whole
     assert 7 not in view.leaders
     assert view.addresses == {1: Address("b1", 9), 2: Address("pinned", 1)}
     client.leaderless = set()
-    view = await topic_of(client).view()
+    view = await topic_of(client).leaders()
     assert view is not None
     assert view.is_whole
 
@@ -127,7 +127,7 @@ async def test_another_number_of_partitions_is_refused() -> None:
     client = Client()
     client.topics[TOPIC] = (10, 1)
     with pytest.raises(TopicRefused, match="has 10 partitions and must have 50"):
-        await topic_of(client).view()
+        await topic_of(client).leaders()
 
 
 async def test_what_the_identity_may_not_do_is_named() -> None:
@@ -135,7 +135,7 @@ async def test_what_the_identity_may_not_do_is_named() -> None:
     client.topics[TOPIC] = (PARTITIONS, 1)
     client.topic_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(TopicRefused, match="DESCRIBE"):
-        await topic_of(client).view()
+        await topic_of(client).leaders()
     client.create_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(TopicRefused, match="cannot be created"):
         await topic_of(client).create()

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import trio
 
+from proxy.brokers import own_log
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable import replay, state_home
 from proxy.durable.hosted_state import BrokerAccess
@@ -156,7 +157,7 @@ class StateCluster:
         for wanted in topic.partitions:
             log = self.log(topic.name, wanted.partition_index)
             start = log.batches[0][0] if log.batches else log.end
-            offset = start if wanted.timestamp == replay.EARLIEST else log.end
+            offset = start if wanted.timestamp == own_log.EARLIEST else log.end
             found.append(
                 answer.ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=offset)
             )
@@ -164,7 +165,7 @@ class StateCluster:
 
     async def fetch(self, request: Any) -> Any:
         """What is there, after waiting for something if there is nothing. Raises UpstreamLost."""
-        self._count(replay.FETCH)
+        self._count(own_log.FETCH)
         (topic,) = request.topics
         deadline = trio.current_time() + request.max_wait_ms / 1000
         while True:
@@ -311,7 +312,7 @@ class _Connection:
 
     async def ask(self, key: int, request: Any, version: int | None = None) -> Any:
         await trio.lowlevel.checkpoint()
-        return await self._cluster.fetch(request) if key == replay.FETCH else self._cluster.answer(key, request)
+        return await self._cluster.fetch(request) if key == own_log.FETCH else self._cluster.answer(key, request)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, cluster: StateCluster, *modules: Any) -> None:

@@ -20,7 +20,7 @@ from proxy.app import check_listeners, check_state, check_views, open_files, tls
 from proxy.app.check_listeners import Listening
 from proxy.app.check_state import StateRights
 from proxy.app.check_views import ViewRights
-from proxy.app.composition import decide_share, keeps_state, own_settings, planned_routes, share_rules
+from proxy.app.composition import decide_share, keeps_state, offer, own_settings, planned_routes, share_rules
 from proxy.app.config import Config
 from proxy.app.hostports import PORT_MAX
 from proxy.app.open_files import Room
@@ -28,8 +28,9 @@ from proxy.brokers.cluster_watch import Sight
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import BrokerVersions, OwnSettings, connection, mechanisms
 from proxy.forwarding import offered_versions as effective_versions
-from proxy.forwarding.offered_versions import Offer, Range
+from proxy.forwarding.offered_versions import Range
 from proxy.forwarding.routes import Kind, Route, header
+from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.state_records import TOPIC
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
@@ -215,7 +216,7 @@ def judge(config: Config, found: Found) -> Verdict:
     looked = () if found.metadata is None else (found.metadata,)
     sight = Sight(brokers=found.brokers, metadata=looked, versions=found.versions, silent=found.silent)
     local, reason = decide_share(config, sight)
-    offer = Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass")
+    offered = offer(config, local)
     common = effective_versions.common(told.ranges for told in found.versions.values())
     obstacles, remarks = list[str](), list[str]()
     _judge_room(config, found, obstacles, remarks)
@@ -223,7 +224,7 @@ def judge(config: Config, found: Found) -> Verdict:
         obstacles += [f"no bootstrap server can be used: {trouble}" for trouble in found.servers.values()]
     else:
         remarks += [f"a bootstrap server cannot be used: {trouble}" for trouble in found.servers.values() if trouble]
-        obstacles += effective_versions.shortcomings(common, offer)
+        obstacles += effective_versions.shortcomings(common, offered)
         obstacles += _ports(config, found)
         _judge_identities(config, found, obstacles, remarks)
         _judge_share(config, found, local, remarks)
@@ -242,7 +243,7 @@ def judge(config: Config, found: Found) -> Verdict:
         share_by_group=local and share_rules(config, sight).are_mixed,
         share_reason=reason,
         common=common,
-        offered=effective_versions.effective(common, offer),
+        offered=effective_versions.effective(common, offered),
     )
 
 
@@ -311,7 +312,7 @@ def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) 
         remarks.append(f"the brokers hold share groups of their own, which clients will not see: {shown}")
     if not local and config.share_groups.serve == "upstream":
         sight = Sight(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
-        native = effective_versions.native_share(told.answer for told in sight.versions.values())
+        native = share_group_apis.is_native(told.answer for told in sight.versions.values())
         if not native:
             remarks.append("share_groups.serve is upstream, but not every broker serves share groups with renewal")
 
@@ -398,7 +399,7 @@ def _apis(config: Config, verdict: Verdict) -> Table:
 
 
 def _answered_by(route: Route) -> str:
-    if route.kind is Kind.LOCAL and route.key in effective_versions.SHARE_APIS:
+    if route.kind is Kind.LOCAL and route.key in share_group_apis.OFFER.apis:
         return "proxy"
     if route.kind in (Kind.LOCAL, Kind.INSPECT):
         return "both"

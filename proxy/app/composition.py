@@ -30,7 +30,7 @@ from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.connection_parts import Question
 from proxy.forwarding.data_plane import Plane
 from proxy.forwarding.declared_api import Served
-from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer, native_share
+from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer
 from proxy.forwarding.routes import Routes
 from proxy.loop.interfaces import Notes, Timer, Timers
 from proxy.loop.reactor import Reactor
@@ -67,7 +67,7 @@ def decide_share(config: Config, sight: Sight) -> tuple[bool, str]:
 
 def share_rules(config: Config, sight: Sight) -> ShareRules:
     """Which groups live where, by the settings and what the brokers can."""
-    native = native_share(versions.answer for versions in sight.versions.values())
+    native = share_group_apis.is_native(versions.answer for versions in sight.versions.values())
     rules = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in config.share_groups.serve_by_group]
     return ShareRules(native, (*rules, ServeRule(serve=config.share_groups.serve)))
 
@@ -86,6 +86,12 @@ def checked_rules(config: Config, sight: Sight, local: bool) -> ShareRules:
             "in share_groups.serve_by_group (the brokers can serve share groups as well)"
         )
     return rules
+
+
+def offer(config: Config, local: bool) -> Offer:
+    """What clients are offered, with share groups served here or not."""
+    features = (share_group_apis.OFFER,) if local else ()
+    return Offer(features, pass_unknown=config.unknown_apis == "pass")
 
 
 def _has_share_state(sight: Sight) -> bool:
@@ -300,7 +306,7 @@ def share_options(config: Config) -> ShareOptions:
 def planned_routes(config: Config, local: bool) -> Routes:
     """The routes that a proxy with these settings would have: to be shown, not used."""
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
-    versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
+    versions = EffectiveVersions(offer(config, local))
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, versions, MemoryJournal(), local)
     views = view_setup.set_up(config, services, own_settings(config, None), services.notes)
     served = share_group_apis.served(services) if local else {}
@@ -350,7 +356,7 @@ def compose(
         lambda node_id, upstream: holder[0].bind(node_id, upstream),
         pinned=config.upstream.nodes,
     )
-    versions = EffectiveVersions(Offer(serve_share=local, pass_unknown=config.unknown_apis == "pass"))
+    versions = EffectiveVersions(offer(config, local))
     services = _services(config, reactor, notes, book, versions, journal or MemoryJournal(), local)
     services.own = OwnQuestions(nursery, own, book.upstream_of)
     if local:

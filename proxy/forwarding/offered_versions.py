@@ -17,7 +17,7 @@ from proxy.wire.errors import ErrorCode
 Range = tuple[int, int]
 """Lowest and highest version, both included."""
 
-PRODUCE, FETCH, METADATA, API_VERSIONS, DESCRIBE_QUORUM, SHARE_FETCH = 0, 1, 3, 18, 55, 78
+PRODUCE, FETCH, METADATA, API_VERSIONS, DESCRIBE_QUORUM = 0, 1, 3, 18, 55
 
 CAPS: Mapping[int, int] = {
     FETCH: 15,  # 16-18 put NodeEndpoints behind the records, at the end of a stream that is passed on at once
@@ -32,40 +32,46 @@ BROKER_INTERNAL = frozenset({83, 84, 85, 86, 87})
 PRODUCE_ADVERTISED_MIN = 0
 """Older librdkafka compress nothing unless Produce v0 is listed; brokers list it too and serve v3 (KAFKA-18659)."""
 
-SHARE_APIS: Mapping[int, Range] = {
-    76: (1, 1),  # ShareGroupHeartbeat
-    77: (1, 1),  # ShareGroupDescribe
-    SHARE_FETCH: (1, 2),
-    79: (1, 2),  # ShareAcknowledge
-    90: (0, 1),  # DescribeShareGroupOffsets
-    91: (0, 0),  # AlterShareGroupOffsets
-    92: (0, 0),  # DeleteShareGroupOffsets
-}
-"""The APIs of share groups as served here; upstream's own would speak of other groups."""
-
-LIST_CONFIG_RESOURCES, LIST_CONFIG_RESOURCES_SERVED = 74, 1
-"""v1 lists groups that have settings (KIP-1142), which are kept here; older brokers know only client metrics (v0)."""
-
-METADATA_WITH_TOPIC_IDS = 12
-"""Share requests name topics by id, so serving them here needs an upstream that can be asked by id (KIP-516: ids are
-told from v10 on, taken from v12 on)."""
-
-SHARE_FEATURE, SHARE_FEATURE_LEVEL = "share.version", 1
-
 FEATURES_SINCE = 3
 """ApiVersions tells features from here on."""
 FEATURE_MIN_ZERO_SINCE = 4
 """Below ApiVersions v4 a supported feature whose minimum is 0 is left out (KAFKA-17011)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureOffer:
+    """What a feature that is served here does to the table."""
+
+    name: str
+    """For people."""
+    apis: Mapping[int, Range]
+    """API key -> versions, of what is answered here alone; upstream's own would speak of something else."""
+    raised_to: Mapping[int, int]
+    """API key -> version up to which an API of upstream's is offered, where upstream has a lower one."""
+    metadata_needed: int
+    """The lowest version of Metadata that upstream must have, and"""
+    needed_for: str
+    """what for."""
+    level: tuple[str, int]
+    """Name and level of a feature of Kafka's (KIP-584), supported and finalized where this is served."""
+
+    def can_be_served(self, upstream: Mapping[int, Range]) -> bool:
+        """Whether upstream has what it takes."""
+        return upstream.get(METADATA, (0, -1))[1] >= self.metadata_needed
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What this proxy does to the table; fixed at start."""
 
-    serve_share: bool
-    """Share groups are served here (else upstream's own, if it has them)."""
+    features: tuple[FeatureOffer, ...] = ()
+    """What is served here (else it is upstream's own, if it has it)."""
     pass_unknown: bool = False
     """Offer APIs that are newer than our definitions as well, and forward them unread."""
+
+    def is_answered_here(self, key: int) -> bool:
+        """Whether all requests of an API are answered here, or refused."""
+        return any(key in feature.apis for feature in self.features)
 
 
 @dataclass(slots=True)
@@ -104,19 +110,6 @@ def common(tables: Iterable[Mapping[int, Range]]) -> dict[int, Range]:
     return {key: versions for key, versions in found.items() if versions[0] <= versions[1]}
 
 
-def native_share(answers: Iterable[Any]) -> bool:
-    """Whether upstream itself serves share groups with renewal: every broker's decoded ApiVersionsResponse (v3+) has
-    ShareFetch v2 and a finalized share.version of at least 1 (decides `share_groups.serve: auto`)."""
-    answers = list(answers)
-    return bool(answers) and all(_native_share(answer) for answer in answers)
-
-
-def _native_share(answer: Any) -> bool:
-    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
-    highest = ranges_of(answer).get(SHARE_FETCH, (0, -1))[1]
-    return highest >= SHARE_APIS[SHARE_FETCH][1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL
-
-
 @cache
 def client_facing() -> frozenset[int]:
     """API keys that a client may use at all: on the brokers' listener by definition, and not for brokers only."""
@@ -131,14 +124,10 @@ def is_newer(key: int) -> bool:
 def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
     """API key -> range to offer, sorted by key."""
     ranges = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
-    if offer.serve_share and can_serve_share(upstream):
-        ranges.update(SHARE_APIS)
+    for feature in offer.features:
+        if feature.can_be_served(upstream):
+            ranges.update(feature.apis)
     return dict(sorted(ranges.items()))
-
-
-def can_serve_share(upstream: Mapping[int, Range]) -> bool:
-    """Whether upstream tells topic ids, without which share requests cannot be answered here."""
-    return upstream.get(METADATA, (0, -1))[1] >= METADATA_WITH_TOPIC_IDS
 
 
 def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]:
@@ -149,12 +138,14 @@ def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]
             name, known = registry.API_KEYS[key], registry.versions(key)
             theirs = _words(upstream[key]) if key in upstream else "none"
             found.append(f"{name}: upstream serves {theirs}, this proxy knows {_words(known)}; no version in common")
-    if offer.serve_share and not can_serve_share(upstream):
-        highest = upstream.get(METADATA, (0, -1))[1]
-        found.append(
-            f"share groups cannot be served here: they need Metadata v{METADATA_WITH_TOPIC_IDS} upstream (topic ids), "
-            + (f"which has only v{highest}" if highest >= 0 else "which has no Metadata at all")
-        )
+    highest = upstream.get(METADATA, (0, -1))[1]
+    has = f"which has only v{highest}" if highest >= 0 else "which has no Metadata at all"
+    found += [
+        f"{feature.name} cannot be served here: they need Metadata v{feature.metadata_needed} upstream "
+        f"({feature.needed_for}), {has}"
+        for feature in offer.features
+        if not feature.can_be_served(upstream)
+    ]
     return tuple(found)
 
 
@@ -162,12 +153,11 @@ def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
     """The range of one key of upstream's list; None = hidden."""
     if key not in registry.API_KEYS:
         return theirs if offer.pass_unknown and is_newer(key) else None
-    hidden = offer.serve_share and key in SHARE_APIS
-    if hidden or key not in client_facing():
+    if offer.is_answered_here(key) or key not in client_facing():
         return None
     lowest, highest = registry.versions(key)
-    if offer.serve_share and key == LIST_CONFIG_RESOURCES:
-        theirs = theirs[0], max(theirs[1], LIST_CONFIG_RESOURCES_SERVED)
+    for feature in offer.features:
+        theirs = theirs[0], max(theirs[1], feature.raised_to.get(key, theirs[1]))
     common = max(lowest, theirs[0]), min(highest, theirs[1], CAPS.get(key, highest))
     if common[0] > common[1]:
         return None
@@ -197,8 +187,9 @@ def offer_to_client(answer: Any, version: int, offer: Offer) -> None:
         wanted = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
     kept = {item.api_key: item for item in answer.api_keys or ()}
     answer.api_keys = [_entry(entry, kept.get(key), key, versions) for key, versions in wanted.items()]
-    if offer.serve_share and answer.error_code == ErrorCode.NONE and can_serve_share(upstream):
-        _offer_share_feature(answer, version)
+    for feature in offer.features:
+        if answer.error_code == ErrorCode.NONE and feature.can_be_served(upstream):
+            _offer_level(answer, version, *feature.level)
 
 
 def _entry(entry: Any, kept: Any, key: int, versions: Range) -> Any:
@@ -208,17 +199,15 @@ def _entry(entry: Any, kept: Any, key: int, versions: Range) -> Any:
     return kept
 
 
-def _offer_share_feature(answer: Any, version: int) -> None:
-    """share.version at the level served here, supported and finalized; upstream's own level speaks of other groups."""
+def _offer_level(answer: Any, version: int, name: str, level: int) -> None:
+    """A feature at the level served here, supported and finalized; upstream's own level speaks of something else."""
     message = registry.message("ApiVersionsResponse")
     if version >= FEATURE_MIN_ZERO_SINCE:
-        mine = message.SupportedFeatureKey(name=SHARE_FEATURE, min_version=0, max_version=SHARE_FEATURE_LEVEL)
+        mine = message.SupportedFeatureKey(name=name, min_version=0, max_version=level)
         answer.supported_features = _replaced(answer.supported_features, mine)
     if version >= FEATURES_SINCE:
-        level = message.FinalizedFeatureKey(
-            name=SHARE_FEATURE, max_version_level=SHARE_FEATURE_LEVEL, min_version_level=SHARE_FEATURE_LEVEL
-        )
-        answer.finalized_features = _replaced(answer.finalized_features, level)
+        final = message.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        answer.finalized_features = _replaced(answer.finalized_features, final)
 
 
 def _replaced(features: Any, mine: Any) -> list[Any]:

@@ -29,7 +29,6 @@ from proxy.forwarding.offered_versions import (
     BROKER_INTERNAL,
     CAPS,
     FETCH,
-    SHARE_APIS,
     EffectiveVersions,
     client_facing,
     is_newer,
@@ -87,10 +86,9 @@ class _Table:
         """The route of a version that the definitions know."""
         if version > CAPS.get(key, version):
             return self.fallback(key, version)
-        offer = self._versions.offer
         if key in self._served:
             return self._served_here(key, version, self._served[key])
-        if offer.serve_share and key in SHARE_APIS:
+        if self._versions.offer.is_answered_here(key):
             raise LocalProtocolError(f"nobody serves {registry.API_KEYS[key]}, which is to be served here")
         return self._forwarded(key, version)
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from proxy.brokers.topic_leaders import METADATA_VERSION
 from proxy.forwarding.declared_api import DeclaredApi, Needs, Served
+from proxy.forwarding.offered_versions import FeatureOffer, ranges_of
 from proxy.forwarding.routes import FramedHandler, Handler
 from proxy.sharegroups.apis import (
     foreign_groups,
@@ -42,6 +47,32 @@ APIS: tuple[DeclaredApi[ShareServices], ...] = (
     k91_alter_share_group_offsets.API,
     k92_delete_share_group_offsets.API,
 )
+
+SHARE_FEATURE, SHARE_FEATURE_LEVEL = "share.version", 1
+
+OFFER = FeatureOffer(
+    name="share groups",
+    apis={api.key: api.versions for api in APIS if api.versions is not None},
+    raised_to={api.key: api.raised_to for api in APIS if api.raised_to is not None},
+    metadata_needed=METADATA_VERSION,
+    needed_for="topic ids",
+    level=(SHARE_FEATURE, SHARE_FEATURE_LEVEL),
+)
+"""What clients are offered while share groups are served here. Share requests name topics by id, so upstream must take
+ids in Metadata (KIP-516: they are told from v10 on, taken from v12 on)."""
+
+
+def is_native(answers: Iterable[Any]) -> bool:
+    """Whether upstream itself serves share groups with renewal: every broker's decoded ApiVersionsResponse (v3+) has
+    ShareFetch v2 and a finalized share.version of at least 1 (decides `share_groups.serve: auto`)."""
+    answers = list(answers)
+    return bool(answers) and all(map(_is_native, answers))
+
+
+def _is_native(answer: Any) -> bool:
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+    highest = ranges_of(answer).get(k78_share_fetch.KEY, (0, -1))[1]
+    return highest >= k78_share_fetch.VERSIONS[1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL
 
 
 def served(services: ShareServices, rules: ShareRules | None = None) -> dict[int, Served]:

@@ -24,6 +24,7 @@ from proxy.forwarding.pump import new_pump
 from proxy.forwarding.routes import Kind, header
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups import services as apis_services
+from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.services import ShareOptions
 from proxy.views.model.catalog import Binding
@@ -93,7 +94,7 @@ def parts(settings: Config, local: bool = True) -> Parts:
         notes=notes,
         book=book,
         topology=ClusterView(),
-        versions=EffectiveVersions(Offer(serve_share=local)),
+        versions=EffectiveVersions(Offer((share_group_apis.OFFER,) if local else ())),
         journal=MemoryJournal(),
         serve_share=local,
     )

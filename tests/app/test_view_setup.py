@@ -50,7 +50,7 @@ def test_produce_is_only_looked_into_while_a_view_is_known() -> None:
     assert running is not None
     views = running.services
     book = AddressBook(20000, "h", lambda *_: True)
-    versions = EffectiveVersions(Offer(serve_share=False))
+    versions = EffectiveVersions(Offer())
     built = route_table.build(book, versions, Limits(), view_setup.with_views(views, {}))
     routes = view_setup.routes(views, built)
     produce = header(0, 9)

@@ -50,7 +50,7 @@ def produce() -> memoryview:
 def answers() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
     """(what, its rewriter, the answer, how often to call)."""
     book = AddressBook(20000, "proxy.example.org", lambda *_: True)
-    routes = route_table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
     for name, key, version in KNOWN:
         frame = memoryview(bytes.fromhex((GOLDEN / f"{name}.v{version}.hex").read_text()))
         yield f"{name} v{version}, {len(frame)} bytes, known", routes[header(key, version)].rewrite, frame, CALLS

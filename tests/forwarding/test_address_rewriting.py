@@ -30,7 +30,7 @@ def book_for(case: Case) -> AddressBook:
 
 
 def route_for(case: Case) -> Route:
-    routes = route_table.build(book_for(case), EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    routes = route_table.build(book_for(case), EffectiveVersions(Offer()), Limits(), {})
     route = routes[header(case.key, case.version)]
     if case.all_topics:
         request = registry.message("MetadataRequest")(topics=[] if case.version == 0 else None)
@@ -91,7 +91,7 @@ def test_an_unknown_tag_in_the_response_header_survives():
 
 def test_no_carrier_in_the_definitions_is_forgotten():
     """Every client-facing (API, version) whose answer has a host and a port is rewritten, capped or waived."""
-    offer = EffectiveVersions(Offer(serve_share=False))
+    offer = EffectiveVersions(Offer())
     routes = route_table.build(AddressBook(1, "h", lambda *_: True), offer, Limits(), {})
     carrying = {(route.key, route.version) for route in routes.values() if endpoints.locator(route.key, route.version)}
     passed = {(r.key, r.version) for r in routes.values() if r.rewrite is None and r.kind is not Kind.REFUSE}
@@ -104,7 +104,7 @@ def test_no_carrier_in_the_definitions_is_forgotten():
 def test_a_new_carrier_keeps_the_proxy_from_starting(monkeypatch):
     """A schema upgrade that adds addresses to an API nobody rewrites must not pass unseen."""
     monkeypatch.setattr(route_table, "FORWARDED", [api for api in route_table.FORWARDED if api.key != 79])
-    offer = EffectiveVersions(Offer(serve_share=False))
+    offer = EffectiveVersions(Offer())
     with pytest.raises(LocalProtocolError, match="ShareAcknowledge v1 carries addresses"):
         route_table.build(AddressBook(1, "h", lambda *_: True), offer, Limits(), {})
 
@@ -129,9 +129,7 @@ def test_rewriting_an_answer_without_addresses_is_a_mistake_of_ours():
 
 def test_random_bytes_are_refused_or_pass():
     """Never another error than those of the protocol, never a frame with a wrong size."""
-    routes = route_table.build(
-        AddressBook(20000, "h", lambda *_: True), EffectiveVersions(Offer(serve_share=False)), Limits(), {}
-    )
+    routes = route_table.build(AddressBook(20000, "h", lambda *_: True), EffectiveVersions(Offer()), Limits(), {})
     for route in [route for route in routes.values() if route.rewrite is not None]:
         for size in (4, 5, 9, 40, 200):
             frame = os.urandom(size)
@@ -173,7 +171,7 @@ def test_no_upstream_address_gets_through_whatever_the_answer(key, version):
     samples = Samples(seed, addressed, tags=True)
     bound: set[int] = set()
     book = AddressBook(20000, "proxy.example", lambda node_id, _: node_id in bound)
-    routes = route_table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
     told_something = 0
     for _ in range(60):
         for node_id in range(4):

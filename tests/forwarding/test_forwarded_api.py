@@ -12,7 +12,7 @@ from proxy.wire.errors import LocalProtocolError
 from proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
-PARTS = Parts(BOOK, EffectiveVersions(Offer(serve_share=False)), Limits(), AnswerCache(BOOK))
+PARTS = Parts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
 ACKNOWLEDGE, HEARTBEAT = 79, 12
 """One whose answers carry addresses, one whose do not."""
 

@@ -6,11 +6,12 @@ import pytest
 
 from proxy.forwarding import offered_versions
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.sharegroups import share_group_apis
 from proxy.wire import frames, registry
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RELEASES = ("3.9.1", "4.3.0")
-LOCAL, UPSTREAM = Offer(serve_share=True), Offer(serve_share=False)
+LOCAL, UPSTREAM = Offer((share_group_apis.OFFER,)), Offer()
 
 
 def answer(release: str, version: int):
@@ -79,7 +80,7 @@ def test_no_api_for_brokers_or_controllers_is_offered(release):
 def test_unknown_keys_are_hidden_or_passed_by_setting():
     upstream = table("4.3.0") | {6: (0, 8), 4000: (0, 3)}
     assert 4000 not in offered_versions.effective(upstream, LOCAL)
-    passing = offered_versions.effective(upstream, Offer(serve_share=True, pass_unknown=True))
+    passing = offered_versions.effective(upstream, Offer((share_group_apis.OFFER,), pass_unknown=True))
     assert passing[4000] == (0, 3)
     assert 6 not in passing, "a key that Kafka gave up is not a newer one"
 
@@ -167,14 +168,14 @@ def test_what_is_safe_to_send_to_any_broker_is_what_all_have():
 
 
 def test_auto_finds_native_share_groups_only_where_every_broker_has_them():
-    assert offered_versions.native_share([answer("4.3.0", 4)])
-    assert not offered_versions.native_share([answer("4.3.0", 4), answer("3.9.1", 4)])
-    assert not offered_versions.native_share([])
+    assert share_group_apis.is_native([answer("4.3.0", 4)])
+    assert not share_group_apis.is_native([answer("4.3.0", 4), answer("3.9.1", 4)])
+    assert not share_group_apis.is_native([])
     switched_off = answer("4.3.0", 4)
     switched_off.finalized_features = [f for f in switched_off.finalized_features if f.name != "share.version"]
-    assert not offered_versions.native_share([switched_off])
+    assert not share_group_apis.is_native([switched_off])
     without_renewal = answer("4.3.0", 4)
     for entry in without_renewal.api_keys:
         if entry.api_key == 78:
             entry.max_version = 1
-    assert not offered_versions.native_share([without_renewal])
+    assert not share_group_apis.is_native([without_renewal])

@@ -4,8 +4,9 @@ import pytest
 
 from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.offered_versions import SHARE_APIS, EffectiveVersions, Offer, client_facing
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
 from proxy.forwarding.routes import Kind, Routes, header
+from proxy.sharegroups import share_group_apis
 from proxy.wire import registry
 from proxy.wire.errors import LocalProtocolError
 from proxy.wire.values import Limits
@@ -15,7 +16,7 @@ async def handler(call):
     return None
 
 
-SERVED = {key: route_table.Served(handler) for key in SHARE_APIS} | {
+SERVED = {key: route_table.Served(handler) for key in share_group_apis.OFFER.apis} | {
     16: route_table.Served(handler, lambda frame: True)
 }
 
@@ -27,12 +28,12 @@ def build(offer: Offer, served=None) -> Routes:
 
 @pytest.fixture(scope="module")
 def local() -> Routes:
-    return build(Offer(serve_share=True))
+    return build(Offer((share_group_apis.OFFER,)))
 
 
 @pytest.fixture(scope="module")
 def upstream() -> Routes:
-    return build(Offer(serve_share=False), {})
+    return build(Offer(), {})
 
 
 def test_every_client_facing_version_has_a_route(local, upstream):
@@ -72,7 +73,7 @@ def test_the_kinds_that_the_plane_has_to_know(upstream):
 
 
 def test_share_requests_are_served_here_or_forwarded(local, upstream):
-    for key, (lowest, highest) in SHARE_APIS.items():
+    for key, (lowest, highest) in share_group_apis.OFFER.apis.items():
         for version in range(lowest, highest + 1):
             assert local[header(key, version)].kind is Kind.LOCAL
             assert local[header(key, version)].handler is handler
@@ -89,7 +90,7 @@ def test_an_inspected_api_keeps_its_handler_and_its_choice(local):
 
 def test_share_requests_that_nobody_serves_are_a_mistake_of_ours():
     with pytest.raises(LocalProtocolError, match="ShareGroupHeartbeat"):
-        build(Offer(serve_share=True), {})
+        build(Offer((share_group_apis.OFFER,)), {})
 
 
 @pytest.mark.parametrize("version", [5, 6, 32767, -1])
@@ -99,7 +100,7 @@ def test_an_unknown_version_of_api_versions_is_answered_unread(local, version):
 
 
 def test_unknown_apis_pass_only_by_setting(upstream):
-    passing = build(Offer(serve_share=False, pass_unknown=True), {})
+    passing = build(Offer(pass_unknown=True), {})
     assert passing[header(4000, 7)].kind is Kind.FORWARD
     assert passing[header(4000, -7)].kind is Kind.REFUSE
     assert passing[header(4, 0)].kind is Kind.REFUSE, "LeaderAndIsr, which Kafka gave up"

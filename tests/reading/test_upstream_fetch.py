@@ -76,14 +76,14 @@ def test_names_where_the_clients_version_has_no_ids(world, version):
 @pytest.mark.parametrize(("upstream", "asked"), [((4, 12), 12), ((4, 16), 16), ((4, 18), 17)])
 def test_the_highest_version_of_use_is_asked(upstream, asked):
     """What every broker has, but none that adds nothing for a consumer."""
-    versions = EffectiveVersions(Offer(serve_share=False))
+    versions = EffectiveVersions(Offer())
     versions.learn(1, {FETCH: upstream})
     assert fetch_version(versions) == asked
 
 
 def test_before_a_broker_has_answered_topics_are_named_by_id():
     """All supported brokers have that version."""
-    assert fetch_version(EffectiveVersions(Offer(serve_share=False))) == 13
+    assert fetch_version(EffectiveVersions(Offer())) == 13
 
 
 def test_read_under_way_is_the_connections_own(world):

@@ -137,7 +137,7 @@ class GroupWorld:
             notes=lambda event, **context: self.notes.append((event, context)),
             book=AddressBook(20000, "proxy.example", lambda *_: True),
             topology=ClusterView(),
-            versions=EffectiveVersions(Offer(serve_share=True)),
+            versions=EffectiveVersions(Offer((share_group_apis.OFFER,))),
             journal=self.journal,
             serve_share=True,
         )

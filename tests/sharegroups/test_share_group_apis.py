@@ -12,7 +12,7 @@ from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.declared_api import DeclaredApi, Needs, Served
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.offered_versions import SHARE_APIS, EffectiveVersions, Offer
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Kind, Routes
 from proxy.loop.promise import Task
 from proxy.sharegroups import share_group_apis
@@ -29,13 +29,13 @@ from tests.support.ports import World
 WORLD = World()
 WORLD.services.coordinator.add_group("shared")
 SERVED = share_group_apis.served(WORLD.services)
-ALWAYS = {16, *SHARE_APIS}
+ALWAYS = {16, *share_group_apis.OFFER.apis}
 """Served here whatever the request says."""
 
 
 def routes() -> tuple[Routes, dict[int, Served]]:
     book = AddressBook(20000, "h", lambda *_: True)
-    return route_table.build(book, EffectiveVersions(Offer(serve_share=True)), Limits(), SERVED), SERVED
+    return route_table.build(book, EffectiveVersions(Offer((share_group_apis.OFFER,))), Limits(), SERVED), SERVED
 
 
 def test_an_api_is_declared_once() -> None:
@@ -43,7 +43,7 @@ def test_an_api_is_declared_once() -> None:
 
 
 def test_the_share_handlers_serve_exactly_what_is_offered() -> None:
-    assert {api.key: api.versions for api in APIS if api.versions is not None} == dict(SHARE_APIS)
+    assert {api.key: api.versions for api in APIS if api.versions is not None} == dict(share_group_apis.OFFER.apis)
 
 
 def test_every_handler_has_all_versions_of_its_api() -> None:
@@ -60,7 +60,7 @@ def test_every_handler_has_all_versions_of_its_api() -> None:
 def test_no_handler_takes_what_the_plane_must_see_itself() -> None:
     _, served = routes()
     special = {api.key for api in route_table.FORWARDED if api.kind is not None or api.repair is not None}
-    assert not set(served) & special - set(SHARE_APIS)
+    assert not set(served) & special - set(share_group_apis.OFFER.apis)
 
 
 @given(st.sampled_from(sorted(SERVED)), st.data(), st.binary(max_size=80))

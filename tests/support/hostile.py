@@ -69,7 +69,7 @@ def every_route() -> list[Route]:
 
 def _routes() -> list[Route]:
     book = AddressBook(1, "localhost", lambda _node_id, _upstream: False)
-    versions = EffectiveVersions(Offer(serve_share=True))
+    versions = EffectiveVersions(Offer((share_group_apis.OFFER,)))
     share = share_group_apis.served(ports.World().services)
     return list(
         route_table.build(

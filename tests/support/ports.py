@@ -24,6 +24,7 @@ from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Handler
 from proxy.loop.promise import Promise, Task
 from proxy.loop.slices import AT_ONCE, Slices, Work
+from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.apis import k76_share_group_heartbeat as k76
 from proxy.sharegroups.apis import k77_share_group_describe as k77
 from proxy.sharegroups.apis import k78_share_fetch as k78
@@ -597,7 +598,7 @@ class World:
         self.cluster = Cluster(self.timers, nodes)
         self.journal = journal or MemoryJournal()
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        versions = EffectiveVersions(Offer(serve_share=True))
+        versions = EffectiveVersions(Offer((share_group_apis.OFFER,)))
         versions.learn(1, {1: (4, fetch_version), 2: (1, 9), 3: (0, 12), 15: (0, 5), 69: (0, 0)})
         self.services: ShareServices = build(
             limits=limits or Limits(),

@@ -298,7 +298,7 @@ class World:
             notes=self._note,
             book=AddressBook(20000, "proxy.example", lambda *_: True),
             topology=ClusterView(),
-            versions=EffectiveVersions(Offer(serve_share=False)),
+            versions=EffectiveVersions(Offer()),
             journal=MemoryJournal(),
             serve_share=False,
         )

@@ -25,7 +25,7 @@ def recorded(api: str) -> list[tuple[str, int, bytes]]:
 def rewritten(key: int, version: int, frame: bytes) -> bytes:
     """What a client gets, with size."""
     book = AddressBook(20000, OURS[0], lambda *_: True)
-    routes = route_table.build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), {})
+    routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
     told = routes[header(key, version)].rewrite(memoryview(frame), Context(node_id=1))
     return told if told is not None else len(frame).to_bytes(4, "big") + frame
 

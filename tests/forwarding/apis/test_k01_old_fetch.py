@@ -66,6 +66,6 @@ def test_table_answers_old_versions_only_where_fetch_is_looked_at():
 
     book = AddressBook(9000, "h", lambda *_: True)
     for served, kind in (({}, Kind.REFUSE), ({1: Served(k01_old_fetch.handle, lambda _: False)}, Kind.LOCAL)):
-        routes = build(book, EffectiveVersions(Offer(serve_share=False)), Limits(), served)
+        routes = build(book, EffectiveVersions(Offer()), Limits(), served)
         assert routes[header(1, 2)].kind is kind
         assert routes[header(1, 15)].kind is (Kind.INSPECT if served else Kind.FORWARD)

@@ -7,9 +7,10 @@ import pytest
 from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.apis import k18_api_versions
-from proxy.forwarding.offered_versions import SHARE_APIS, EffectiveVersions, Offer, effective, ranges_of
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer, effective, ranges_of
 from proxy.forwarding.routes import Context, header
 from proxy.loop.promise import Task
+from proxy.sharegroups import share_group_apis
 from proxy.wire import frames
 from proxy.wire.values import Limits
 
@@ -26,12 +27,12 @@ def golden(release: str, version: int) -> bytes:
 
 @pytest.fixture
 def versions() -> EffectiveVersions:
-    return EffectiveVersions(Offer(serve_share=True))
+    return EffectiveVersions(Offer((share_group_apis.OFFER,)))
 
 
 @pytest.fixture
 def routes(versions):
-    served = {key: route_table.Served(handler) for key in SHARE_APIS}
+    served = {key: route_table.Served(handler) for key in share_group_apis.OFFER.apis}
     return route_table.build(AddressBook(20000, "h", lambda *_: True), versions, Limits(), served)
 
 

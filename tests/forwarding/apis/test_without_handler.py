@@ -12,7 +12,7 @@ from proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_f
 from proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
-PARTS = Parts(BOOK, EffectiveVersions(Offer(serve_share=False)), Limits(), AnswerCache(BOOK))
+PARTS = Parts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
 
 
 def test_each_says_one_thing_about_an_api_of_clients() -> None:

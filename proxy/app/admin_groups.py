@@ -30,7 +30,7 @@ Body = tuple[HTTPStatus, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AdminRequest:
     """The part of a request that counts here."""
 
     method: str
@@ -50,7 +50,7 @@ class GroupPages:
         self._services = services
         self._changes = changes
 
-    async def answer(self, asked: Asked) -> Body | None:
+    async def answer(self, asked: AdminRequest) -> Body | None:
         """The answer; None for a path that is not one of these."""
         parts = [unquote(part) for part in asked.path.split("/")[1:]]
         if not parts or parts[0] != "groups":
@@ -70,7 +70,7 @@ class GroupPages:
                 return self._may_change(asked) or await _release(services, group_id, member_id)
         return None
 
-    def _may_change(self, asked: Asked) -> Body | None:
+    def _may_change(self, asked: AdminRequest) -> Body | None:
         """Why not, or None."""
         if asked.method != "POST":
             return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST releases")
@@ -124,7 +124,7 @@ async def _settled(promise: Promise[Any]) -> None:
         promise.forget(came.set)
 
 
-def _read(asked: Asked, body: Mapping[str, Any]) -> Body:
+def _read(asked: AdminRequest, body: Mapping[str, Any]) -> Body:
     if asked.method == "POST":
         return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served here")
     return HTTPStatus.OK, body

@@ -21,7 +21,7 @@ from itertools import islice
 import h11
 import trio
 
-from proxy.app.admin_groups import Asked, GroupPages
+from proxy.app.admin_groups import AdminRequest, GroupPages
 from proxy.loop.interfaces import Notes
 from proxy.wire.values import Address
 
@@ -181,7 +181,7 @@ async def _answer(request: h11.Request, probes: Probes, peer: str) -> _Answer:
     if probes.groups is not None and request.method in (b"GET", b"HEAD", b"POST"):
         from_page = any(name == b"origin" for name, _ in request.headers)
         words = path.decode("ascii", "replace")
-        asked = Asked(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
+        asked = AdminRequest(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
         found = await probes.groups.answer(asked)
         if found is not None:
             return _Answer(found[0], await _in_steps(_pieces(found[1])))

@@ -24,7 +24,7 @@ from proxy.app.composition import decide_share, keeps_state, offer, own_settings
 from proxy.app.config import Config
 from proxy.app.hostports import PORT_MAX
 from proxy.app.open_files import Room
-from proxy.brokers.cluster_watch import Sight
+from proxy.brokers.cluster_watch import SeenCluster
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import BrokerVersions, OwnSettings, connection, mechanisms
 from proxy.forwarding import offered_versions as effective_versions
@@ -214,7 +214,7 @@ async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
 def judge(config: Config, found: Found) -> Verdict:
     """Sentences for all that is wrong or good to know."""
     looked = () if found.metadata is None else (found.metadata,)
-    sight = Sight(brokers=found.brokers, metadata=looked, versions=found.versions, silent=found.silent)
+    sight = SeenCluster(brokers=found.brokers, metadata=looked, versions=found.versions, silent=found.silent)
     local, reason = decide_share(config, sight)
     offered = offer(config, local)
     common = effective_versions.common(told.ranges for told in found.versions.values())
@@ -311,7 +311,7 @@ def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) 
         shown = ", ".join(found.share_groups[:GROUPS_SHOWN])
         remarks.append(f"the brokers hold share groups of their own, which clients will not see: {shown}")
     if not local and config.share_groups.serve == "upstream":
-        sight = Sight(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
+        sight = SeenCluster(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
         native = share_group_apis.is_native(told.answer for told in sight.versions.values())
         if not native:
             remarks.append("share_groups.serve is upstream, but not every broker serves share groups with renewal")

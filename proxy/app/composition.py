@@ -13,11 +13,11 @@ from proxy.app.audit_shipping import AuditShipping
 from proxy.app.config import Config
 from proxy.app.state_setup import HostState, StateSetup
 from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.cluster_watch import Sight
+from proxy.brokers.cluster_watch import SeenCluster
 from proxy.brokers.dialling import Dialler
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.own_connection import Identity, OwnSettings
-from proxy.brokers.own_questions import OwnQuestions
+from proxy.brokers.own_questions import OwnIdentityQuestions
 from proxy.brokers.questions import METADATA, about_topics
 from proxy.brokers.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.brokers.topic_leaders import METADATA_VERSION
@@ -34,7 +34,7 @@ from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, O
 from proxy.forwarding.routes import Routes
 from proxy.loop.interfaces import Notes, Timer, Timers
 from proxy.loop.reactor import Reactor
-from proxy.loop.workers import Workers
+from proxy.loop.workers import WorkerThreads
 from proxy.sharegroups import services as apis_services
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.deleted_topics import DeletedTopics
@@ -49,7 +49,7 @@ from proxy.wire.values import UNKNOWN_NODE, Address
 BY_GROUP = "proxy or brokers, by group"
 
 
-def decide_share(config: Config, sight: Sight) -> tuple[bool, str]:
+def decide_share(config: Config, sight: SeenCluster) -> tuple[bool, str]:
     """Whether share groups, or some of them, are served here, and why (sharegroups/README.md rule 1)."""
     serve, rules = config.share_groups.serve, share_rules(config, sight)
     if serve != "auto":
@@ -65,14 +65,14 @@ def decide_share(config: Config, sight: Sight) -> tuple[bool, str]:
     return False, "every broker serves them"
 
 
-def share_rules(config: Config, sight: Sight) -> ShareRules:
+def share_rules(config: Config, sight: SeenCluster) -> ShareRules:
     """Which groups live where, by the settings and what the brokers can."""
     native = share_group_apis.is_native(versions.answer for versions in sight.versions.values())
     rules = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in config.share_groups.serve_by_group]
     return ShareRules(native, (*rules, ServeRule(serve=config.share_groups.serve)))
 
 
-def checked_rules(config: Config, sight: Sight, local: bool) -> ShareRules:
+def checked_rules(config: Config, sight: SeenCluster, local: bool) -> ShareRules:
     """As `share_rules`.
 
     Raises:
@@ -94,7 +94,7 @@ def offer(config: Config, local: bool) -> Offer:
     return Offer(features, pass_unknown=config.unknown_apis == "pass")
 
 
-def _has_share_state(sight: Sight) -> bool:
+def _has_share_state(sight: SeenCluster) -> bool:
     """Whether the cluster has the topic in which groups that live here are kept."""
     return any(
         topic.name == TOPIC and topic.error_code == ErrorCode.NONE
@@ -114,7 +114,7 @@ def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSett
 
 
 @dataclass(slots=True)
-class Parts:
+class ServingParts:
     """What serves clients."""
 
     config: Config
@@ -151,7 +151,7 @@ class Parts:
         """Whether share state is kept in its topic."""
         return self.home is not None and self.home.hosted(TOPIC) is not None
 
-    def open(self, sight: Sight) -> None:
+    def open(self, sight: SeenCluster) -> None:
         """Let clients in.
 
         Raises:
@@ -188,7 +188,7 @@ class Parts:
         self.notes(observe.BROKER_LISTENING, node_id=node_id, address=str(ours), upstream=str(upstream))
         return True
 
-    def seen(self, sight: Sight) -> None:
+    def seen(self, sight: SeenCluster) -> None:
         """Take in a look at the cluster: new brokers get a listener, those gone for the grace time lose theirs."""
         services = self.services
         now = services.timers.now()
@@ -258,7 +258,7 @@ class Parts:
         self.services.versions.forget(node_id)
         self.notes(observe.BROKER_FORGOTTEN, node_id=node_id)
 
-    def _compare(self, sight: Sight) -> None:
+    def _compare(self, sight: SeenCluster) -> None:
         """Share groups stay where they are until a restart: nobody's state may vanish while it is used."""
         if self.config.share_groups.serve != "auto" or sight.silent or not sight.versions:
             return
@@ -338,18 +338,18 @@ def compose(
     reactor: Reactor,
     notes: Notes,
     nursery: trio.Nursery,
-    sight: Sight,
+    sight: SeenCluster,
     *,
     client_tls: ssl.SSLContext | None,
     upstream_tls: ssl.SSLContext | None,
     states: Sequence[HostState] = state_setup.STATES,
-) -> Parts:
+) -> ServingParts:
     """Build every part; nothing listens yet. `states`: what is kept in topics of the cluster."""
     local, reason = decide_share(config, sight)
     limits = config.named_limits
     own, address = own_settings(config, upstream_tls), advertised(config)
     journal = TopicJournal(SHARE_STATE, reactor, notes, address) if keeps_state(config, local) else None
-    holder: list[Parts] = []
+    holder: list[ServingParts] = []
     book = AddressBook(
         config.first_broker_port,
         config.advertised_host,
@@ -358,7 +358,7 @@ def compose(
     )
     versions = EffectiveVersions(offer(config, local))
     services = _services(config, reactor, notes, book, versions, journal or MemoryJournal(), local)
-    services.own = OwnQuestions(nursery, own, book.upstream_of)
+    services.own = OwnIdentityQuestions(nursery, own, book.upstream_of)
     if local:
         DeletedTopics(services).start()
     setup = StateSetup(config=config, services=services, reactor=reactor, notes=notes, settings=own, address=address)
@@ -371,10 +371,12 @@ def compose(
     dialler = Dialler(nursery, limits.dial_timeout_s)
     plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
     if views is not None:
-        views.services.workers = Workers(reactor)
+        views.services.workers = WorkerThreads(reactor)
         views.services.catalog.on_first(plane.refresh_routes)
     audit = audit_setup.set_up(config, services, address, own, notes)
-    holder.append(Parts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed))
+    holder.append(
+        ServingParts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed)
+    )
     return holder[0]
 
 

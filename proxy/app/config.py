@@ -171,7 +171,7 @@ class Views(Section):
     """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
 
 
-class Audit(Section):
+class AuditSettings(Section):
     """What happened to deliveries, as JSON lines; off unless a file or a topic is named."""
 
     file: str | None = None
@@ -276,7 +276,7 @@ class Config(Section):
     share_groups: ShareGroups = ShareGroups()
     views: Views = Views()
     cluster: Cluster = Cluster()
-    audit: Audit = Audit()
+    audit: AuditSettings = AuditSettings()
     limits: dict[str, Any] = Field(default_factory=dict)
     """The proxy's own limits, as `values.Limits` names them."""
     drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0

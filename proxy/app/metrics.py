@@ -9,9 +9,9 @@ from proxy.app import share_group_metrics
 from proxy.app.observe import LogNotes, Metrics
 
 if TYPE_CHECKING:
-    from proxy.app.composition import Parts
+    from proxy.app.composition import ServingParts
     from proxy.durable.state_home import StateHome
-    from proxy.forwarding.data_plane import Statistics
+    from proxy.forwarding.data_plane import PlaneStatistics
     from proxy.loop.turns import Turns
 
 PLANE_GAUGES = {
@@ -58,7 +58,7 @@ def of_turns(metrics: Metrics, turns: Turns) -> None:
     metrics.add("turns_over", "counter", over, turns.over, "seconds")
 
 
-def of_parts(metrics: Metrics, parts: Parts) -> None:
+def of_parts(metrics: Metrics, parts: ServingParts) -> None:
     """Everything about clients, brokers and share groups."""
     _of_plane(metrics, parts)
     share_group_metrics.of_served(metrics, parts.services)
@@ -67,8 +67,8 @@ def of_parts(metrics: Metrics, parts: Parts) -> None:
     _of_views(metrics, parts)
 
 
-def _of_plane(metrics: Metrics, parts: Parts) -> None:
-    now: list[Statistics] = []
+def _of_plane(metrics: Metrics, parts: ServingParts) -> None:
+    now: list[PlaneStatistics] = []
 
     def take_snapshot() -> None:
         now[:] = [parts.plane.statistics()]
@@ -84,13 +84,13 @@ def _of_plane(metrics: Metrics, parts: Parts) -> None:
     metrics.add("ended", "counter", "Connections that ended, by reason.", lambda: now[0].ended, "reason")
 
 
-def _of_brokers(metrics: Metrics, parts: Parts) -> None:
+def _of_brokers(metrics: Metrics, parts: ServingParts) -> None:
     book = parts.services.book
     metrics.add("brokers", "gauge", "Brokers with a listener here.", lambda: len(book.nodes))
     metrics.add("brokers_left_out", "gauge", "Brokers that clients are not told of.", lambda: len(book.unbound))
 
 
-def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
+def _of_share_groups(metrics: Metrics, parts: ServingParts) -> None:
     services = parts.services
     if not services.serve_share:
         return
@@ -114,7 +114,7 @@ def _of_share_groups(metrics: Metrics, parts: Parts) -> None:
     metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
 
 
-def _of_views(metrics: Metrics, parts: Parts) -> None:
+def _of_views(metrics: Metrics, parts: ServingParts) -> None:
     views = None if parts.views is None else parts.views.services
     if views is None:
         return

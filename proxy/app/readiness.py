@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from proxy.app.composition import Parts
+from proxy.app.composition import ServingParts
 from proxy.brokers.cluster_watch import ClusterWatch
 from proxy.sharegroups.state_records import TOPIC
 
@@ -22,7 +22,9 @@ Answer = tuple[bool, Mapping[str, object]]
 class Readiness:
     """`reasons` are those that pass by themselves or with the cluster; what is `missing` somebody has to give."""
 
-    def __init__(self, watch: ClusterWatch, parts: Callable[[], Parts | None], stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, watch: ClusterWatch, parts: Callable[[], ServingParts | None], stopping: Callable[[], bool]
+    ) -> None:
         """`parts`: None while the cluster has not answered."""
         self._watch = watch
         self._parts = parts
@@ -85,16 +87,16 @@ class Readiness:
         watch = self._watch
         return [watch.trouble] if watch.reachable and watch.trouble and not watch.refused else []
 
-    def _unreachable(self, parts: Parts) -> dict[str, str]:
+    def _unreachable(self, parts: ServingParts) -> dict[str, str]:
         silent = {node_id: why for node_id, why in self._watch.silent.items() if node_id >= 0}
         return {str(node_id): why for node_id, why in sorted((parts.gone() | silent).items())}
 
 
-def _missing_of_home(parts: Parts) -> list[str]:
+def _missing_of_home(parts: ServingParts) -> list[str]:
     return [parts.home.off] if parts.home is not None and parts.home.off else []
 
 
-def _missing_of_views(parts: Parts) -> list[str]:
+def _missing_of_views(parts: ServingParts) -> list[str]:
     return [parts.views.missing] if parts.views is not None and parts.views.missing else []
 
 

@@ -16,7 +16,7 @@ import trio
 
 from proxy.app import admin_listener, huge_pages, metrics, observe, open_files, state_setup, tls_contexts
 from proxy.app.admin_groups import GroupPages
-from proxy.app.composition import Parts, compose, own_settings
+from proxy.app.composition import ServingParts, compose, own_settings
 from proxy.app.config import Config
 from proxy.app.garbage_collection import Garbage
 from proxy.app.readiness import Readiness
@@ -81,7 +81,7 @@ class Server:
         self._upstream_tls = tls_contexts.towards_brokers(config.upstream.tls)
         self._garbage = Garbage(reactor.call_from_thread)
         self._stop = trio.Event()
-        self._parts: Parts | None = None
+        self._parts: ServingParts | None = None
         """What serves clients, once the cluster has answered."""
         self._watch = ClusterWatch(
             OwnClient(config.upstream.bootstrap, own_settings(config, self._upstream_tls)),
@@ -151,7 +151,7 @@ class Server:
         if event == observe.BROKER_UNREACHABLE:
             self._watch.look_soon()
 
-    async def _drain(self, parts: Parts) -> None:
+    async def _drain(self, parts: ServingParts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)
         if not await parts.plane.drained(self._reactor.now() + self._config.drain_s):
             self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")

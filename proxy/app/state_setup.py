@@ -93,11 +93,11 @@ def _owner(setup: StateSetup, hosted: Sequence[HostedState]) -> Membership:
     )
 
 
-def _links(setup: StateSetup, owner: Membership) -> fleet.Links | None:
+def _links(setup: StateSetup, owner: Membership) -> fleet.FleetLinks | None:
     if setup.config.peer_address is None:
         return None
     peer = setup.config.cluster.peer
-    return fleet.Links(
+    return fleet.FleetLinks(
         setup.reactor,
         setup.services,
         CarriedShareRequests(setup.services, share_group_apis.of_owner(setup.services)),

@@ -23,7 +23,7 @@ from proxy.brokers.own_connection import error_name
 from proxy.brokers.questions import METADATA, about_all_topics
 from proxy.loop.trio_timers import TrioTimers
 from proxy.views import broker_requests, state_records
-from proxy.views.creation import Sight, ViewCreation
+from proxy.views.creation import SeenView, ViewCreation
 from proxy.views.model.base_comparison import Step, cut_of, judge
 from proxy.views.model.catalog import ViewCatalog
 from proxy.views.model.names import BadViewName, ViewName, is_view, parse
@@ -75,7 +75,7 @@ class Desk:
         if topic is not None and "reason" in context:
             self.reasons[topic] = context["reason"]
 
-    async def look(self, topics: Iterable[str], *, create: bool) -> dict[str, Sight]:
+    async def look(self, topics: Iterable[str], *, create: bool) -> dict[str, SeenView]:
         """Views as they are, made ready as far as that goes. Raises BadViewName."""
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
         return await drive(self.keeper.look(self.port, names, create=create))
@@ -165,7 +165,7 @@ def _is_good(topic: str) -> bool:
         return False
 
 
-def _told(at: Desk, sights: dict[str, Sight]) -> list[str]:
+def _told(at: Desk, sights: dict[str, SeenView]) -> list[str]:
     lines, failed = [], []
     for topic, sight in sorted(sights.items()):
         view = at.catalog.named(topic)

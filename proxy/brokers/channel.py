@@ -21,7 +21,7 @@ import trio
 from proxy.brokers import dialling
 from proxy.brokers.own_connection import CLIENT_ID, BrokerVersions, OwnSettings, open_connection
 from proxy.loop.polling import READ, WRITE
-from proxy.loop.reactor import Alarm, Reactor
+from proxy.loop.reactor import Reactor, ReactorTimer
 from proxy.loop.transports import PlainTransport, TlsTransport
 from proxy.wire import frames
 from proxy.wire.errors import RemoteProtocolError
@@ -63,7 +63,7 @@ class Channel(trio.abc.Stream):
         self._unsent = bytearray()
         self._asked: deque[_Asked] = deque()
         self._correlation_ids = count(1)
-        self._alarm: Alarm | None = None
+        self._alarm: ReactorTimer | None = None
         self._trouble = ""
         transport.attach(self._on_event, READ)
 

@@ -21,7 +21,7 @@ RETRY_MIN_S, RETRY_MAX_S = 0.05, 0.5
 """After an attempt that failed: a broker that crashed still leads what it led, and is missed for as long."""
 
 
-class Place(NamedTuple):
+class ChannelPlace(NamedTuple):
     """One channel: what must not wait for each other goes over channels of its own."""
 
     node_id: int
@@ -36,7 +36,7 @@ class _Failures(NamedTuple):
     """When the next attempt may be made."""
 
 
-class Links:
+class BrokerChannels:
     """Open channels. `changed` is called when one has come or gone."""
 
     def __init__(
@@ -51,15 +51,15 @@ class Links:
         self._settings = settings
         self._notes = notes
         self._changed = changed
-        self._open: dict[Place, Channel] = {}
-        self._opening: set[Place] = set()
-        self._failures: dict[Place, _Failures] = {}
+        self._open: dict[ChannelPlace, Channel] = {}
+        self._opening: set[ChannelPlace] = set()
+        self._failures: dict[ChannelPlace, _Failures] = {}
         self._troubles: dict[int, LastingTrouble] = {}
         """By node id: a broker that is gone is one trouble for all links to it."""
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
         """An open channel; None while it is being opened."""
-        place = Place(node_id, purpose)
+        place = ChannelPlace(node_id, purpose)
         channel = self._open.get(place)
         if channel is not None and (channel.expires == inf or channel.waiting or trio.current_time() < channel.expires):
             return channel
@@ -75,7 +75,7 @@ class Links:
         for channel in list(self._open.values()):
             channel.close("closed here")
 
-    async def _dial(self, place: Place) -> None:
+    async def _dial(self, place: ChannelPlace) -> None:
         failures = self._failures.get(place)
         if failures is not None:
             await trio.sleep_until(failures.again_at)
@@ -103,14 +103,14 @@ class Links:
             self._troubles[node_id] = LastingTrouble(self._notes, *events, node_id=node_id)
         return self._troubles[node_id]
 
-    def _failed(self, place: Place) -> None:
+    def _failed(self, place: ChannelPlace) -> None:
         now, before = trio.current_time(), self._failures.get(place)
         earlier = before.number if before is not None and now < before.again_at + RETRY_MAX_S else 0
         pause_s = min(RETRY_MIN_S * 2 ** min(earlier, 10), RETRY_MAX_S)
         self._failures[place] = _Failures(earlier + 1, now + pause_s)
         self.on_unreachable(place.node_id)
 
-    def _closed(self, place: Place, channel: Channel, reason: str) -> None:
+    def _closed(self, place: ChannelPlace, channel: Channel, reason: str) -> None:
         if self._open.get(place) is channel:
             del self._open[place]
             self._notes("state-link-lost", node_id=place.node_id, reason=reason)

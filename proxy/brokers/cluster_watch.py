@@ -36,7 +36,7 @@ TOPICS_AT_ONCE = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class SeenCluster:
     """What one look has shown."""
 
     brokers: Mapping[int, Address]
@@ -77,7 +77,7 @@ class ClusterWatch:
     _told: tuple[str, float] = ("", 0.0)
     """What was told last, and when: the same again only as a reminder."""
 
-    async def first(self) -> Sight:
+    async def first(self) -> SeenCluster:
         """The first sight that is enough to decide by; keeps trying while upstream is not to be reached."""
         began = trio.current_time()
         delay = RETRY_S
@@ -93,7 +93,7 @@ class ClusterWatch:
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
 
-    async def follow(self, seen: Callable[[Sight], None]) -> None:
+    async def follow(self, seen: Callable[[SeenCluster], None]) -> None:
         """Look again every interval, sooner while it fails or when `look_soon` asks; runs until cancelled."""
         delay = self.interval_s
         while True:
@@ -113,7 +113,7 @@ class ClusterWatch:
         """Somebody could not reach a broker: the cluster may have changed."""
         self._wanted.set()
 
-    async def look(self) -> Sight | None:
+    async def look(self) -> SeenCluster | None:
         """One look; None when no server answers (`trouble` says why)."""
         try:
             brokers, metadata = await self._brokers()
@@ -122,7 +122,7 @@ class ClusterWatch:
             self._tell("upstream-not-reachable")
             return None
         self.silent = silent = await self._ask_versions(brokers)
-        return Sight(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
+        return SeenCluster(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
 
     async def _brokers(self) -> tuple[Mapping[int, Address], tuple[Any, ...]]:
         try:
@@ -150,7 +150,7 @@ class ClusterWatch:
         self._told = (said, now)
         self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
-    def _tell_silent(self, sight: Sight) -> None:
+    def _tell_silent(self, sight: SeenCluster) -> None:
         """A broker that the cluster names and that does not answer: told while it lasts, and when it is over.
 
         One that the cluster names no more did not come back: whoever follows `seen` tells that.

@@ -19,7 +19,7 @@ QUESTIONS_MAX = 32
 """Questions under way; one more fails at once."""
 
 
-class OwnQuestions:
+class OwnIdentityQuestions:
     """Asks in the background of one nursery."""
 
     def __init__(

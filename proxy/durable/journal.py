@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Generic, TypeVar
 
 from proxy.brokers.channel import Channel
-from proxy.brokers.channels import Links
+from proxy.brokers.channels import BrokerChannels
 from proxy.durable.described_state import DescribedState
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.state_producer import (
@@ -26,10 +26,10 @@ from proxy.durable.state_producer import (
     Lost,
     Outcome,
     Refused,
-    Stage,
     StateProducer,
     Stored,
     TakenOver,
+    WriterStage,
 )
 from proxy.loop.interfaces import Notes, Timer
 from proxy.loop.promise import Promise
@@ -79,7 +79,7 @@ class TopicJournal(Generic[K]):
         identity_s: float = IDENTITY_S,
     ) -> None:
         self.state = state
-        self.links: Links | None = None
+        self.links: BrokerChannels | None = None
         """Set before anything is to be taken over."""
         self.leaders: dict[int, int] = {}
         """Partition -> node id."""
@@ -312,7 +312,7 @@ class TopicJournal(Generic[K]):
             elif code != ErrorCode.NONE:
                 self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
             self._tell(partition, producer.identified(code, answer.producer_id, answer.producer_epoch, now))
-            if producer.stage is Stage.CHECKING:
+            if producer.stage is WriterStage.CHECKING:
                 self.on_checking(partition)
         self._eager.add(partition)
         self.look_soon()

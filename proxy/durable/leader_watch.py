@@ -8,7 +8,7 @@ import trio
 
 from proxy.brokers.internal_topics import TopicLeaders
 from proxy.brokers.own_connection import OwnSettings
-from proxy.durable.replay import Place
+from proxy.durable.replay import ReplayPlace
 from proxy.durable.state_topic import StateTopic
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
@@ -41,9 +41,9 @@ class LeaderWatch:
         )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ReplayPlace:
         """Where to read, as far as is known."""
-        return Place(self._topic, self.view.leaders, self.view.addresses, self._settings)
+        return ReplayPlace(self._topic, self.view.leaders, self.view.addresses, self._settings)
 
     def learn(self, view: TopicLeaders) -> None:
         """Somebody else has looked."""

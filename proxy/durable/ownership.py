@@ -17,7 +17,7 @@ from proxy.durable.state_producer import TakenOver
 from proxy.wire.errors import ErrorCode, ProxyError
 
 
-class Owner(Protocol):
+class Ownership(Protocol):
     """Says which partitions this proxy is to own, of every state: `ownership_group.Membership`."""
 
     lease_s: float

@@ -31,8 +31,8 @@ from proxy.durable.ownership_rules import (
     PROTOCOL,
     PROTOCOL_TYPE,
     Lease,
-    Member,
-    Owner,
+    OwnerInTable,
+    ProxyMember,
 )
 from proxy.loop import faults
 from proxy.loop.interfaces import Notes
@@ -259,7 +259,7 @@ class Membership:
     async def _ask_to_join(self, joining: OwnConnection) -> Any | None:
         self._join_anew = trio.Event()
         owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
-        metadata = ownership_rules.encode_member(Member(self._address, owned, self._instance or "", self._peer))
+        metadata = ownership_rules.encode_member(ProxyMember(self._address, owned, self._instance or "", self._peer))
         request = registry.message("JoinGroupRequest")
         timeout_ms = round(self._session_s * 1000)
         answer = await joining.ask(
@@ -285,7 +285,7 @@ class Membership:
         self._member_id = answer.member_id
         return answer
 
-    async def _sync(self, joining: OwnConnection, joined: Any) -> dict[str, Owner] | None:
+    async def _sync(self, joining: OwnConnection, joined: Any) -> dict[str, OwnerInTable] | None:
         """The table of the generation; None when the next one has begun already."""
         request = registry.message("SyncGroupRequest")
         assignments = []
@@ -320,7 +320,7 @@ class Membership:
     def _protocol(self) -> str:
         return FLEET_PROTOCOL if self._peer else PROTOCOL
 
-    def _heard_table(self, table: dict[str, Owner]) -> None:
+    def _heard_table(self, table: dict[str, OwnerInTable]) -> None:
         mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
         others = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
         self.peers = frozenset(owner.peer for owner in others.values() if owner.peer)
@@ -333,7 +333,7 @@ class Membership:
             self._heard_of_one(others)
         self._alone = not others
 
-    def _heard_of_one(self, others: dict[str, Owner]) -> None:
+    def _heard_of_one(self, others: dict[str, OwnerInTable]) -> None:
         """Where one owns everything, and it may be another."""
         if others and self._alone is not False:
             address = min(owner.address for owner in others.values())

@@ -85,7 +85,7 @@ class Lease:
         return min(session, self._rebalancing_since + self.rebalance_s - self.margin_s)
 
 
-class Member(NamedTuple):
+class ProxyMember(NamedTuple):
     """What a proxy said of itself."""
 
     address: str
@@ -96,7 +96,7 @@ class Member(NamedTuple):
     """Where other proxies reach it; empty where it owns alone."""
 
 
-class Owner(NamedTuple):
+class OwnerInTable(NamedTuple):
     """A line of the table."""
 
     address: str
@@ -105,7 +105,7 @@ class Owner(NamedTuple):
     peer: str = ""
 
 
-def assign(members: Mapping[str, Member], partitions: Iterable[int]) -> dict[str, Owner]:
+def assign(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
     """The table for one owner of everything: who owns something keeps it, else the first by member id.
 
     Of several who say that they own something the first by id is believed; the fence decides in the end.
@@ -114,12 +114,12 @@ def assign(members: Mapping[str, Member], partitions: Iterable[int]) -> dict[str
     order = sorted(members)
     chosen = next((member_id for member_id in order if members[member_id].owned), order[0] if order else "")
     return {
-        member_id: Owner(each.address, everything if member_id == chosen else (), each.instance)
+        member_id: OwnerInTable(each.address, everything if member_id == chosen else (), each.instance)
         for member_id, each in sorted(members.items())
     }
 
 
-def spread(members: Mapping[str, Member], partitions: Iterable[int]) -> dict[str, Owner]:
+def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
     """The table for a fleet: as even as can be, and as little moves as that takes.
 
     What a member owns beyond its share is nobody's in this table: it is given away once its owner has stopped. Of
@@ -139,7 +139,7 @@ def spread(members: Mapping[str, Member], partitions: Iterable[int]) -> dict[str
         if neediest and len(kept[neediest]) < quota[neediest]:
             kept[neediest].append(partition)
     return {
-        member_id: Owner(each.address, tuple(sorted(kept[member_id])), each.instance, each.peer)
+        member_id: OwnerInTable(each.address, tuple(sorted(kept[member_id])), each.instance, each.peer)
         for member_id, each in sorted(members.items())
     }
 
@@ -153,7 +153,7 @@ def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
     return {member_id: share + (member_id in favoured) for member_id in held}
 
 
-def encode_member(member: Member) -> bytes:
+def encode_member(member: ProxyMember) -> bytes:
     """The metadata of a JoinGroup."""
     fields = {"address": member.address, "instance": member.instance, "owned_partitions": list(member.owned)}
     if not member.peer:
@@ -161,13 +161,13 @@ def encode_member(member: Member) -> bytes:
     return _encode(METADATA, FLEET_VERSION, peer=member.peer, **fields)
 
 
-def decode_member(data: bytes) -> Member:
+def decode_member(data: bytes) -> ProxyMember:
     """Read a member's metadata. Raises RemoteProtocolError, also for a version that is not known here."""
     message = _decode(METADATA, data)
-    return Member(message.address, tuple(message.owned_partitions), message.instance, message.peer)
+    return ProxyMember(message.address, tuple(message.owned_partitions), message.instance, message.peer)
 
 
-def encode_table(table: Mapping[str, Owner]) -> bytes:
+def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:
     """The assignment of a SyncGroup."""
     entry = registry.message(ASSIGNMENT).Owner
     version = FLEET_VERSION if any(owner.peer for owner in table.values()) else 0
@@ -187,16 +187,16 @@ def encode_table(table: Mapping[str, Owner]) -> bytes:
     )
 
 
-def decode_table(data: bytes) -> dict[str, Owner]:
+def decode_table(data: bytes) -> dict[str, OwnerInTable]:
     """Read the table. Raises RemoteProtocolError, also for a version that is not known here."""
     message = _decode(ASSIGNMENT, data)
     return {
-        owner.member_id: Owner(owner.address, tuple(owner.partitions), owner.instance, owner.peer)
+        owner.member_id: OwnerInTable(owner.address, tuple(owner.partitions), owner.instance, owner.peer)
         for owner in message.owners
     }
 
 
-def is_mine(member_id: str, owner: Owner, my_id: str, my_instance: str | None) -> bool:
+def is_mine(member_id: str, owner: OwnerInTable, my_id: str, my_instance: str | None) -> bool:
     """Whether a line of the table is about us: a static member that came back has another id than the table says."""
     return member_id == my_id or bool(my_instance and owner.instance == my_instance)
 

@@ -25,7 +25,7 @@ FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10
 FETCH_WAIT_MS = 500
 
 
-class Place(NamedTuple):
+class ReplayPlace(NamedTuple):
     """Where the partitions of a topic are read."""
 
     topic: str
@@ -50,7 +50,7 @@ class Place(NamedTuple):
         return found
 
 
-async def read(replays: Mapping[int, Replay], place: Place) -> None:
+async def read(replays: Mapping[int, Replay], place: ReplayPlace) -> None:
     """Read on until every replay is done.
 
     Raises:
@@ -66,7 +66,7 @@ async def read(replays: Mapping[int, Replay], place: Place) -> None:
         raise faults.first_of(group) from None
 
 
-async def ends(partitions: Iterable[int], place: Place) -> dict[int, int]:
+async def ends(partitions: Iterable[int], place: ReplayPlace) -> dict[int, int]:
     """Where the logs end now: the offset behind the last record. Raises UpstreamLost."""
     found: dict[int, int] = {}
     for node_id, wanted in place.by_leader(partitions).items():
@@ -75,7 +75,7 @@ async def ends(partitions: Iterable[int], place: Place) -> dict[int, int]:
     return found
 
 
-async def _read_from(node_id: int, place: Place, wanted: dict[int, Replay]) -> None:
+async def _read_from(node_id: int, place: ReplayPlace, wanted: dict[int, Replay]) -> None:
     async with connection(place.address(node_id), place.settings) as opened:
         for partition, offset in (await offsets(opened, place.topic, wanted, EARLIEST)).items():
             wanted[partition].next_offset = max(wanted[partition].next_offset, offset)

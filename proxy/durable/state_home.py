@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 
 import trio
 
-from proxy.brokers.channels import Links
+from proxy.brokers.channels import BrokerChannels
 from proxy.durable.hosted_state import BrokerAccess, HostedState, lacks_identity
-from proxy.durable.ownership import Owner
+from proxy.durable.ownership import Ownership
 from proxy.durable.ownership_rules import PARTITIONS
 from proxy.fleet import links as fleet
 from proxy.loop.reactor import Reactor
@@ -37,11 +37,11 @@ class StateHome:
     def __init__(
         self,
         states: Sequence[HostedState],
-        owner: Owner,
+        owner: Ownership,
         access: BrokerAccess,
         reactor: Reactor,
         *,
-        links: fleet.Links | None = None,
+        links: fleet.FleetLinks | None = None,
     ) -> None:
         """`links`: to other proxies, which own what this one does not; None: one owns everything."""
         self.states = tuple(states)
@@ -112,7 +112,7 @@ class StateHome:
         """Own what is assigned, as long as it is, until cancelled."""
         async with trio.open_nursery() as nursery:
             access = self._access
-            channels = Links(nursery, self._reactor, access.settings, access.notes, self._send)
+            channels = BrokerChannels(nursery, self._reactor, access.settings, access.notes, self._send)
             channels.on_unreachable = self._unreachable
             nursery.start_soon(self._owner.run)
             if self.links is not None:

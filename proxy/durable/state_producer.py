@@ -61,7 +61,7 @@ FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
 """What InitProducerId answers to a writer that was replaced."""
 
 
-class Stage(Enum):
+class WriterStage(Enum):
     """How far the writer is."""
 
     IDENTIFYING = auto()
@@ -161,7 +161,7 @@ class StateProducer:
     """A record that says nothing."""
     keep_alive_s: float = KEEP_ALIVE_S
     identity_s: float = IDENTITY_S
-    stage: Stage = Stage.IDENTIFYING
+    stage: WriterStage = WriterStage.IDENTIFYING
     producer_id: int = -1
     producer_epoch: int = -1
     waiting_bytes: int = 0
@@ -195,7 +195,7 @@ class StateProducer:
     def add(self, records: Sequence[Record], token: object, now: float) -> bool:
         """Have this stored, all or none; `token` names it in the outcome. False: too much waits, or it is lost."""
         size = sum(len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD for record in records)
-        if self.stage is Stage.LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
+        if self.stage is WriterStage.LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
         self._waiting.append(_Entry(records, token, size, now))
         self.waiting_bytes += size
@@ -203,11 +203,11 @@ class StateProducer:
 
     def wants(self, now: float) -> type[Identify] | type[Append] | None:
         """What `next_request` would give: where it goes may have to be found first."""
-        if self._is_out or now < self._retry_at or self.stage in (Stage.LOST, Stage.CHECKING):
+        if self._is_out or now < self._retry_at or self.stage in (WriterStage.LOST, WriterStage.CHECKING):
             return None
-        if self.stage is Stage.IDENTIFYING:
+        if self.stage is WriterStage.IDENTIFYING:
             return Identify
-        if self.stage is Stage.READY and self._batch is None:
+        if self.stage is WriterStage.READY and self._batch is None:
             if now >= self._identify_by:
                 return Identify
             if not self._waiting and now < self._append_by:
@@ -221,7 +221,7 @@ class StateProducer:
             return None
         self._is_out = True
         if wanted is Identify:
-            self.stage = Stage.IDENTIFYING
+            self.stage = WriterStage.IDENTIFYING
             return Identify(self.producer_id, self.producer_epoch)
         if self._batch is None:
             self._batch = self._next_batch(now)
@@ -229,18 +229,18 @@ class StateProducer:
 
     def proceed(self) -> None:
         """No owner with another producer id is left: take over. Only while CHECKING."""
-        if self.stage is not Stage.CHECKING:
+        if self.stage is not WriterStage.CHECKING:
             raise LocalProtocolError(f"proceed while {self.stage.name}")
-        self.stage = Stage.TAKING_OVER
+        self.stage = WriterStage.TAKING_OVER
 
     def next_deadline(self) -> float:
         """When `next_request` or `overdue` may have something, if nothing else happens; inf while a request is out."""
-        if self.stage is Stage.LOST:
+        if self.stage is WriterStage.LOST:
             return inf
         oldest = self._oldest_unsent() + WAIT_MAX_S
-        if self._is_out or self.stage is Stage.CHECKING:
+        if self._is_out or self.stage is WriterStage.CHECKING:
             return oldest
-        if self.stage is not Stage.READY or self._batch is not None or self._waiting:
+        if self.stage is not WriterStage.READY or self._batch is not None or self._waiting:
             return min(max(self._retry_at, 0.0), oldest)
         return max(self._retry_at, min(self._append_by, self._identify_by))
 
@@ -255,7 +255,7 @@ class StateProducer:
         self._retry_s = RETRY_MIN_S
         is_new = self.producer_id < 0 and producer_epoch == 0
         self.producer_id, self.producer_epoch, self._sequence = producer_id, producer_epoch, 0
-        self.stage = Stage.CHECKING if is_new else Stage.TAKING_OVER
+        self.stage = WriterStage.CHECKING if is_new else WriterStage.TAKING_OVER
         self._identify_by = now + self.identity_s
         return []
 
@@ -285,7 +285,7 @@ class StateProducer:
     def unanswered(self, now: float) -> list[Outcome]:
         """The request was sent, at least in part, and no answer will come: what became of it is unknown."""
         self._take_back()
-        if self.stage is Stage.IDENTIFYING or self._batch is None:
+        if self.stage is WriterStage.IDENTIFYING or self._batch is None:
             self._later(now)  # repeated, it gives the same answer, or one epoch more
             return []
         return self._unknown(self._batch, now)
@@ -293,7 +293,7 @@ class StateProducer:
     def unsent(self, now: float) -> list[Outcome]:
         """Not a byte of the request was sent."""
         self._take_back()
-        if self.stage is Stage.IDENTIFYING or self._batch is None:
+        if self.stage is WriterStage.IDENTIFYING or self._batch is None:
             self._later(now)
             return []
         final = now - self._batch.since >= REFUSE_AFTER_S
@@ -325,7 +325,7 @@ class StateProducer:
     # What to append
 
     def _next_batch(self, now: float) -> _Batch:
-        if self.stage is Stage.TAKING_OVER:
+        if self.stage is WriterStage.TAKING_OVER:
             return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
         entries: list[_Entry] = []
         limit = self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes
@@ -361,7 +361,7 @@ class StateProducer:
         self._sequence = (self._sequence + batch.count) % SEQUENCES
         self._append_by = now + self.keep_alive_s
         if batch.is_takeover:
-            self.stage = Stage.READY
+            self.stage = WriterStage.READY
             return [TakenOver(offset, self.producer_id, self.producer_epoch)]
         return [Stored(entry.token) for entry in batch.entries]
 
@@ -396,7 +396,7 @@ class StateProducer:
     def _start_again(self, batch: _Batch) -> None:
         """The sequence numbers are of no use any more: the same content will follow a new takeover record."""
         self._put_back(batch)
-        self.stage = Stage.IDENTIFYING
+        self.stage = WriterStage.IDENTIFYING
 
     def _put_back(self, batch: _Batch) -> None:
         """Its entries go first again, in batches to be made anew."""
@@ -405,7 +405,7 @@ class StateProducer:
         self.waiting_bytes += sum(entry.size for entry in batch.entries)
 
     def _lose(self, code: ErrorCode) -> list[Outcome]:
-        self.stage = Stage.LOST
+        self.stage = WriterStage.LOST
         return [Lost(code)]
 
     def _later(self, now: float) -> None:

@@ -182,7 +182,7 @@ class Tail:
     def _readable(self) -> list[int]:
         return [partition for partition in self._followed if partition not in self.unreadable]
 
-    async def _read_from(self, node_id: int, place: replay.Place, partitions: set[int]) -> None:
+    async def _read_from(self, node_id: int, place: replay.ReplayPlace, partitions: set[int]) -> None:
         async with connection(place.address(node_id), place.settings) as opened:
             topic = self._state.topic
             starts = await replay.offsets(opened, topic, partitions, own_log.EARLIEST)

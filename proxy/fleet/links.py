@@ -46,7 +46,7 @@ FIRST_NUMBER = 1 << 40
 """Far above the number of any connection of this process."""
 
 
-class Table(Protocol):
+class LinkTable(Protocol):
     """What the group of proxies says: `owners.Membership`."""
 
     generation: int
@@ -65,7 +65,7 @@ class LinkTls(NamedTuple):
     """The name in the certificates of all proxies; None: the host that is dialled."""
 
 
-class Links:
+class FleetLinks:
     """See share_fleet.Fleet."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Links:
         reactor: Reactor,
         services: Services,
         carried: CarriedRequests,
-        table: Table,
+        table: LinkTable,
         notes: Notes,
         *,
         address: str,

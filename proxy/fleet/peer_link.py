@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from proxy.fleet.peer_protocol import PeerProtocol
 from proxy.loop.interfaces import Notes
 from proxy.loop.polling import READ, WRITE
-from proxy.loop.reactor import Alarm, Reactor
+from proxy.loop.reactor import Reactor, ReactorTimer
 from proxy.loop.transports import Transport
 from proxy.wire import registry
 from proxy.wire.errors import ProxyError
@@ -66,7 +66,7 @@ class PeerLink:
         self._is_planned = False
         self._heard_at = reactor.now()
         self._deadline = reactor.now() + HANDSHAKE_S
-        self._alarm: Alarm = reactor.call_at(reactor.now() + PING_S, self._ring)
+        self._alarm: ReactorTimer = reactor.call_at(reactor.now() + PING_S, self._ring)
         transport.attach(self._on_event, READ)
         self._say(protocol.outgoing())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol
 
-from proxy.forwarding.connection_parts import Owner
+from proxy.forwarding.connection_parts import PartOwner
 from proxy.forwarding.routes import Context, Route
 from proxy.loop.promise import Promise
 from proxy.wire import frames, headers
@@ -19,7 +19,7 @@ API_VERSIONS_KEY = 18
 SASL_AUTHENTICATE_KEY = 36
 
 
-class TakesAnswers(Owner, Protocol):
+class TakesAnswers(PartOwner, Protocol):
     """The connection that an answer belongs to."""
 
     is_known: bool

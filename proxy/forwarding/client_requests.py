@@ -36,7 +36,7 @@ class Passing:
 NOTHING_PASSES = Passing({}, {}, frozenset())
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """The beginning of a request that `receive` stopped at."""
 
     size: int
@@ -62,7 +62,7 @@ class ClientRequests(RequestWalk):
         self.use(passing.table)
         self._produce = passing.produce
 
-    def peek(self, buffer: memoryview, at: int, end: int) -> Head | None:
+    def peek(self, buffer: memoryview, at: int, end: int) -> RequestHead | None:
         """What stands at a position `receive` stopped at; None when more bytes are needed to say so.
 
         Raises:
@@ -75,10 +75,10 @@ class ClientRequests(RequestWalk):
         if not smallest <= size <= self.frame_max:
             raise wrong_size(size, self.frame_max, smallest)
         if size < REQUEST_MIN:
-            return Head(size, b"", 0)
+            return RequestHead(size, b"", 0)
         if end - at < REQUEST_HEAD.size:
             return None
-        head = Head(*REQUEST_HEAD.unpack_from(buffer, at))
+        head = RequestHead(*REQUEST_HEAD.unpack_from(buffer, at))
         if head.name in self._produce:
             if end - at >= min(size + SIZE.size, HEAD_MAX):
                 raise RemoteProtocolError("Produce request without acks")

@@ -162,7 +162,7 @@ class ClientToBroker(ClientRequests):
         """Let go of what is kept: the connection has ended, and may wait for the garbage collector for long."""
         self.gathering, self._kept = None, b""
 
-    def gather(self, size: int, asked: request_dispatch.Asked, at: int, end: int) -> int:
+    def gather(self, size: int, asked: request_dispatch.GatheredRequest, at: int, end: int) -> int:
         """Collect a request of `size` bytes, of which buffer[at:end] has come; return where the rest begins."""
         self._connection.state.move(ClientState.GATHERING)
         self.gathering = Gathering(size, asked)
@@ -259,5 +259,5 @@ class ClientToBroker(ClientRequests):
         gathering = self.gathering
         if gathering is not None and gathering.is_whole:
             self.gathering = None
-            assert isinstance(gathering.subject, request_dispatch.Asked)  # noqa: S101  # nothing else is gathered
+            assert isinstance(gathering.subject, request_dispatch.GatheredRequest)  # noqa: S101  # nothing else is gathered
             request_dispatch.gathered(self._connection, gathering.subject, gathering.frame)

@@ -47,7 +47,7 @@ NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, 
 """A broker ends the connection as well: at anything but SaslHandshake (SocketServer.processCompletedReceives)."""
 
 
-class Connection:
+class ForwardedConnection:
     """See brokers.interfaces.Connection."""
 
     __slots__ = (
@@ -199,7 +199,7 @@ class Connection:
 
     # requests served here, and our own
 
-    def serve(self, asked: request_dispatch.Asked, frame: memoryview) -> None:
+    def serve(self, asked: request_dispatch.GatheredRequest, frame: memoryview) -> None:
         """Mute the client until this request is answered here; it starts in `update`."""
         if self._local is None:
             self._local = LocalRequests(self)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from proxy.brokers.dialling import Dial, Dialled
-from proxy.brokers.interfaces import Connection as BrokerConnection
+from proxy.brokers.interfaces import Connection
 from proxy.forwarding.client_requests import Passing
 from proxy.forwarding.connection_state import ClientState, Progress
 from proxy.forwarding.held_bytes import HeldBytes
@@ -82,7 +82,7 @@ class SharedByConnections(Protocol):
     gathered: GatherBudget
     introduction: Question | None
     """What brokers answer to clients they know only; None: every client is taken as known."""
-    keep_alive: Callable[[BrokerConnection], Question | None]
+    keep_alive: Callable[[Connection], Question | None]
     """What keeps an upstream connection from being closed idle."""
     served: Callable[[int, float], None]
     """Told the API key of each request that was answered here, and how long that took (seconds)."""
@@ -107,7 +107,7 @@ class SharedByConnections(Protocol):
         """A connection has ended; says so."""
 
 
-class Owner(Protocol):
+class PartOwner(Protocol):
     """The connection, as each of its parts sees it."""
 
     @property

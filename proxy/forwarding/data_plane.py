@@ -13,9 +13,9 @@ from typing import Any
 import trio
 
 from proxy.brokers.dialling import Dial, Dialled
-from proxy.brokers.interfaces import Connection as BrokerConnection
+from proxy.brokers.interfaces import Connection
 from proxy.forwarding.client_requests import NOTHING_PASSES, Passing
-from proxy.forwarding.connection import Connection
+from proxy.forwarding.connection import ForwardedConnection
 from proxy.forwarding.connection_parts import EndedConnection, Question
 from proxy.forwarding.held_bytes import HeldBytes
 from proxy.forwarding.memory_budget import AnswerBudget, GatherBudget
@@ -62,7 +62,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
+class PlaneStatistics:
     """Figures at one moment; totals since the start."""
 
     connections: int
@@ -102,7 +102,7 @@ class Plane:
         upstream_tls: ssl.SSLContext | None = None,
         *,
         upstream_server_name: str | None = None,
-        keep_alive: Callable[[BrokerConnection], Question | None] = lambda _connection: None,
+        keep_alive: Callable[[Connection], Question | None] = lambda _connection: None,
         introduction: Question | None = None,
         budget: AnswerBudget | None = None,
         slices: Slices | None = None,
@@ -130,7 +130,7 @@ class Plane:
         self.routes = Routes()
         self.passing = NOTHING_PASSES
         self._ports: dict[int, Port] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ForwardedConnection] = {}
         self._by_address: Counter[str] = Counter()
         """Connections by the client's address."""
         self._lingering: dict[Linger, int] = {}
@@ -200,10 +200,10 @@ class Plane:
         for linger in list(self._lingering):
             linger.end()
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> PlaneStatistics:
         """Figures now."""
         alive = self._connections.values()
-        return Statistics(
+        return PlaneStatistics(
             connections=len(alive),
             connections_total=self._totals["connections"],
             upstream_connections=sum(connection.broker is not None for connection in alive),
@@ -320,7 +320,7 @@ class Plane:
             self._ended["connection-limit"] += 1
             self.notes("connection-limit", client=client_host, reason=limit or "the proxy stops")
             return
-        connection = Connection(self, entry, self._client_transport(sock), client_host)
+        connection = ForwardedConnection(self, entry, self._client_transport(sock), client_host)
         self._connections[connection.id] = connection
         self._by_address[client_host] += 1
         self._totals["connections"] += 1

@@ -22,7 +22,7 @@ Amend = Callable[[memoryview], Route | None]
 """See `routes.Route.amend`."""
 
 
-class Parts(NamedTuple):
+class RewritingParts(NamedTuple):
     """What rewriters and amendments are made of."""
 
     book: AddressBook
@@ -44,16 +44,16 @@ class ForwardedApi:
     """For a version, which answers are repaired although all addresses have a place here."""
     waived: str = ""
     """Answers carry addresses that must stay as they are: the reason."""
-    rewrite: Callable[[int, Parts], Rewrite | None] | None = None
+    rewrite: Callable[[int, RewritingParts], Rewrite | None] | None = None
     """For a version, what is done to answers, in place of what `repair` makes."""
     answers_repeat: bool = False
     """Answers come again byte for byte, so that rewriting them is remembered."""
-    amend: Callable[[int, Parts], Amend] | None = None
+    amend: Callable[[int, RewritingParts], Amend] | None = None
     """For a version, what requests are shown to before they go on (`routes.Route.amend`)."""
     requests_repeat: bool = False
     """See `routes.Route.repeats`."""
 
-    def rewriter(self, version: int, parts: Parts) -> Rewrite | None:
+    def rewriter(self, version: int, parts: RewritingParts) -> Rewrite | None:
         """What is done to answers of this version; None: they pass as they come.
 
         Raises:
@@ -62,7 +62,7 @@ class ForwardedApi:
         rewrite = self._rewrite(version, parts)
         return parts.cache.through(rewrite) if rewrite is not None and self.answers_repeat else rewrite
 
-    def _rewrite(self, version: int, parts: Parts) -> Rewrite | None:
+    def _rewrite(self, version: int, parts: RewritingParts) -> Rewrite | None:
         if self.rewrite is not None:
             return self.rewrite(version, parts)
         if endpoints.locator(self.key, version) is None or self.waived:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from proxy.brokers.interfaces import Connection as BrokerConnection
+from proxy.brokers.interfaces import Connection
 from proxy.forwarding.answer_dispatch import OwnAnswer
-from proxy.forwarding.connection_parts import Owner, SharedByConnections
+from proxy.forwarding.connection_parts import PartOwner, SharedByConnections
 from proxy.forwarding.connection_state import ClientState
 from proxy.forwarding.walking import Pending, RequestWalk
 from proxy.loop.promise import Promise
@@ -36,7 +36,7 @@ class Asks(Protocol):
         """See brokers.interfaces.Connection."""
 
 
-class TakesInjected(Owner, BrokerConnection, Protocol):
+class TakesInjected(PartOwner, Connection, Protocol):
     """The connection on which the proxy asks."""
 
     @property

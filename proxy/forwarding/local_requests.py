@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from proxy.brokers.interfaces import Connection as BrokerConnection
+from proxy.brokers.interfaces import Connection
 from proxy.forwarding import injected_requests, request_dispatch
 from proxy.forwarding.ask_and_reply import framed
-from proxy.forwarding.connection_parts import Owner
+from proxy.forwarding.connection_parts import PartOwner
 from proxy.forwarding.connection_state import ClientState
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.walking import Pending
@@ -35,7 +35,7 @@ class ResumableStream(request_dispatch.RequestStream, Protocol):
         """Go on behind a request that was served."""
 
 
-class Serves(Owner, BrokerConnection, Protocol):
+class Serves(PartOwner, Connection, Protocol):
     """The connection whose request is served here."""
 
     is_known: bool
@@ -66,7 +66,7 @@ class LocalRequests:
 
     def __init__(self, connection: Serves) -> None:
         self._connection = connection
-        self._asked: request_dispatch.Asked | None = None
+        self._asked: request_dispatch.GatheredRequest | None = None
         self._frame = memoryview(b"")
         self._task: Task[frames.Answer | None] | None = None
         self._answer_bytes = 0
@@ -74,7 +74,7 @@ class LocalRequests:
         self.client_id: str | None = None
         """What the client called itself last; the proxy's own requests carry it, for brokers have quotas by it."""
 
-    def mute(self, asked: request_dispatch.Asked, frame: memoryview) -> None:
+    def mute(self, asked: request_dispatch.GatheredRequest, frame: memoryview) -> None:
         """A request came whole; it starts when everything before it is answered.
 
         Raises:
@@ -99,7 +99,7 @@ class LocalRequests:
         self._task = Task(self._serve(asked), self._done)
         self._task.start()
 
-    async def _serve(self, asked: request_dispatch.Asked) -> frames.Answer | None:
+    async def _serve(self, asked: request_dispatch.GatheredRequest) -> frames.Answer | None:
         """Nothing is decoded before the broker has answered something on the client's connection."""
         handler = asked.route.handler
         assert handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
@@ -133,7 +133,7 @@ class LocalRequests:
         taken, self._answer_bytes = self._answer_bytes, 0
         return taken
 
-    async def _decode(self, asked: request_dispatch.Asked) -> Call:
+    async def _decode(self, asked: request_dispatch.GatheredRequest) -> Call:
         """Raises RemoteProtocolError, RequestRefused where the request has too many elements."""
         frame, slices = self._frame[4:], self._connection.plane.slices
         if len(frame) > AT_ONCE_BYTES:
@@ -156,7 +156,7 @@ class LocalRequests:
         )
 
     async def _read(
-        self, asked: request_dispatch.Asked, frame: memoryview, work: Work
+        self, asked: request_dispatch.GatheredRequest, frame: memoryview, work: Work
     ) -> tuple[headers.RequestHeader, Any]:
         if len(frame) <= AT_ONCE_BYTES:
             return frames.decode_request(frame)

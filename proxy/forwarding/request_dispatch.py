@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 from proxy.forwarding.answer_dispatch import SaslAuthenticateAnswer, SaslHandshakeAnswer
 from proxy.forwarding.broker_answers import TOKEN
-from proxy.forwarding.client_requests import Head, Passing
-from proxy.forwarding.connection_parts import Owner
+from proxy.forwarding.client_requests import Passing, RequestHead
+from proxy.forwarding.connection_parts import PartOwner
 from proxy.forwarding.connection_state import ClientState
 from proxy.forwarding.produce_acks import acks_layout, read_acks
 from proxy.forwarding.routes import Kind, Route
@@ -22,11 +22,11 @@ from proxy.loop.transports import Data
 from proxy.wire.errors import RemoteProtocolError, RequestRefused
 
 
-class Asked(NamedTuple):
+class GatheredRequest(NamedTuple):
     """A request that is gathered: what it is and how it is treated."""
 
     route: Route
-    head: Head
+    head: RequestHead
 
 
 class RequestStream(Protocol):
@@ -35,7 +35,7 @@ class RequestStream(Protocol):
     raw: bool
     """SASL tokens without Kafka headers may come (handshake v0)."""
 
-    def peek(self, buffer: memoryview, at: int, end: int) -> Head | None:
+    def peek(self, buffer: memoryview, at: int, end: int) -> RequestHead | None:
         """What stands at `at`; None when more bytes are needed to say so."""
 
     def go_by(self, passing: Passing) -> None:
@@ -47,7 +47,7 @@ class RequestStream(Protocol):
     def write(self, data: Data) -> None:
         """Pass on to the broker."""
 
-    def gather(self, size: int, asked: Asked, at: int, end: int) -> int:
+    def gather(self, size: int, asked: GatheredRequest, at: int, end: int) -> int:
         """Collect the request at `at`; where the rest begins."""
 
     def introduce(self) -> None:
@@ -66,7 +66,7 @@ class Forwards(Protocol):
         """Requests that wait for their answer."""
 
 
-class TakesRequests(Owner, Forwards, Protocol):
+class TakesRequests(PartOwner, Forwards, Protocol):
     """The connection whose request is dispatched."""
 
     is_known: bool
@@ -76,7 +76,7 @@ class TakesRequests(Owner, Forwards, Protocol):
     def sasl(self) -> Sasl:
         """How far the client has come with SASL."""
 
-    def serve(self, asked: Asked, frame: memoryview) -> None:
+    def serve(self, asked: GatheredRequest, frame: memoryview) -> None:
         """Mute the client until this request is answered here."""
 
     def sasl_handshake_sent(self, version: int) -> None:
@@ -101,11 +101,11 @@ def treat(connection: TakesRequests, buffer: memoryview, at: int, end: int) -> i
         return _sasl(connection, buffer, at, end, head, route)
     connection.sasl.ordinary_request()
     if route.kind in (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE) or route.amend is not None:
-        return _gather(connection, at, end, Asked(route, head))
+        return _gather(connection, at, end, GatheredRequest(route, head))
     return _pass(connection, buffer, at, end, head, route)
 
 
-def gathered(connection: TakesRequests, asked: Asked, frame: memoryview) -> None:
+def gathered(connection: TakesRequests, asked: GatheredRequest, frame: memoryview) -> None:
     """A request has come whole (`frame` with its size, writable, ours): serve it here or pass it on."""
     route = asked.route
     connection.plane.reactor.turns.doing = connection, route
@@ -117,7 +117,7 @@ def gathered(connection: TakesRequests, asked: Asked, frame: memoryview) -> None
         pass_whole(connection, asked, frame)
 
 
-def pass_whole(connection: Forwards, asked: Asked, frame: memoryview) -> None:
+def pass_whole(connection: Forwards, asked: GatheredRequest, frame: memoryview) -> None:
     """Forward a request that was gathered, amended where its route says so."""
     route = asked.route
     if route.amend is not None:
@@ -134,7 +134,7 @@ def _wants_no_answer(route: Route, frame: memoryview) -> bool:
     return acks == 0
 
 
-def _ends_tokens(connection: TakesRequests, head: Head) -> bool:
+def _ends_tokens(connection: TakesRequests, head: RequestHead) -> bool:
     """Whether a frame among raw SASL tokens is an ordinary request: its first four bytes name a listed API version.
 
     No token begins so: PLAIN has a NUL and a user name there (read as a version it is far above any), SCRAM and
@@ -150,14 +150,18 @@ def _ends_tokens(connection: TakesRequests, head: Head) -> bool:
     return True
 
 
-def _pass(connection: TakesRequests, buffer: memoryview, at: int, end: int, head: Head, expected: Expected) -> int:
+def _pass(
+    connection: TakesRequests, buffer: memoryview, at: int, end: int, head: RequestHead, expected: Expected
+) -> int:
     connection.pending.append((head.correlation_id, expected))
     upto = connection.requests.admit(head.size, at, end)
     connection.requests.write(buffer[at:upto])
     return upto
 
 
-def _sasl(connection: TakesRequests, buffer: memoryview, at: int, end: int, head: Head, route: Route) -> int | None:
+def _sasl(
+    connection: TakesRequests, buffer: memoryview, at: int, end: int, head: RequestHead, route: Route
+) -> int | None:
     if route.kind is Kind.SASL_AUTHENTICATE:
         sent_at = connection.plane.reactor.now()
         return _pass(connection, buffer, at, end, head, SaslAuthenticateAnswer(route.version, sent_at))
@@ -170,7 +174,7 @@ def _sasl(connection: TakesRequests, buffer: memoryview, at: int, end: int, head
     return upto
 
 
-def _gather(connection: TakesRequests, at: int, end: int, asked: Asked) -> int | None:
+def _gather(connection: TakesRequests, at: int, end: int, asked: GatheredRequest) -> int | None:
     _limit(connection, asked, _LARGEST.get(asked.route.kind, "inspected_request_bytes"))
     if asked.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
         connection.requests.introduce()
@@ -182,7 +186,7 @@ _LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
 """Kind -> the limit of a request that is gathered."""
 
 
-def _limit(connection: TakesRequests, asked: Asked, name: str) -> None:
+def _limit(connection: TakesRequests, asked: GatheredRequest, name: str) -> None:
     """Raise RequestRefused where the request is larger than the limit of that name."""
     size, limit = asked.head.size, getattr(connection.plane.limits, name)
     if size > limit:

@@ -23,7 +23,7 @@ from proxy.forwarding.apis import (
 )
 from proxy.forwarding.chain import in_order
 from proxy.forwarding.declared_api import Served
-from proxy.forwarding.forwarded_api import ForwardedApi, Parts
+from proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from proxy.forwarding.offered_versions import (
     API_VERSIONS,
     BROKER_INTERNAL,
@@ -77,7 +77,7 @@ class _Table:
         self, book: AddressBook, versions: EffectiveVersions, limits: Limits, served: Mapping[int, Served]
     ) -> None:
         self._versions = versions
-        self._parts = Parts(book, versions, limits, AnswerCache(book))
+        self._parts = RewritingParts(book, versions, limits, AnswerCache(book))
         self._declared = {api.key: api for api in FORWARDED}
         in_parts = k10_find_coordinator.IN_PARTS
         self._served = in_order((served, {in_parts.key: in_parts.served(book)}))

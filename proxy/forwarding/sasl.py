@@ -17,7 +17,7 @@ from enum import Enum, auto
 from math import inf
 
 
-class Stage(Enum):
+class SaslStage(Enum):
     """Where the exchange stands."""
 
     NONE = auto()
@@ -34,19 +34,19 @@ class Sasl:
     __slots__ = ("_agreed", "_expires", "stage")
 
     def __init__(self) -> None:
-        self.stage = Stage.NONE
+        self.stage = SaslStage.NONE
         self._agreed = False
         self._expires = inf
 
     def handshake_sent(self, version: int) -> None:
         """The client began an exchange; v0 is followed by raw tokens."""
-        self.stage = Stage.EXCHANGING if version else Stage.TOKENS
+        self.stage = SaslStage.EXCHANGING if version else SaslStage.TOKENS
         self._agreed = False
 
     def handshake_answered(self, error_code: int) -> None:
         """The broker took the mechanism, or not."""
         if error_code:
-            self.stage = Stage.FAILED
+            self.stage = SaslStage.FAILED
 
     def authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
         """The broker answered one round; its lifetime counts from when the request was sent, not to count too long.
@@ -55,7 +55,7 @@ class Sasl:
         the one that was given before stays.
         """
         if error_code:
-            self.stage = Stage.FAILED
+            self.stage = SaslStage.FAILED
             return
         self._agreed = True
         if session_lifetime_ms > 0:
@@ -63,9 +63,9 @@ class Sasl:
 
     def ordinary_request(self) -> None:
         """The client sent a request that belongs to no exchange."""
-        if self.stage is Stage.TOKENS or (self.stage is Stage.EXCHANGING and self._agreed):
-            self.stage = Stage.DONE
+        if self.stage is SaslStage.TOKENS or (self.stage is SaslStage.EXCHANGING and self._agreed):
+            self.stage = SaslStage.DONE
 
     def may_ask(self, now: float) -> bool:
         """Whether a request would be judged, not end the connection: one of the proxy's own, or an ordinary one."""
-        return self.stage in (Stage.NONE, Stage.DONE) and now < self._expires
+        return self.stage in (SaslStage.NONE, SaslStage.DONE) and now < self._expires

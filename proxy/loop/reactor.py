@@ -71,7 +71,7 @@ ALARMS_CROWDED = 1024
 far ahead theirs lie (days, if they like), and nearly all are cancelled within milliseconds."""
 
 
-class Alarm:
+class ReactorTimer:
     """One planned call (interfaces.Timer)."""
 
     __slots__ = ("callback",)
@@ -103,7 +103,7 @@ class Reactor:
         """Whoever reads a socket reads into this; its content is good until the callback returns."""
         self._pump = new_pump(self._poller, self.buffer, self._ready, self.turns)
         self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
-        self._alarms: list[tuple[float, int, Alarm]] = []
+        self._alarms: list[tuple[float, int, ReactorTimer]] = []
         self._alarms_crowded = ALARMS_CROWDED
         self._numbers = itertools.count()
         self._due = inf
@@ -160,20 +160,20 @@ class Reactor:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
-    def call_at(self, deadline: float, callback: Callable[[], None]) -> Alarm:
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> ReactorTimer:
         """Call once at or soon after `deadline` (as `now`). What it raises ends the process."""
-        alarm = Alarm(callback)
+        alarm = ReactorTimer(callback)
         if len(self._alarms) >= self._alarms_crowded:
             self._forget_cancelled()
         heapq.heappush(self._alarms, (deadline, next(self._numbers), alarm))
         self._due = min(self._due, deadline)
         return alarm
 
-    def call_soon(self, owner: faults.Owner, callback: Callable[[], object]) -> None:
+    def call_soon(self, owner: faults.CallbackOwner, callback: Callable[[], object]) -> None:
         """Call at the end of this turn, when nobody uses the receive buffer."""
         self._chores.append(partial(faults.guard, owner, callback))
 
-    def call_in_turn(self, owner: faults.Owner, callback: Callable[[], object]) -> None:
+    def call_in_turn(self, owner: faults.CallbackOwner, callback: Callable[[], object]) -> None:
         """Call in one of the next turns: what takes milliseconds and may come in hundreds at once (TLS handshakes).
 
         Those that were served before are served in between.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
-from proxy.loop.reactor import Alarm, Reactor
+from proxy.loop.reactor import Reactor, ReactorTimer
 from proxy.wire.errors import RemoteProtocolError
 
 CLEARTEXT_BYTES = 64 * 1024
@@ -178,7 +178,7 @@ class TlsTransport:
         self._ended = False
         self._shaken = False
         self._parted = False
-        self._alarm: Alarm | None = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
+        self._alarm: ReactorTimer | None = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
 
     def describe(self) -> dict[str, object]:
         """What its owner says of itself."""

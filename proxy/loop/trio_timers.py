@@ -22,19 +22,19 @@ class TrioTimers:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
-    def call_at(self, deadline: float, callback: Callable[[], None]) -> Alarm:
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> TrioTimer:
         """See interfaces.Timers."""
-        alarm = Alarm()
+        alarm = TrioTimer()
         self._nursery.start_soon(self._ring, deadline, callback, alarm)
         return alarm
 
-    async def _ring(self, deadline: float, callback: Callable[[], None], alarm: Alarm) -> None:
+    async def _ring(self, deadline: float, callback: Callable[[], None], alarm: TrioTimer) -> None:
         with alarm.scope:
             await trio.sleep_until(deadline)
             callback()
 
 
-class Alarm:
+class TrioTimer:
     """See interfaces.Timer."""
 
     def __init__(self) -> None:

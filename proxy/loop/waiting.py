@@ -42,7 +42,7 @@ async def settled_by(timers: Timers, deadline: float, promise: Promise[Any]) -> 
     return promise.done
 
 
-class Slices:
+class SlicedWork:
     """Long work in the loop, cut into slices by who does it: of all of them one runs in each turn of the loop."""
 
     def __init__(self) -> None:

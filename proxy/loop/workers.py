@@ -38,7 +38,7 @@ SWITCH_S = 0.0005
 """How long a thread keeps the interpreter lock when the loop wants it (Python's own: 5 ms, at each of its calls)."""
 
 
-class Workers:
+class WorkerThreads:
     """Threads start with the first computation and end with the process, or when told to."""
 
     def __init__(self, reactor: Reactor, threads: int = THREADS, waiting_max: int = WAITING_MAX) -> None:

@@ -22,7 +22,7 @@ from proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from proxy.sharegroups.audit_events import Audit
 from proxy.sharegroups.counters import ShareFigures
 from proxy.sharegroups.expiry_clock import ShareClock
-from proxy.sharegroups.fetch.head_reads import Head, ShareReads
+from proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
 from proxy.sharegroups.fetch.share_chunk import CHUNKS_PER_PARTITION, ShareChunk
 from proxy.sharegroups.group_changes import ShareChanges
 from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
@@ -114,16 +114,16 @@ def build(
     cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
     cache = ChunkCache[ShareChunk](cache_limits)
 
-    def head(key: ShareKey) -> Head:
+    def head(key: ShareKey) -> ShareHead:
         share = coordinator.share(key)
         settings = coordinator.settings(key.group_id)
         if share is None or not share.partition.can_acquire(settings):
-            return Head(None, cached=False)
+            return ShareHead(None, cached=False)
         offset = share.partition.next_fetch_offset()
         leader = topology.leader(key.topic_id, key.partition)
         place = ReadKey(key.topic_id, key.partition, settings.read_committed)
         found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
-        return Head(offset, cached=found)
+        return ShareHead(offset, cached=found)
 
     reads = ShareReads(cache, head)
     figures = ShareFigures(limits.metrics_groups)

@@ -16,7 +16,7 @@ from proxy.brokers.own_client_connection import OwnPort, drive
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.views import state_records
-from proxy.views.creation import Sight, ViewCreation
+from proxy.views.creation import SeenView, ViewCreation
 from proxy.views.model.catalog import Binding
 from proxy.wire.errors import ErrorCode, ProxyError
 
@@ -69,7 +69,7 @@ class ViewWatch:
         for topic, sight in sights.items():
             self._judge(topic, sight)
 
-    def _judge(self, topic: str, sight: Sight) -> None:
+    def _judge(self, topic: str, sight: SeenView) -> None:
         if sight.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.blind = f"the proxy's own identity may not DESCRIBE {topic} or its base"
         elif sight.view is not None and sight.view.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

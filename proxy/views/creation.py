@@ -52,7 +52,7 @@ _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class SeenView:
     """A view as it is to be shown."""
 
     code: ErrorCode
@@ -135,7 +135,7 @@ class ViewCreation:
 
     async def look(
         self, connection: Connection, names: Iterable[ViewName], *, create: bool = True, operations: bool = False
-    ) -> dict[str, Sight]:
+    ) -> dict[str, SeenView]:
         """Make these views ready, and show each as far as that went. Raises UpstreamLost.
 
         Without `create` a missing topic stays missing, unless it was deleted here. With `operations` the entries have
@@ -159,11 +159,11 @@ class _Look:
         self._may_create = set(self._waiting) if create else set[str]()
         self._made: set[str] = set()
         """Views that are there, though not every broker knows yet."""
-        self._found: dict[str, Sight] = {}
+        self._found: dict[str, SeenView] = {}
         self._entries: Mapping[str, Any] = {}
         """The last Metadata answer, by name."""
 
-    async def run(self) -> dict[str, Sight]:
+    async def run(self) -> dict[str, SeenView]:
         await self._know()
         pause = PAUSE_MIN_S
         while self._waiting:
@@ -238,7 +238,7 @@ class _Look:
         )
         self._catalog.learn(known)
         del self._waiting[topic]
-        self._found[topic] = Sight(ErrorCode.NONE, name, view, base, known)
+        self._found[topic] = SeenView(ErrorCode.NONE, name, view, base, known)
 
     async def _bind(self, topic: str, binding: Binding) -> None:
         """Where it cannot be stored the view is served all the same: it only matters when the base is made anew."""
@@ -343,7 +343,7 @@ class _Look:
             self._catalog.forget(topic)
         if reason:
             self._room.notes("view-refused", topic=topic, error=code.name, reason=reason)
-        self._found[topic] = Sight(code, name, self._entries.get(topic))
+        self._found[topic] = SeenView(code, name, self._entries.get(topic))
 
     def _give_up(self, steps: Mapping[str, Standing]) -> None:
         for topic, standing in steps.items():

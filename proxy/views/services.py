@@ -10,7 +10,7 @@ from proxy.brokers.interfaces import Connection
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Workers
 from proxy.loop.promise import Promise, settled
-from proxy.views.creation import Sight
+from proxy.views.creation import SeenView
 from proxy.views.fetch.key_filter import Filters
 from proxy.views.fetch.shared_reads import ViewReads
 from proxy.views.fetch.view_chunks import ViewCache
@@ -46,7 +46,7 @@ class ViewKeeper(Protocol):
 
     async def look(
         self, connection: Connection, names: Iterable[ViewName], *, create: bool = True, operations: bool = False
-    ) -> dict[str, Sight]:
+    ) -> dict[str, SeenView]:
         """See ViewCreation.look."""
 
     async def know(self, names: Iterable[ViewName]) -> bool:

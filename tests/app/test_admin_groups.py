@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from proxy.app import admin_groups
-from proxy.app.admin_groups import Asked, GroupPages
+from proxy.app.admin_groups import AdminRequest, GroupPages
 from tests.app.test_admin_listener import ask, get, running
 from tests.support.ports import SlowJournal, World, acquired
 
@@ -32,7 +32,7 @@ def world() -> World:
 
 
 def asked(path, method="GET", *, peer="127.0.0.1", from_page=False):
-    return Asked(method=method, path=path, from_page=from_page, peer=peer)
+    return AdminRequest(method=method, path=path, from_page=from_page, peer=peer)
 
 
 async def answered(world, request, changes="local"):

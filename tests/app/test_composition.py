@@ -10,10 +10,10 @@ import pytest
 import trio
 
 from proxy.app import composition
-from proxy.app.composition import Parts, decide_share, keep_alive_question, own_settings, share_options
+from proxy.app.composition import ServingParts, decide_share, keep_alive_question, own_settings, share_options
 from proxy.app.config import Config
 from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.cluster_watch import Sight
+from proxy.brokers.cluster_watch import SeenCluster
 from proxy.brokers.connection_slots import SlotValues
 from proxy.brokers.own_connection import BrokerVersions
 from proxy.brokers.rights import HEARTBEAT, Right, rights_of
@@ -81,9 +81,9 @@ def config(**settings: Any) -> Config:
     return Config(**{"listen": "h:9092", "upstream": {"bootstrap": ["a:1"]}, **settings})
 
 
-def parts(settings: Config, local: bool = True) -> Parts:
+def parts(settings: Config, local: bool = True) -> ServingParts:
     """Everything but sockets."""
-    holder: list[Parts] = []
+    holder: list[ServingParts] = []
     book = AddressBook(settings.first_broker_port, settings.advertised_host, lambda *new: holder[0].bind(*new))
     notes = Said()
     services = apis_services.build(
@@ -98,7 +98,7 @@ def parts(settings: Config, local: bool = True) -> Parts:
         journal=MemoryJournal(),
         serve_share=local,
     )
-    holder.append(Parts(settings, notes, services, Plane(), "because"))
+    holder.append(ServingParts(settings, notes, services, Plane(), "because"))
     return holder[0]
 
 
@@ -110,10 +110,10 @@ def versions(share_fetch: int = 2, level: int = 1) -> BrokerVersions:
     return BrokerVersions(ranges={78: (1, share_fetch)}, finalized={"share.version": level}, answer=answer)
 
 
-def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None, silent: bool = False) -> Sight:
+def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None, silent: bool = False) -> SeenCluster:
     message = registry.message("MetadataResponse")
     named = [message.MetadataResponseBroker(node_id=n, host=a.host, port=a.port) for n, a in brokers.items()]
-    return Sight(
+    return SeenCluster(
         brokers=brokers,
         metadata=(message(brokers=named, topics=[], cluster_id="c"),),
         versions=dict(zip(brokers, told or [versions()] * len(brokers), strict=True)),
@@ -248,7 +248,7 @@ def test_a_look_without_identity_lets_no_broker_go() -> None:
     made.open(sight({0: A}))
     made.services.timers.time = 100
     for _ in range(2):
-        made.seen(Sight(brokers={}, metadata=(), versions={}, silent={}))
+        made.seen(SeenCluster(brokers={}, metadata=(), versions={}, silent={}))
         made.services.timers.time += 100
     assert 0 in made.plane.listening
 

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 from proxy.app import metrics as figures
 from proxy.app.observe import LogNotes, Metrics
-from proxy.forwarding.data_plane import Statistics
+from proxy.forwarding.data_plane import PlaneStatistics
 from tests.app.test_composition import A, config, parts, sight
 
 
-def statistics() -> Statistics:
+def statistics() -> PlaneStatistics:
     numbers = dict.fromkeys((*figures.PLANE_GAUGES, *figures.PLANE_COUNTERS), 7)
-    return Statistics(**numbers, ended={"connection-closed": 3})
+    return PlaneStatistics(**numbers, ended={"connection-closed": 3})
 
 
 def test_all_figures_are_shown_with_their_values() -> None:
@@ -50,7 +50,7 @@ def test_figures_of_state_and_of_a_fleet_are_shown_where_there_is_one() -> None:
 def test_every_field_of_the_plane_s_statistics_is_shown() -> None:
     """A new figure of the data plane is shown, or this says so."""
     shown = {*figures.PLANE_GAUGES, *figures.PLANE_COUNTERS, "ended"}
-    assert set(Statistics.__dataclass_fields__) == shown
+    assert set(PlaneStatistics.__dataclass_fields__) == shown
 
 
 def test_share_figures_are_absent_where_share_groups_live_upstream() -> None:

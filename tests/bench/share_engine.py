@@ -18,9 +18,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from proxy.sharegroups.model import locks
-from proxy.sharegroups.model.acquiring import Read
+from proxy.sharegroups.model.acquiring import ReadRecords
 from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.offset_runs import Run
+from proxy.sharegroups.model.offset_runs import OffsetRun
 from proxy.sharegroups.model.partition import SharePartition, Transition
 
 ROUNDS = 5
@@ -74,7 +74,7 @@ def window(in_flight: int) -> tuple[SharePartition, int]:
     partition = SharePartition(0)
     partition.offsets_max = SETTINGS.max_record_locks  # nothing is stored here
     for first in range(0, in_flight, RECORDS):
-        read = Read(first, [log_batch(first, first + RECORDS - 1)])
+        read = ReadRecords(first, [log_batch(first, first + RECORDS - 1)])
         partition.acquire("other", read, RECORDS, RECORDS, False, SETTINGS, 0.0)
     return partition, in_flight
 
@@ -89,7 +89,7 @@ def acquire_and_acknowledge(in_flight: int, types: list[int], batches: int = 100
     """Acquire one log batch of 500 records and accept it, behind `in_flight` held records."""
     partition, offset = window(in_flight)
     reads = [
-        Read(first, [log_batch(first, first + RECORDS - 1)])
+        ReadRecords(first, [log_batch(first, first + RECORDS - 1)])
         for first in range(offset, offset + batches * RECORDS, RECORDS)
     ]
 
@@ -106,7 +106,7 @@ def acquire_and_acknowledge(in_flight: int, types: list[int], batches: int = 100
 def acknowledge_singly(batches: int = 20) -> float:
     """Acquire 500 records and accept them one request at a time."""
     partition, _ = window(0)
-    reads = [Read(n * RECORDS, [log_batch(n * RECORDS, (n + 1) * RECORDS - 1)]) for n in range(batches)]
+    reads = [ReadRecords(n * RECORDS, [log_batch(n * RECORDS, (n + 1) * RECORDS - 1)]) for n in range(batches)]
 
     def work() -> None:
         for read in reads:
@@ -120,7 +120,7 @@ def acknowledge_singly(batches: int = 20) -> float:
 def lock_operations(live: int) -> dict[str, float]:
     """Costs of the deadline index alone, with `live` locks in it."""
     index = LockIndex()
-    runs = [Run(None, offset, offset, 1, 1) for offset in range(live)]
+    runs = [OffsetRun(None, offset, offset, 1, 1) for offset in range(live)]
     figures = {}
 
     def add() -> None:
@@ -161,7 +161,7 @@ def locked_records_memory(records: int = LOCKED_RECORDS) -> int:
         partition = SharePartition(10_000_000, locks=index, key=number)
         partitions.append(partition)
         for offset in range(10_000_000, 10_000_000 + LOCKS_PER_PARTITION):
-            read = Read(offset, [log_batch(offset, offset)])
+            read = ReadRecords(offset, [log_batch(offset, offset)])
             partition.acquire("member", read, 1, 1, True, settings, offset * 1e-4)
     assert len(index) == records
     return resident_bytes() - before

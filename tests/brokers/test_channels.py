@@ -12,7 +12,7 @@ import trio.testing
 
 from proxy.brokers import channels as links_module
 from proxy.brokers.channel import Channel
-from proxy.brokers.channels import RETRY_MAX_S, Links
+from proxy.brokers.channels import RETRY_MAX_S, BrokerChannels
 from proxy.brokers.own_connection import OwnSettings
 from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
@@ -31,7 +31,7 @@ def test_a_link_is_opened_and_opened_again() -> None:
             async with trio.open_nursery() as nursery:
                 broker = Broker()
                 changed = [trio.Event()]
-                links = Links(
+                links = BrokerChannels(
                     nursery, reactor, OwnSettings(), lambda event, **_: notes.append(event), lambda: changed[0].set()
                 )
 
@@ -84,7 +84,7 @@ def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            links = Links(nursery, reactor, OwnSettings(), lambda _event, **_context: None, lambda: None)
+            links = BrokerChannels(nursery, reactor, OwnSettings(), lambda _event, **_context: None, lambda: None)
             links.addresses = {1: Address("127.0.0.1", 1)}
             while len(tried) < 8:
                 links.get(1, "a")
@@ -118,7 +118,7 @@ class Scripted:
 
 async def scripted(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, expires: float
-) -> tuple[Links, list[Scripted], list[str]]:
+) -> tuple[BrokerChannels, list[Scripted], list[str]]:
     """Links over scripted channels, the channels in the order in which they were opened, and what was noted."""
     opened, notes = list[Scripted](), list[str]()
 
@@ -129,7 +129,7 @@ async def scripted(
 
     monkeypatch.setattr(links_module, "open_channel", open_channel)
     reactor: Any = None  # no socket is opened
-    links = Links(nursery, reactor, OwnSettings(), lambda event, **_: notes.append(event), lambda: None)
+    links = BrokerChannels(nursery, reactor, OwnSettings(), lambda event, **_: notes.append(event), lambda: None)
     links.addresses = {1: Address("127.0.0.1", 1)}
     return links, opened, notes
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from proxy.brokers import cluster_watch
-from proxy.brokers.cluster_watch import ClusterWatch, Sight
+from proxy.brokers.cluster_watch import ClusterWatch, SeenCluster
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import Identity, OwnSettings
 from proxy.wire.values import Address
@@ -90,7 +90,7 @@ async def test_upstream_that_is_down_is_tried_until_it_is_there(autojump_clock: 
     """One clear line, then reminders; readiness can say the reason."""
     brokers: dict[Address, Broker | None] = {A: None}
     async with world(brokers) as w, trio.open_nursery() as nursery:
-        sights: list[Sight] = []
+        sights: list[SeenCluster] = []
 
         async def run() -> None:
             sights.append(await w.watch.first())
@@ -114,7 +114,7 @@ async def test_follow_tells_what_it_sees_and_comes_back_soon_after_trouble(
     broker = Broker(1)
     brokers: dict[Address, Broker | None] = {A: broker, B1: broker}
     async with world(brokers) as w, trio.open_nursery() as nursery:
-        seen: list[tuple[float, Sight]] = []
+        seen: list[tuple[float, SeenCluster]] = []
         began = trio.current_time()
         nursery.start_soon(w.watch.follow, lambda sight: seen.append((trio.current_time() - began, sight)))
         await trio.sleep(61)

@@ -7,7 +7,7 @@ import trio
 
 from proxy.brokers import own_questions
 from proxy.brokers.own_connection import OwnSettings
-from proxy.brokers.own_questions import OwnQuestions
+from proxy.brokers.own_questions import OwnIdentityQuestions
 from proxy.brokers.questions import METADATA
 from proxy.wire import registry
 from proxy.wire.errors import UpstreamLost
@@ -16,7 +16,7 @@ from tests.support.small_broker import Broker, Net
 
 A, B = Address("a", 1), Address("b", 2)
 
-Test = Callable[[OwnQuestions], Awaitable[None]]
+Test = Callable[[OwnIdentityQuestions], Awaitable[None]]
 
 
 def question():
@@ -27,7 +27,7 @@ async def with_questions(brokers: dict[Address, Broker | None], test: Test) -> N
     """Run a test with brokers 1 and 2."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, brokers)
-        asking = OwnQuestions(nursery, OwnSettings(connect=net), {1: A, 2: B}.get)
+        asking = OwnIdentityQuestions(nursery, OwnSettings(connect=net), {1: A, 2: B}.get)
         with trio.fail_after(60):
             await test(asking)
         assert asking.under_way == 0
@@ -42,7 +42,7 @@ async def settled(promise):
 
 
 async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock) -> None:
-    async def test(asking: OwnQuestions) -> None:
+    async def test(asking: OwnIdentityQuestions) -> None:
         answer = await settled(asking.ask(1, METADATA, question()))
         assert [broker.node_id for broker in answer.brokers] == [1]
 
@@ -52,7 +52,7 @@ async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock)
 async def test_a_broker_that_cannot_be_asked_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
     """Not reached, not known: the promise fails, nothing else does."""
 
-    async def test(asking: OwnQuestions) -> None:
+    async def test(asking: OwnIdentityQuestions) -> None:
         for node_id in (2, 3):
             with pytest.raises(UpstreamLost):
                 await settled(asking.ask(node_id, METADATA, question()))
@@ -65,7 +65,7 @@ async def test_one_too_many_fails_at_once(
 ) -> None:
     monkeypatch.setattr(own_questions, "QUESTIONS_MAX", 1)
 
-    async def test(asking: OwnQuestions) -> None:
+    async def test(asking: OwnIdentityQuestions) -> None:
         first, second = asking.ask(1, METADATA, question()), asking.ask(1, METADATA, question())
         with pytest.raises(UpstreamLost, match="under way"):
             second.result()

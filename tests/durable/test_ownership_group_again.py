@@ -36,7 +36,7 @@ class Coordinator:
             raise UpstreamLost("nobody is there")
         if key == ownership_group.FIND_COORDINATOR:
             return SimpleNamespace(coordinators=[SimpleNamespace(error_code=0, node_id=1, host="one", port=1)]), None
-        table = {"m": ownership_rules.Owner(NAME, tuple(range(PARTITIONS)))}
+        table = {"m": ownership_rules.OwnerInTable(NAME, tuple(range(PARTITIONS)))}
         return SimpleNamespace(
             error_code=0, member_id="m", leader="another", skip_assignment=True, generation_id=1,
             assignment=ownership_rules.encode_table(table),

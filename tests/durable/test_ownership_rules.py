@@ -8,8 +8,8 @@ import pytest
 
 from proxy.durable.ownership_rules import (
     Lease,
-    Member,
-    Owner,
+    OwnerInTable,
+    ProxyMember,
     assign,
     decode_member,
     decode_table,
@@ -78,38 +78,38 @@ def test_rebalance_is_gone_along_with_or_ends_it():
 
 def test_who_owns_keeps():
     """A second proxy takes nothing from one that serves, whatever its id is."""
-    members = {"b": Member("one:1", (0, 1)), "a": Member("two:1")}
-    assert assign(members, range(3)) == {"a": Owner("two:1", ()), "b": Owner("one:1", (0, 1, 2))}
+    members = {"b": ProxyMember("one:1", (0, 1)), "a": ProxyMember("two:1")}
+    assert assign(members, range(3)) == {"a": OwnerInTable("two:1", ()), "b": OwnerInTable("one:1", (0, 1, 2))}
 
 
 def test_without_an_owner_the_first_is_chosen():
-    assert assign({"b": Member("x"), "a": Member("y")}, range(2))["a"].partitions == (0, 1)
+    assert assign({"b": ProxyMember("x"), "a": ProxyMember("y")}, range(2))["a"].partitions == (0, 1)
     assert assign({}, range(2)) == {}
 
 
 def test_there_is_one_owner_even_if_two_believe_to_be():
-    members = {"a": Member("x", (0,)), "b": Member("y", (0,))}
+    members = {"a": ProxyMember("x", (0,)), "b": ProxyMember("y", (0,))}
     assert [owner.partitions for owner in assign(members, range(1)).values()] == [(0,), ()]
 
 
 def test_who_comes_back_is_known_by_its_name_never_by_its_address():
     """Two proxies may have the same address by mistake; only one of them has the name."""
-    line = Owner("a:1", (0,), "proxy-a")
+    line = OwnerInTable("a:1", (0,), "proxy-a")
     assert is_mine("old id", line, "new id", "proxy-a")
     assert is_mine("id", line, "id", None)
     assert not is_mine("old id", line, "new id", None)
-    assert not is_mine("old id", Owner("a:1", (0,)), "new id", "proxy-a")
-    assert not is_mine("old id", Owner("a:1", (0,)), "new id", "")
+    assert not is_mine("old id", OwnerInTable("a:1", (0,)), "new id", "proxy-a")
+    assert not is_mine("old id", OwnerInTable("a:1", (0,)), "new id", "")
 
 
 def test_there_and_back():
-    member = Member("proxy:9092", (0, 49), "proxy-a")
+    member = ProxyMember("proxy:9092", (0, 49), "proxy-a")
     assert decode_member(encode_member(member)) == member
-    table = {"m-1": Owner("a:1", (1, 2), "proxy-a"), "m-2": Owner("b:1", ())}
+    table = {"m-1": OwnerInTable("a:1", (1, 2), "proxy-a"), "m-2": OwnerInTable("b:1", ())}
     assert decode_table(encode_table(table)) == table
-    member = Member("proxy:9092", (0, 49), "proxy-a", "proxy:9999")
+    member = ProxyMember("proxy:9092", (0, 49), "proxy-a", "proxy:9999")
     assert decode_member(encode_member(member)) == member
-    table = {"m-1": Owner("a:1", (1, 2), "proxy-a", "a:2"), "m-2": Owner("b:1", (), "", "b:2")}
+    table = {"m-1": OwnerInTable("a:1", (1, 2), "proxy-a", "a:2"), "m-2": OwnerInTable("b:1", (), "", "b:2")}
     assert decode_table(encode_table(table)) == table
 
 
@@ -122,8 +122,8 @@ def test_what_cannot_be_read_is_refused(data):
         decode_table(data)
 
 
-def fleet(*owned: tuple[int, ...]) -> dict[str, Member]:
-    return {chr(97 + n): Member(f"{n}:1", each, "", f"{n}:2") for n, each in enumerate(owned)}
+def fleet(*owned: tuple[int, ...]) -> dict[str, ProxyMember]:
+    return {chr(97 + n): ProxyMember(f"{n}:1", each, "", f"{n}:2") for n, each in enumerate(owned)}
 
 
 def test_fleet_shares_evenly():
@@ -166,7 +166,7 @@ def test_members_come_and_go_and_no_partition_ever_has_two_owners(seed):
         if not held:
             continue
         for _ in range(2):
-            members = {m: Member(m, tuple(sorted(owned)), "", m) for m, owned in held.items()}
+            members = {m: ProxyMember(m, tuple(sorted(owned)), "", m) for m, owned in held.items()}
             before = {p: m for m, owned in held.items() for p in owned}
             for member_id, owner in spread(members, range(50)).items():
                 assert all(before.get(p, member_id) == member_id for p in owner.partitions)

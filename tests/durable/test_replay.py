@@ -11,7 +11,7 @@ from proxy.brokers import own_log
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable import replay
 from proxy.durable.partition_log import Replay
-from proxy.durable.replay import Place
+from proxy.durable.replay import ReplayPlace
 from proxy.sharegroups import state_records
 from proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
 from proxy.wire import registry
@@ -23,9 +23,9 @@ from tests.support.small_broker import RANGES, Broker
 HERE = {1: Address("b1", 9092)}
 
 
-def at(leader: Leader, leaders: dict[int, int], addresses: dict[int, Address] | None = None) -> Place:
+def at(leader: Leader, leaders: dict[int, int], addresses: dict[int, Address] | None = None) -> ReplayPlace:
     """Where the partitions are read."""
-    return Place(TOPIC, leaders, HERE if addresses is None else addresses, leader.settings())
+    return ReplayPlace(TOPIC, leaders, HERE if addresses is None else addresses, leader.settings())
 
 
 class Leader(Broker):

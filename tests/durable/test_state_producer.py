@@ -9,7 +9,7 @@ import pytest
 
 from proxy.durable import state_producer
 from proxy.durable.produce_errors import PRODUCE_ERRORS, Follows
-from proxy.durable.state_producer import Append, Identify, Lost, Refused, Stage, StateProducer, Stored, TakenOver
+from proxy.durable.state_producer import Append, Identify, Lost, Refused, StateProducer, Stored, TakenOver, WriterStage
 from proxy.wire.errors import ErrorCode, LocalProtocolError
 from proxy.wire.records import Record, decode_records, iter_batches
 from tests.support.state_leader import (
@@ -40,7 +40,7 @@ def ready(now=0.0, **options) -> StateProducer:
     assert producer.identified(OK, 7, 3, now) == []
     assert batch_of(producer.next_request(now)).keys == [b"takeover-7-3"]
     assert producer.appended(OK, 40, now) == [TakenOver(40, 7, 3)]
-    assert producer.stage is Stage.READY
+    assert producer.stage is WriterStage.READY
     return producer
 
 
@@ -359,7 +359,7 @@ def test_new_producer_id_is_checked_first():
     add(producer, "a")
     producer.next_request(0.0)
     producer.identified(OK, 7, 0, 0.0)
-    assert producer.stage is Stage.CHECKING
+    assert producer.stage is WriterStage.CHECKING
     assert producer.next_request(1.0) is None
     producer.proceed()
     assert batch_of(producer.next_request(1.0)).keys == [b"takeover-7-0"]
@@ -428,7 +428,7 @@ def story(seed, steps=400):
             leader.lose_tail()
         if late and choose.random() < 0.1:
             leader.append(choose.choice(late))
-        if producer.stage is Stage.CHECKING:
+        if producer.stage is WriterStage.CHECKING:
             producer.proceed()
         kinds = ([CALM], AFTER_APPEND, BEFORE_APPEND, [NOT_ALLOWED])
         weather = choose.choice(choose.choices(kinds, (5, 4, 4, 1))[0])

@@ -12,7 +12,7 @@ import trio
 import trustme
 
 from proxy.fleet import links, peer_link
-from proxy.fleet.links import LINKS_MAX, Links, LinkTls
+from proxy.fleet.links import LINKS_MAX, FleetLinks, LinkTls
 from proxy.fleet.unproven_links import UNPROVEN_MAX
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.pump import new_pump
@@ -46,7 +46,7 @@ class One:
         self.services.timers = reactor
         self.table = Table()
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.links = Links(
+        self.links = FleetLinks(
             reactor,
             self.services,
             CarriedShareRequests(self.services, {76: self._handle}),

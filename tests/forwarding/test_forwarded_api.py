@@ -6,13 +6,13 @@ import pytest
 
 from proxy.forwarding.address_book import AddressBook, AnswerCache, Remembered
 from proxy.forwarding.address_rewriting import drop_node_endpoints
-from proxy.forwarding.forwarded_api import ForwardedApi, Parts
+from proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.wire.errors import LocalProtocolError
 from proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
-PARTS = Parts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
+PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
 ACKNOWLEDGE, HEARTBEAT = 79, 12
 """One whose answers carry addresses, one whose do not."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.forwarding.sasl import Sasl, Stage
+from proxy.forwarding.sasl import Sasl, SaslStage
 
 
 def authenticated(lifetime_ms: int = 0) -> Sasl:
@@ -50,7 +50,7 @@ def test_an_error_ends_it() -> None:
     wrong.handshake_answered(0)
     wrong.authenticate_answered(58, 0, sent_at=1.0)
     wrong.ordinary_request()
-    assert (refused.stage, wrong.stage) == (Stage.FAILED, Stage.FAILED)
+    assert (refused.stage, wrong.stage) == (SaslStage.FAILED, SaslStage.FAILED)
     assert not refused.may_ask(1.0)
     assert not wrong.may_ask(1.0)
 
@@ -76,7 +76,7 @@ def test_raw_tokens_end_with_an_ordinary_request() -> None:
     sasl = Sasl()
     sasl.handshake_sent(0)
     sasl.handshake_answered(0)
-    assert sasl.stage is Stage.TOKENS
+    assert sasl.stage is SaslStage.TOKENS
     assert not sasl.may_ask(1.0)
     sasl.ordinary_request()
     assert sasl.may_ask(1.0)

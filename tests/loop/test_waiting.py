@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from proxy.loop.promise import Promise, Task
-from proxy.loop.waiting import Slices, first_until, settled_within, wait_until
+from proxy.loop.waiting import SlicedWork, first_until, settled_within, wait_until
 from tests.support.ports import ManualTimers
 
 
@@ -85,7 +85,7 @@ def test_of_all_slices_one_runs_in_each_turn():
             rung.append(callback)
             return super().call_at(deadline, callback)
 
-    slices, timers, order = Slices(), Timers(), list[str]()
+    slices, timers, order = SlicedWork(), Timers(), list[str]()
 
     async def work(name: str) -> None:
         for _ in range(2):

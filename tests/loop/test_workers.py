@@ -10,7 +10,7 @@ import pytest
 from proxy.forwarding.pump import new_pump
 from proxy.loop.interfaces import WorkersBusy
 from proxy.loop.reactor import Reactor
-from proxy.loop.workers import Workers
+from proxy.loop.workers import WorkerThreads
 
 LIMIT_S = 10.0
 
@@ -31,7 +31,7 @@ def turn_until(reactor: Reactor, condition) -> None:
 
 def test_result_arrives_in_the_loop(reactor):
     """Computed elsewhere, told here."""
-    workers = Workers(reactor)
+    workers = WorkerThreads(reactor)
     told: list[tuple[int, int]] = []
     promise = workers.run(threading.get_ident)
     promise.on_settled(lambda: told.append((promise.result(), threading.get_ident())))
@@ -42,7 +42,7 @@ def test_result_arrives_in_the_loop(reactor):
 
 
 def test_error_arrives_as_one(reactor):
-    workers = Workers(reactor)
+    workers = WorkerThreads(reactor)
     promise = workers.run(lambda: 1 // 0)
     turn_until(reactor, lambda: promise.done)
     with pytest.raises(ZeroDivisionError):
@@ -52,7 +52,7 @@ def test_error_arrives_as_one(reactor):
 
 def test_what_is_too_much_is_told_to_who_asks(reactor):
     """Nothing piles up, and nothing is computed in the loop."""
-    workers = Workers(reactor, threads=1, waiting_max=1)
+    workers = WorkerThreads(reactor, threads=1, waiting_max=1)
     gate = threading.Event()
     held = workers.run(lambda: gate.wait(LIMIT_S))
     turn_until(reactor, lambda: workers.waiting == 0)
@@ -68,7 +68,7 @@ def test_what_is_too_much_is_told_to_who_asks(reactor):
 
 def test_large_work_holds_nobody_up(reactor):
     """It has a thread of its own."""
-    workers, gate = Workers(reactor, threads=1), threading.Event()
+    workers, gate = WorkerThreads(reactor, threads=1), threading.Event()
     large = [workers.run(lambda: gate.wait(LIMIT_S), is_large=True) for _ in range(5)]
     quick = workers.run(threading.get_ident)
     turn_until(reactor, lambda: quick.done)
@@ -80,7 +80,7 @@ def test_large_work_holds_nobody_up(reactor):
 
 def test_who_has_used_much_time_goes_behind_who_has_not(reactor):
     """Whoever came first: fifty computations that wait do not hold up the one of somebody else."""
-    workers, gate, order = Workers(reactor, threads=1), threading.Event(), list[str]()
+    workers, gate, order = WorkerThreads(reactor, threads=1), threading.Event(), list[str]()
     greedy = workers.run(lambda: gate.wait(0.1), "greedy")
     turn_until(reactor, lambda: greedy.done)
     held = workers.run(lambda: gate.wait(LIMIT_S), "third")
@@ -95,7 +95,7 @@ def test_who_has_used_much_time_goes_behind_who_has_not(reactor):
 
 def test_remembered_owners_are_bounded(reactor, monkeypatch):
     monkeypatch.setattr("proxy.loop.workers.OWNERS_MAX", 5)
-    workers = Workers(reactor, threads=1)
+    workers = WorkerThreads(reactor, threads=1)
     for number in range(50):
         promise = workers.run(int, number)
         turn_until(reactor, lambda promise=promise: promise.done)
@@ -104,7 +104,7 @@ def test_remembered_owners_are_bounded(reactor, monkeypatch):
 
 
 def test_threads_are_few(reactor):
-    workers = Workers(reactor, threads=2)
+    workers = WorkerThreads(reactor, threads=2)
     promises = [workers.run(threading.get_ident) for _ in range(50)]
     turn_until(reactor, lambda: all(promise.done for promise in promises))
     assert len({promise.result() for promise in promises}) <= 2

@@ -271,7 +271,7 @@ class Loop:
 
 
 class Channels:
-    """In place of `brokers.channels.Links`: every channel is open; answers come in a turn of their own."""
+    """In place of `brokers.channels.BrokerChannels`: every channel is open; answers come in a turn of their own."""
 
     def __init__(self, cluster: StateCluster, nursery: trio.Nursery, *_: Any) -> None:
         self.addresses: Mapping[int, Address] = {}

@@ -30,7 +30,7 @@ from proxy.loop.promise import Promise
 from proxy.sharegroups import state_records
 from proxy.sharegroups.apis.offset_requests import begin_at
 from proxy.sharegroups.group_changes import ShareChanges
-from proxy.sharegroups.model.acquiring import Read
+from proxy.sharegroups.model.acquiring import ReadRecords
 from proxy.sharegroups.model.coordinator import Change, ShareCoordinator, ShareKey
 from proxy.sharegroups.model.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
 from proxy.sharegroups.model.partition import Transition
@@ -179,7 +179,7 @@ class Storm:
         if share.node_id != partition.node:
             self._follow(partition)
         head = share.partition.next_fetch_offset()
-        read = Read(head, [batch for batch in partition.batches if batch.last_offset >= head])
+        read = ReadRecords(head, [batch for batch in partition.batches if batch.last_offset >= head])
         got = share.partition.acquire(member, read, count, batch_size, record_limit, settings, self.now)
         taken = [(offset, n) for first, last, n in got.ranges for offset in range(first, last + 1)]
         told = self.told[partition.key.group_id]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.partition_log import Replay
 from proxy.durable.state_producer import Append as Produce
-from proxy.durable.state_producer import Outcome, Refused, Stage, StateProducer, Stored
+from proxy.durable.state_producer import Outcome, Refused, StateProducer, Stored, WriterStage
 from proxy.loop.promise import Promise
 from proxy.sharegroups import state_records
 from proxy.sharegroups.model.snapshot import ShareSnapshot
@@ -139,8 +139,8 @@ class LogLane:
         self.producer = StateProducer(
             lambda pid, epoch: SHARE_STATE.takeover("storm", 0, pid, epoch), SHARE_STATE.keep_alive()
         )
-        while self.producer.stage is not Stage.READY:
-            if self.producer.stage is Stage.CHECKING:
+        while self.producer.stage is not WriterStage.READY:
+            if self.producer.stage is WriterStage.CHECKING:
                 self.producer.proceed()
             self.exchange(CALM)
         self.leader.commit()

@@ -21,7 +21,7 @@ from typing import Any
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
-from proxy.forwarding.forwarded_api import Amend, ForwardedApi, Parts
+from proxy.forwarding.forwarded_api import Amend, ForwardedApi, RewritingParts
 from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
 from proxy.forwarding.routes import Context, Kind, Rewrite, Route
 from proxy.wire import headers, registry
@@ -118,7 +118,7 @@ def _without_leaders(answer: Any, gone: set[int]) -> None:
                 partition.leader_id = UNKNOWN_NODE
 
 
-def _amend(version: int, parts: Parts) -> Amend:
+def _amend(version: int, parts: RewritingParts) -> Amend:
     """Answers to "all topics" are another matter than those to names; the request tells which it will be."""
     every = parts.cache.through(all_topics_rewriter(version, parts.book))
     for_all = Route(kind=Kind.ANSWER, key=KEY, version=version, rewrite=every)

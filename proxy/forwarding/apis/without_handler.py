@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from proxy.forwarding.address_rewriting import ProduceRewriter, drop_node_endpoints, rewriter
-from proxy.forwarding.forwarded_api import ForwardedApi, Parts
+from proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from proxy.forwarding.routes import Kind, Rewrite
 from proxy.wire import endpoints
 
@@ -17,7 +17,7 @@ PRODUCE, SASL_HANDSHAKE, SASL_AUTHENTICATE, SHARE_ACKNOWLEDGE = 0, 17, 36, 79
 STREAMS_GROUP_HEARTBEAT, STREAMS_GROUP_DESCRIBE = 88, 89
 
 
-def _produce(version: int, parts: Parts) -> Rewrite | None:
+def _produce(version: int, parts: RewritingParts) -> Rewrite | None:
     if endpoints.locator(PRODUCE, version) is None:
         return None
     return ProduceRewriter(rewriter(PRODUCE, version, parts.book, drop_node_endpoints), version)

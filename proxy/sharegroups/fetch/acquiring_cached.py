@@ -10,7 +10,7 @@ from proxy.forwarding.interfaces import Call
 from proxy.reading.chunk_cache import BatchSpan
 from proxy.sharegroups.fetch.session_survey import Ready, Result, Results, is_as_found
 from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.model.partition import Read
+from proxy.sharegroups.model.partition import ReadRecords
 from proxy.sharegroups.model.sessions import SessionKey
 from proxy.sharegroups.services import ShareServices
 
@@ -92,7 +92,7 @@ class Taking:
         settings, now = services.coordinator.settings(self._session.group_id), services.timers.now()
         got = item.share.partition.acquire(
             self._session.member_id,
-            Read(item.offset, chunk.batches[begin:end], chunk.aborted),
+            ReadRecords(item.offset, chunk.batches[begin:end], chunk.aborted),
             max_records,
             self._batch_size,
             self._record_limit,

@@ -49,7 +49,7 @@ class Waiter:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ShareHead:
     """Where a share partition stands."""
 
     offset: int | None
@@ -61,7 +61,7 @@ class Head:
 class ShareReads:
     """Reservations and waiters of all share partitions, and the cache they feed and are fed from."""
 
-    def __init__(self, cache: ChunkCache[ShareChunk], head: Callable[[ShareKey], Head]) -> None:
+    def __init__(self, cache: ChunkCache[ShareChunk], head: Callable[[ShareKey], ShareHead]) -> None:
         self.cache = cache
         self._head = head
         self.starting: set[ShareKey] = set()

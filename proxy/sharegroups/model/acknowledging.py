@@ -23,7 +23,7 @@ from proxy.sharegroups.model.offset_runs import (
     ARCHIVED,
     AVAILABLE,
     UNREAD,
-    Run,
+    OffsetRun,
     Transition,
     Window,
 )
@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
     """A renewal that the group's own bound forbids (`renewal`), and Kafka would grant."""
 
 
-Step = tuple[Run, int, int, int]
+Step = tuple[OffsetRun, int, int, int]
 """Offsets first..last, all inside the run, get one acknowledge type: (run, first, last, type)."""
 
 
@@ -99,7 +99,7 @@ def decide(
     if refusal is not None:
         steps = [step for step in steps if step[3] == RENEW]
     _cut(window, steps)
-    marked: list[Run] = []
+    marked: list[OffsetRun] = []
     kinds: list[int] = []
     limit = settings.delivery_count_limit
     for _, first, last, acknowledge_type in steps:
@@ -143,7 +143,7 @@ def _cut(window: Window, steps: Sequence[Step]) -> None:
             window.cut(window.index_from(run.first), sorted(offsets))
 
 
-def mark(runs: list[Run]) -> Transition:
+def mark(runs: list[OffsetRun]) -> Transition:
     """One transition for `runs`, whose targets are set."""
     transition = Transition(runs)
     for run in runs:
@@ -234,7 +234,7 @@ def _plan_type(
     return None
 
 
-def _check_run(run: Run, member_id: str) -> Refusal | None:
+def _check_run(run: OffsetRun, member_id: str) -> Refusal | None:
     if run.state != ACQUIRED:
         return Refusal(ErrorCode.INVALID_RECORD_STATE, f"offset {run.first} is not acquired")
     if run.pending is not None:

@@ -19,7 +19,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple, Protocol
 
 from proxy.sharegroups.model import locks
-from proxy.sharegroups.model.offset_runs import ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Unit, Window
+from proxy.sharegroups.model.offset_runs import ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, OffsetRun, Unit, Window
 
 FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
 """A delivery limit of 2 isolates nothing (sharegroups/README.md rule 38)."""
@@ -67,7 +67,7 @@ class PartitionSettings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadRecords:
     """What one upstream Fetch (or the cache) gave for this partition, bounded by the group's isolation level.
 
     It must be all that the log holds from fetch_offset to the end of the last batch: offsets in front of the first
@@ -127,7 +127,7 @@ class Acquirer:
         window: Window,
         index: locks.LockIndex,
         member_id: str,
-        read: Read,
+        read: ReadRecords,
         batch_size: int,
         record_limit: bool,
         settings: PartitionSettings,
@@ -232,7 +232,7 @@ class Acquirer:
         if count_max >= throttled:
             self.budget = 0
 
-    def _free_parts(self, index: int) -> list[Run]:
+    def _free_parts(self, index: int) -> list[OffsetRun]:
         """The AVAILABLE runs of one in-flight batch that lie, at least in part, inside the data."""
         runs = self.window.runs
         unit = runs[index].unit
@@ -246,7 +246,7 @@ class Acquirer:
                 parts.append(run)
         return parts
 
-    def _acquire_parts(self, unit: Unit, free: list[Run]) -> None:
+    def _acquire_parts(self, unit: Unit, free: list[OffsetRun]) -> None:
         """Take offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
         limit = self.settings.delivery_count_limit
         throttled = throttle_from(limit)
@@ -323,12 +323,12 @@ class Acquirer:
         """A new in-flight batch first..last, of which the first `count` offsets are acquired."""
         window = self.window
         # One object for both ends of a single record: there may be a million of them.
-        run = Run(window, first, first if count == 1 else first + count - 1, ACQUIRED, 0)
+        run = OffsetRun(window, first, first if count == 1 else first + count - 1, ACQUIRED, 0)
         self._lock(run)
         window.insert(run)
         self.taken.append((first, run.last, 1))
         if run.last < last:
-            rest = Run(window, run.last + 1, last, AVAILABLE, 0)
+            rest = OffsetRun(window, run.last + 1, last, AVAILABLE, 0)
             run.unit = rest.unit = Unit(first, last)
             window.insert(rest)
             window.free_from = min(window.free_from, rest.first)
@@ -339,7 +339,7 @@ class Acquirer:
         window.isolate(first, last)
         window.remove(window.index_from(first))
 
-    def _lock(self, run: Run) -> None:
+    def _lock(self, run: OffsetRun) -> None:
         run.state = ACQUIRED
         run.count += 1
         run.owner = self.member_id
@@ -408,7 +408,7 @@ def _first_from(batches: Sequence[LogBatch], offset: int, low: int) -> int:
     return bisect_left(batches, offset, lo=low, hi=min(low + step, len(batches)), key=_base_offset)
 
 
-def _extend(ranges: Ranges, run: Run) -> None:
+def _extend(ranges: Ranges, run: OffsetRun) -> None:
     """Add a run to the ranges of one in-flight batch; equal counts side by side make one entry."""
     if ranges and ranges[-1][1] + 1 == run.first and ranges[-1][2] == run.count:
         ranges[-1] = (ranges[-1][0], run.last, run.count)

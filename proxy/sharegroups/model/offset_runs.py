@@ -1,6 +1,6 @@
 """The window of a share partition as runs of offsets, instead of an object per record.
 
-Theory of operation. A `Run` is a row of neighbouring offsets with one state, one delivery count and one holder. Runs
+Theory of operation. An `OffsetRun` is a row of neighbouring offsets with one state, delivery count and holder. Runs
 lie in a sorted list beside the list of their first offsets, found with bisect. Kafka keeps one *in-flight batch* per
 AcquiredRecords entry of a first delivery and explodes it to an entry per offset when its offsets begin to differ; how
 it is delivered again depends on that batch (sharegroups/README.md rules 30-32, 38). So a run that is such a batch as a
@@ -34,7 +34,7 @@ __all__ = [
     "AVAILABLE",
     "OFFSETS_MAX",
     "UNREAD",
-    "Run",
+    "OffsetRun",
     "Transition",
     "Unit",
     "Window",
@@ -51,7 +51,7 @@ class Unit:
         self.last = last
 
 
-class Run(locks.Lockable):
+class OffsetRun(locks.Lockable):
     """Offsets first..last in one state."""
 
     __slots__ = ("acquired_at", "count", "first", "last", "owner", "pending", "renewals", "state", "target", "unit")
@@ -90,7 +90,7 @@ class GivenBack(NamedTuple):
     renewals: int
 
     @classmethod
-    def of(cls, run: Run) -> GivenBack:
+    def of(cls, run: OffsetRun) -> GivenBack:
         """Of a held run, before it is freed."""
         return cls(run.first, run.last, run.count, run.owner, run.acquired_at, run.renewals)
 
@@ -100,7 +100,9 @@ class Transition:
 
     __slots__ = ("changes", "given_back", "kinds", "runs", "settled")
 
-    def __init__(self, runs: Sequence[Run] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None) -> None:
+    def __init__(
+        self, runs: Sequence[OffsetRun] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None
+    ) -> None:
         self.runs = runs
         """The runs that are marked with it; the engine's own."""
         if changes is None:
@@ -124,7 +126,7 @@ class Window:
         self.start_offset = start_offset
         self.end_offset = start_offset - 1
         """Last offset of the window; start_offset - 1 when it is empty."""
-        self.runs: list[Run] = []
+        self.runs: list[OffsetRun] = []
         self.firsts: list[int] = []
         """runs[i].first, for bisect."""
         self.offsets_max = OFFSETS_MAX
@@ -139,14 +141,14 @@ class Window:
             return index - 1
         return index
 
-    def at(self, first: int) -> Run | None:
+    def at(self, first: int) -> OffsetRun | None:
         """The run that begins at `first`."""
         index = bisect_left(self.firsts, first)
         if index < len(self.firsts) and self.firsts[index] == first:
             return self.runs[index]
         return None
 
-    def between(self, first: int, last: int) -> Iterator[Run]:
+    def between(self, first: int, last: int) -> Iterator[OffsetRun]:
         """Runs that have an offset in first..last; the window must not change meanwhile."""
         runs = self.runs
         for index in range(self.index_from(first), len(runs)):
@@ -154,7 +156,7 @@ class Window:
                 return
             yield runs[index]
 
-    def insert(self, run: Run) -> None:
+    def insert(self, run: OffsetRun) -> None:
         """Put in a run where there is none."""
         firsts = self.firsts
         if not firsts or run.first > firsts[-1]:
@@ -172,7 +174,7 @@ class Window:
         run.pending = None
         locks.cancel(run)
 
-    def explode(self, run: Run) -> Unit:
+    def explode(self, run: OffsetRun) -> Unit:
         """From now on the offsets of this in-flight batch may differ."""
         if run.unit is None:
             run.unit = Unit(run.first, run.last)
@@ -186,7 +188,7 @@ class Window:
         parts = []
         for first, after in pairwise(bounds):
             last = first if after == first + 1 else after - 1  # one object where there may be very many
-            part = Run(whole.partition, first, last, whole.state, whole.count)
+            part = OffsetRun(whole.partition, first, last, whole.state, whole.count)
             part.owner, part.unit, part.renewals = whole.owner, unit, whole.renewals
             part.acquired_at = whole.acquired_at
             parts.append(part)
@@ -194,7 +196,7 @@ class Window:
         self.runs[index : index + 1] = parts
         self.firsts[index : index + 1] = bounds[:-1]
 
-    def isolate(self, first: int, last: int) -> Run:
+    def isolate(self, first: int, last: int) -> OffsetRun:
         """The run of exactly first..last, cut out of the one that holds it."""
         index = self.index_from(first)
         run = self.runs[index]
@@ -220,7 +222,7 @@ class Window:
         del self.runs[index + 1]
         del self.firsts[index + 1]
 
-    def free(self, run: Run, state: int) -> None:
+    def free(self, run: OffsetRun, state: int) -> None:
         """Nobody holds `run` any more; it becomes `state`."""
         if run.lock is not None:
             locks.cancel(run)
@@ -265,7 +267,7 @@ class Window:
         return self.free_from
 
 
-def _alike(left: Run, right: Run) -> bool:
+def _alike(left: OffsetRun, right: OffsetRun) -> bool:
     """Whether two neighbours may be one: settled, or free parts of the same in-flight batch."""
     if left.state != right.state or left.count != right.count or left.last + 1 != right.first:
         return False

@@ -20,7 +20,7 @@ from typing import cast
 
 from proxy.sharegroups.model import acknowledging
 from proxy.sharegroups.model.acknowledging import AcknowledgementBatch, Refusal, check_shape, free_state
-from proxy.sharegroups.model.acquiring import NOTHING, Acquirer, Acquisition, LogBatch, PartitionSettings, Read
+from proxy.sharegroups.model.acquiring import NOTHING, Acquirer, Acquisition, LogBatch, PartitionSettings, ReadRecords
 from proxy.sharegroups.model.locks import Lockable, LockIndex, deadline
 from proxy.sharegroups.model.offset_runs import (
     ACKNOWLEDGED,
@@ -29,7 +29,7 @@ from proxy.sharegroups.model.offset_runs import (
     AVAILABLE,
     UNREAD,
     GivenBack,
-    Run,
+    OffsetRun,
     Transition,
     Window,
 )
@@ -45,17 +45,17 @@ __all__ = [
     "LockIndex",
     "LogBatch",
     "PartitionSettings",
-    "Read",
+    "ReadRecords",
     "Refusal",
     "SharePartition",
-    "Statistics",
     "Transition",
+    "WindowStatistics",
     "check_shape",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class WindowStatistics:
     """Counts of offsets, for metrics and for `DescribeShareGroupOffsets`."""
 
     in_flight: int
@@ -115,8 +115,8 @@ class SharePartition(Window):
             if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
                 raise ValueError(f"state batch {first}-{last} in state {state} behind offset {after - 1}")
             if first > after:
-                partition.insert(Run(partition, after, first - 1, UNREAD, 0))
-            partition.insert(Run(partition, first, last, state, count))
+                partition.insert(OffsetRun(partition, after, first - 1, UNREAD, 0))
+            partition.insert(OffsetRun(partition, first, last, state, count))
             after = last + 1
         partition.end_offset = after - 1
         partition.advance()
@@ -135,7 +135,7 @@ class SharePartition(Window):
     def acquire(
         self,
         member_id: str,
-        read: Read,
+        read: ReadRecords,
         max_records: int,
         batch_size: int,
         record_limit: bool,
@@ -178,10 +178,10 @@ class SharePartition(Window):
         """Nobody holds anything any more: the leader moved (sharegroups/README.md rule 23); None when nobody did."""
         return self._release(self._held(), settings)
 
-    def _held(self) -> list[Run]:
+    def _held(self) -> list[OffsetRun]:
         return [run for run in self.runs if run.state == ACQUIRED and run.pending is None]
 
-    def _release(self, runs: list[Run], settings: PartitionSettings) -> Transition | None:
+    def _release(self, runs: list[OffsetRun], settings: PartitionSettings) -> Transition | None:
         for run in runs:
             run.target = free_state(run.count, settings.delivery_count_limit)
         return acknowledging.mark(runs) if runs else None
@@ -193,7 +193,7 @@ class SharePartition(Window):
         it whether or not that works. Records that are just being acknowledged are left to apply() and revert().
         """
         changes, given_back = [], []
-        for run in sorted(cast(Iterable[Run], expired), key=lambda run: run.first):
+        for run in sorted(cast(Iterable[OffsetRun], expired), key=lambda run: run.first):
             if run.state == ACQUIRED and run.pending is None:
                 given_back.append(GivenBack.of(run))
                 self.free(run, free_state(run.count, settings.delivery_count_limit))
@@ -323,7 +323,7 @@ class SharePartition(Window):
             if run.state == ACQUIRED
         ]
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> WindowStatistics:
         """Count what is in the window; walks over it."""
         available = acquired = pending = complete = 0
         for run in self.runs:
@@ -335,6 +335,6 @@ class SharePartition(Window):
                 pending += size if run.pending is not None else 0
             elif run.state >= ACKNOWLEDGED:
                 complete += size
-        return Statistics(
+        return WindowStatistics(
             self.end_offset - self.start_offset + 1, len(self.runs), available, acquired, pending, complete
         )

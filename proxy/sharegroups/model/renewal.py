@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from proxy.sharegroups.model.offset_runs import Run
+from proxy.sharegroups.model.offset_runs import OffsetRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class RenewalBound:
         """Whether the group is one of them."""
         return fnmatchcase(group_id, self.groups)
 
-    def struck_by(self, run: Run, now: float) -> str | None:
+    def struck_by(self, run: OffsetRun, now: float) -> str | None:
         """Why the holder of `run` may not renew it any more, in words; None when it may."""
         if self.renewals is not None and run.renewals >= self.renewals:
             return f"offset {run.first} was renewed {run.renewals} times, and the group's bound is {self.renewals}"

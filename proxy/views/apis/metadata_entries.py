@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from proxy.views.creation import Sight
+from proxy.views.creation import SeenView
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 
 
-def metadata_entry(sight: Sight) -> Any:
+def metadata_entry(sight: SeenView) -> Any:
     """The topic of a Metadata answer."""
     message = registry.message("MetadataResponse")
     entry = message.MetadataResponseTopic(
@@ -46,7 +46,7 @@ def refused_entry(topic: str, code: ErrorCode) -> Any:
     )
 
 
-def describe_as_base(entry: Any, sight: Sight) -> None:
+def describe_as_base(entry: Any, sight: SeenView) -> None:
     """Change the entry of a view in a DescribeTopicPartitions answer; which partitions it has stays."""
     leads = dict(_partitions(sight))
     entry.is_internal = False
@@ -61,7 +61,7 @@ def describe_as_base(entry: Any, sight: Sight) -> None:
         partition.eligible_leader_replicas, partition.last_known_elr = [], []
 
 
-def refused_description(topic: str, code: ErrorCode, sight: Sight | None = None) -> Any:
+def refused_description(topic: str, code: ErrorCode, sight: SeenView | None = None) -> Any:
     """A view that cannot be shown, in a DescribeTopicPartitions answer."""
     entry = registry.message("DescribeTopicPartitionsResponse").DescribeTopicPartitionsResponseTopic(
         error_code=int(code), name=topic, partitions=[]
@@ -71,7 +71,7 @@ def refused_description(topic: str, code: ErrorCode, sight: Sight | None = None)
     return entry
 
 
-def _partitions(sight: Sight) -> Iterator[tuple[int, Any]]:
+def _partitions(sight: SeenView) -> Iterator[tuple[int, Any]]:
     """Partitions of the view, each with the Metadata entry of the base partition it shows a slot of."""
     view = sight.known
     if view is None or sight.base is None:

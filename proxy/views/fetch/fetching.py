@@ -32,7 +32,7 @@ from proxy.views.fetch.shared_reads import Flight
 from proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
 from proxy.views.fetch.view_chunks import Division, ViewChunk
 from proxy.views.kernel.slicing import Slice
-from proxy.views.model.scanning import BaseScan, FetchScan, Place, PlainScan, Read, SlotScan
+from proxy.views.model.scanning import BasePlace, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
 from proxy.views.services import ViewServices
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
@@ -224,7 +224,7 @@ class ViewFetching:
             for place in in_turn(target.scan.places(), self._turn):
                 await self._move(target, place)
 
-    async def _move(self, target: Target, place: Place) -> None:
+    async def _move(self, target: Target, place: BasePlace) -> None:
         """Move the slots that stand at this place, as long as they stand together."""
         scan, timers = self.scan, self._services.timers
         chunk: ViewChunk | None = None
@@ -255,7 +255,7 @@ class ViewFetching:
             before = scan.matched
             scan.take(slots, batch, [_by_itself(part) for part in parts.slices], parts.opened)
             self._hold(scan.matched - before)
-            place, index = Place(batch.last_offset + 1, batch.leader_epoch), index + 1
+            place, index = BasePlace(batch.last_offset + 1, batch.leader_epoch), index + 1
             self._moved += len(slots)
             if self._moved >= TURN_STEPS:
                 self._moved = 0
@@ -263,7 +263,7 @@ class ViewFetching:
                     slot.gather()
                 await self._reads.slices.next(timers)
 
-    def _chunk(self, target: Target, place: Place) -> ViewChunk | None:
+    def _chunk(self, target: Target, place: BasePlace) -> ViewChunk | None:
         """What holds the next batch, and was read from that very place or continues what was read up to it."""
         for chunk in target.own:
             asked = (chunk.fetch_offset, chunk.asked_epoch)
@@ -302,7 +302,7 @@ class ViewFetching:
 
     # Reading
 
-    async def _read(self, step: Read) -> None:
+    async def _read(self, step: NextRead) -> None:
         """Have what the machine wants read, and wait for the first of it."""
         under_way = ViewRead.of(self._connection)
         joined: list[tuple[Target, Flight]] = []
@@ -340,7 +340,7 @@ class ViewFetching:
             for target, flight in joined:
                 target.is_alone = target.is_alone or (late and not flight.done.done and flight.wait_s == 0)
 
-    def _joined(self, target: Target, place: Place, wait_s: float) -> Flight | None:
+    def _joined(self, target: Target, place: BasePlace, wait_s: float) -> Flight | None:
         """A read of another client's, if this one may use it."""
         if not target.may_share:
             return None
@@ -351,7 +351,7 @@ class ViewFetching:
         asked = flight.heads[target.key].last_fetched_epoch
         return flight if place.last_fetched_epoch in (-1, epoch, asked) else None
 
-    def _is_known_end(self, target: Target, place: Place, wait_s: float) -> bool:
+    def _is_known_end(self, target: Target, place: BasePlace, wait_s: float) -> bool:
         """Nothing waits at the broker here: another client's read stands at the same place. Only a look is wanted."""
         newest = self._reads.ends.get(target.key)
         if wait_s > 0 or not target.may_share or newest is None:
@@ -361,7 +361,7 @@ class ViewFetching:
         target.scan.told(place, newest)
         return True
 
-    def _head(self, target: Target, place: Place) -> PartitionRead:
+    def _head(self, target: Target, place: BasePlace) -> PartitionRead:
         epoch = target.scan.current_leader_epoch
         return PartitionRead(
             key=target.key,
@@ -372,7 +372,7 @@ class ViewFetching:
             max_bytes=self._read_bytes(target, place),
         )
 
-    def _read_bytes(self, target: Target, place: Place) -> int:
+    def _read_bytes(self, target: Target, place: BasePlace) -> int:
         """How much to ask for: little where no more is known to be there, and where there is no room for more."""
         end = self._reads.ends.get(target.key)
         known = end is not None and place.offset < end.high_watermark
@@ -439,7 +439,7 @@ class ViewFetching:
                 self._absorb_head(target, head, read, own=own)
 
     def _absorb_head(self, target: Target, head: PartitionRead, read: Flight, *, own: bool) -> None:
-        key, place = target.key, Place(head.offset, head.last_fetched_epoch)
+        key, place = target.key, BasePlace(head.offset, head.last_fetched_epoch)
         if key in read.refusals:
             if own:
                 self._refused(target, place, read.refusals[key])
@@ -454,7 +454,7 @@ class ViewFetching:
         elif own:
             self._refuse(target, unknown_partition())
 
-    def _refused(self, target: Target, place: Place, answer: Any) -> None:
+    def _refused(self, target: Target, place: BasePlace, answer: Any) -> None:
         """An error of the partition is that of every slot; what is wrong with a place, of those that stand there."""
         diverges = not answer.error_code
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from proxy.loop.interfaces import Timers, Workers
 from proxy.loop.promise import Promise, Task
-from proxy.loop.waiting import Slices
+from proxy.loop.waiting import SlicedWork
 from proxy.reading.chunk_cache import ReadKey
 from proxy.reading.reads_under_way import ReadsUnderWay
 from proxy.reading.upstream_fetch import PartitionRead
@@ -23,12 +23,12 @@ from proxy.views.fetch.view_chunks import (
     INLINE_OPENED_BYTES,
     RUN_BATCHES,
     RUN_OPENED_BYTES,
+    BatchParts,
     Division,
+    DivisionTable,
     Job,
-    Parts,
+    PartsRun,
     Row,
-    Run,
-    Table,
     ViewCache,
     ViewChunk,
     is_quick,
@@ -92,7 +92,7 @@ class ViewReads:
     figures: Figures = field(default_factory=Figures)
     ends: dict[ReadKey, Facts] = field(default_factory=dict)
     """What brokers said last about partitions."""
-    slices: Slices = field(default_factory=Slices)
+    slices: SlicedWork = field(default_factory=SlicedWork)
     """All requests' work in the loop."""
     _minding: bool = False
 
@@ -182,7 +182,7 @@ class ViewReads:
         Task(made(), ended).start()
         return None if table.has(index, slots) else job.done
 
-    async def in_thread(self, work: Callable[..., Run], workers: Workers, owner: Hashable) -> Run:
+    async def in_thread(self, work: Callable[..., PartsRun], workers: Workers, owner: Hashable) -> PartsRun:
         """Take batches apart in a worker thread. One that becomes large when opened goes to a lane of its own."""
         self.figures.threaded += 1
         run = await workers.run(partial(work, opened_max=RUN_OPENED_BYTES), owner)
@@ -203,17 +203,17 @@ class ViewReads:
     ) -> Row:
         """The parts of one batch from an offset within it on: for one reader alone. Raises WorkersBusy."""
         work = partial(take_apart, chunk, cut, slots, index, offset, codec=self.codec)
-        run = Run((), 0)
+        run = PartsRun((), 0)
         if is_quick(chunk.batches[index : index + 1], 0, len(slots), INLINE_S):
             run = work(opened_max=INLINE_OPENED_BYTES, batches_max=1)
         if not run.rows:
             run = await self.in_thread(partial(work, batches_max=1), workers, owner)
         return run.rows[0]
 
-    def _made(self, table: Table, job: Job, run: Run) -> None:
+    def _made(self, table: DivisionTable, job: Job, run: PartsRun) -> None:
         for index, row in enumerate(run.rows, job.first):
             before = table.rows.get(index)
-            if isinstance(before, Parts) and isinstance(row, Parts):
+            if isinstance(before, BatchParts) and isinstance(row, BatchParts):
                 row.update(before)
             table.rows[index] = row
             if isinstance(row, ErrorCode):

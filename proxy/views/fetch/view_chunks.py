@@ -65,7 +65,7 @@ class Division(NamedTuple):
     cut: Cut
 
 
-class Parts(dict[int, Slice]):
+class BatchParts(dict[int, Slice]):
     """Of one batch: slot -> its part."""
 
     __slots__ = ("opened",)
@@ -81,11 +81,11 @@ class Parts(dict[int, Slice]):
         return ROW_BYTES + SLOT_BYTES * len(self) + sum(map(len, own))
 
 
-Row = Parts | ErrorCode
+Row = BatchParts | ErrorCode
 """Of one batch: its parts; or why there are none."""
 
 
-class Run(NamedTuple):
+class PartsRun(NamedTuple):
     """What was made of some batches, in order."""
 
     rows: Sequence[Row]
@@ -103,7 +103,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Table:
+class DivisionTable:
     """What one division made of a chunk's batches so far."""
 
     rows: dict[int, Row] = field(default_factory=dict)
@@ -127,15 +127,15 @@ class ViewChunk(Chunk):
     fates: bytes
     """Of each batch: 0 (`batches.KEPT`) where its records are to be looked at."""
     facts: Facts
-    tables: dict[Hashable, Table] = field(default_factory=dict)
+    tables: dict[Hashable, DivisionTable] = field(default_factory=dict)
 
-    def table(self, name: Hashable) -> Table:
+    def table(self, name: Hashable) -> DivisionTable:
         """What a division made of this chunk so far."""
         found = self.tables.get(name)
         if found is None:
             if len(self.tables) >= TABLES_PER_CHUNK:
                 del self.tables[next(iter(self.tables))]
-            found = self.tables[name] = Table()
+            found = self.tables[name] = DivisionTable()
         return found
 
     @property
@@ -170,10 +170,10 @@ class ViewChunk(Chunk):
         """
         batch, data = self.batches[index], self.data(index)
         if self.fates[index] != KEPT:
-            return Parts(((slot, NOTHING) for slot in slots), 0)
+            return BatchParts(((slot, NOTHING) for slot in slots), 0)
         if batch.is_control:
             whole = Slice(data, batch.last_offset, batch.records_count)
-            return Parts(((slot, whole) for slot in slots), 0)
+            return BatchParts(((slot, whole) for slot in slots), 0)
         try:
             parts, opened = split_counted(data, cut, slots, from_offset, codec=codec, decompressed_max=opened_max)
         except BatchTooLarge as error:
@@ -182,7 +182,9 @@ class ViewChunk(Chunk):
             return error.code
         except CorruptBatch as error:
             return error.code
-        return Parts(((s, part if part.records else NOTHING) for s, part in zip(slots, parts, strict=True)), opened)
+        return BatchParts(
+            ((s, part if part.records else NOTHING) for s, part in zip(slots, parts, strict=True)), opened
+        )
 
 
 def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, committed: bool) -> bytes:
@@ -200,7 +202,7 @@ def take_apart(
     codec: int = compression.NONE,
     opened_max: int = DECOMPRESSED_MAX,
     batches_max: int = RUN_BATCHES,
-) -> Run:
+) -> PartsRun:
     """The rows of the batches from `first` on, until there is enough; may run in a thread of its own.
 
     No row: the first batch alone has more than `opened_max` bytes when opened.
@@ -219,7 +221,7 @@ def take_apart(
         opened_max -= row.opened
         if memory >= RUN_BYTES or opened_max <= 0:
             break
-    return Run(rows, memory)
+    return PartsRun(rows, memory)
 
 
 def is_quick(batches: Sequence[Batch], first: int, slots: int, limit_s: float) -> bool:

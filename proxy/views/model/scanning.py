@@ -90,7 +90,7 @@ class Gap(NamedTuple):
     max_timestamp: int
 
 
-class Place(NamedTuple):
+class BasePlace(NamedTuple):
     """Where slots stand together, as the broker judges them."""
 
     offset: int
@@ -237,11 +237,11 @@ class BaseScan:
         """Whether open slots stand at several offsets."""
         return len({slot.position for slot in self.slots if slot.is_open}) > 1
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[BasePlace]:
         """Where open slots stand, ascending."""
         return _places(slot for slot in self.slots if slot.is_open)
 
-    def at(self, place: Place) -> list[SlotScan]:
+    def at(self, place: BasePlace) -> list[SlotScan]:
         """The open slots there."""
         offset, epochs = place.offset, (-1, place.last_fetched_epoch)
         return [
@@ -250,21 +250,21 @@ class BaseScan:
             if slot.position == offset and slot.last_fetched_epoch in epochs and slot.is_open
         ]
 
-    def next_place(self, turn: int) -> Place:
+    def next_place(self, turn: int) -> BasePlace:
         """Where to read next; `turn` rotates among places that nobody looked at. There must be an open slot."""
         unlooked = _places(slot for slot in self.slots if slot.is_open and not slot.is_looked)
         return unlooked[turn % len(unlooked)] if unlooked else self.places()[0]
 
-    def told(self, place: Place, facts: Facts) -> None:
+    def told(self, place: BasePlace, facts: Facts) -> None:
         """The broker answered a read from there: who stands there had a look, if only at the end."""
         self.facts = facts
         for slot in self.at(place):
             slot.is_looked = True
 
 
-def _places(slots: Iterable[SlotScan]) -> list[Place]:
+def _places(slots: Iterable[SlotScan]) -> list[BasePlace]:
     """Who said no epoch goes with the others at that offset."""
-    found = {Place(slot.position, slot.last_fetched_epoch) for slot in slots}
+    found = {BasePlace(slot.position, slot.last_fetched_epoch) for slot in slots}
     said = {place.offset for place in found if place.last_fetched_epoch >= 0}
     return sorted(place for place in found if place.last_fetched_epoch >= 0 or place.offset not in said)
 
@@ -282,10 +282,10 @@ class PlainScan:
         self.is_refused = False
 
 
-class Read(NamedTuple):
+class NextRead(NamedTuple):
     """The next round."""
 
-    places: Sequence[tuple[BaseScan, Place]]
+    places: Sequence[tuple[BaseScan, BasePlace]]
     plains: Sequence[PlainScan]
     wait_s: float
 
@@ -346,7 +346,7 @@ class FetchScan:
             matched += slot.bytes - before
             self._kept += slot.bytes - before
 
-    def step(self, now: float) -> Read | None:
+    def step(self, now: float) -> NextRead | None:
         """What is read next; None: it is time to answer."""
         if self._is_refused or now >= self.deadline or self.is_spent or self.room <= 0:
             return self._untold()
@@ -357,7 +357,7 @@ class FetchScan:
         if not wanted and not plains:
             return None
         apart = any(base.is_apart for base, _ in wanted)
-        return Read(wanted, plains, 0.0 if apart else self.deadline - now)
+        return NextRead(wanted, plains, 0.0 if apart else self.deadline - now)
 
     @property
     def _is_refused(self) -> bool:
@@ -365,14 +365,14 @@ class FetchScan:
         of_views = any(base.is_refused or any(slot.error for slot in base.slots) for base in self.bases)
         return of_views or any(plain.is_refused for plain in self.plains)
 
-    def _untold(self) -> Read | None:
+    def _untold(self) -> NextRead | None:
         """What the answer cannot do without."""
         return self._look(base for base in self.bases if base.facts is None and not base.is_refused)
 
-    def _unlooked(self) -> Read | None:
+    def _unlooked(self) -> NextRead | None:
         return self._look(base for base in self.bases if not base.is_looked)
 
-    def _look(self, bases: Iterable[BaseScan]) -> Read | None:
+    def _look(self, bases: Iterable[BaseScan]) -> NextRead | None:
         wanted = [(base, base.next_place(self._turn)) for base in bases if base.is_open]
         plains = [plain for plain in self.plains if not plain.is_looked]
-        return Read(wanted, plains, 0.0) if wanted or plains else None
+        return NextRead(wanted, plains, 0.0) if wanted or plains else None

@@ -7,12 +7,12 @@ import pytest
 from proxy.forwarding.address_book import AddressBook, AnswerCache
 from proxy.forwarding.address_rewriting import ProduceRewriter
 from proxy.forwarding.apis.without_handler import APIS
-from proxy.forwarding.forwarded_api import Parts
+from proxy.forwarding.forwarded_api import RewritingParts
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
 from proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
-PARTS = Parts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
+PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
 
 
 def test_each_says_one_thing_about_an_api_of_clients() -> None:

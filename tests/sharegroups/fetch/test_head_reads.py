@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from proxy.loop.promise import Promise
 from proxy.reading.chunk_cache import CacheLimits, ChunkCache
-from proxy.sharegroups.fetch.head_reads import Head, ShareReads
+from proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
 from proxy.sharegroups.model.coordinator import ShareKey
 
 
 def made_reads(heads):
-    return ShareReads(ChunkCache(CacheLimits(1 << 20, 2.0, 16)), lambda key: heads.get(key, Head(None, cached=False)))
+    return ShareReads(
+        ChunkCache(CacheLimits(1 << 20, 2.0, 16)), lambda key: heads.get(key, ShareHead(None, cached=False))
+    )
 
 
 def test_reservation_stands_against_the_same_place_and_later_ones():
@@ -28,7 +30,7 @@ def test_reservation_stands_against_the_same_place_and_later_ones():
 
 def test_wake_goes_on_while_there_is_something():
     key = ShareKey("g", b"t" * 16, 0)
-    heads = {key: Head(0, cached=True)}
+    heads = {key: ShareHead(0, cached=True)}
     reads = made_reads(heads)
     waiters = [reads.wait([key]) for _ in range(5)]
     woken = []
@@ -37,7 +39,7 @@ def test_wake_goes_on_while_there_is_something():
         def took(index=index) -> None:
             woken.append(index)
             if len(woken) == 3:
-                heads[key] = Head(None, cached=False)
+                heads[key] = ShareHead(None, cached=False)
 
         waiter.woken.on_settled(took)
     reads.wake(key)
@@ -47,7 +49,7 @@ def test_wake_goes_on_while_there_is_something():
 
 def test_waking_inside_a_wake_does_not_pile_up_the_stack():
     key = ShareKey("g", b"t" * 16, 0)
-    reads = made_reads({key: Head(0, cached=True)})
+    reads = made_reads({key: ShareHead(0, cached=True)})
     count = 3000
     woken: list[Promise] = []
     for _ in range(count):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from proxy.sharegroups.model.acquiring import Acquisition, Read
+from proxy.sharegroups.model.acquiring import Acquisition, ReadRecords
 from proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
 from proxy.sharegroups.model.snapshot import ShareSnapshot
 from proxy.wire.errors import ErrorCode
@@ -43,7 +43,7 @@ class Play:
         offset = self.partition.next_fetch_offset() if at is None else at
         batches = self.log if log is None else [Batch(first, last) for first, last in log]
         batches = [batch for batch in batches if batch.last_offset >= offset]
-        read = Read(offset, batches, aborted)
+        read = ReadRecords(offset, batches, aborted)
         self.last = self.partition.acquire(member, read, records, size, exact, self.settings, self.now)
         return list(self.last.ranges)
 

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from proxy.sharegroups.model.acquiring import NOTHING, Read, throttle_from
+from proxy.sharegroups.model.acquiring import NOTHING, ReadRecords, throttle_from
 from proxy.sharegroups.model.offset_runs import OFFSETS_MAX
 from proxy.sharegroups.model.partition import SharePartition
 from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
@@ -539,7 +539,7 @@ def test_a_record_locked_by_itself_is_small() -> None:
     """A million of them fit into 300 MB, the allocator's part included (`python -m tests.bench.share_engine`)."""
     records, settings = 10_000, Settings(max_record_locks=10_000)
     partition = SharePartition(10_000_000)
-    reads = [Read(n, [Batch(n, n)]) for n in range(10_000_000, 10_000_000 + records)]
+    reads = [ReadRecords(n, [Batch(n, n)]) for n in range(10_000_000, 10_000_000 + records)]
     gc.collect()
     tracemalloc.start()
     try:

@@ -17,7 +17,7 @@ from proxy.sharegroups.model.coordinator import (
     ShareKey,
 )
 from proxy.sharegroups.model.group import Heartbeat, TopicInfo
-from proxy.sharegroups.model.partition import Read, SharePartition
+from proxy.sharegroups.model.partition import ReadRecords, SharePartition
 from proxy.sharegroups.model.sessions import Session, SessionKey
 from proxy.sharegroups.model.settings import BrokerShareLimits, effective
 from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
@@ -42,7 +42,7 @@ def load(coordinator, key=KEY, node_id=1, member="m"):
     """A share partition of which the member holds 0-9."""
     share = coordinator.add_share(key, coordinator.new_partition(key, 0), node_id)
     settings = coordinator.settings(key.group_id)
-    got = share.partition.acquire(member, Read(0, [Batch(0, 9)]), 500, 500, False, settings, 0.0)
+    got = share.partition.acquire(member, ReadRecords(0, [Batch(0, 9)]), 500, 500, False, settings, 0.0)
     assert got.ranges == ((0, 9, 1),)
     return share
 
@@ -161,7 +161,7 @@ def test_idle_share_partition_rests_and_comes_back():
     idle, held = ShareKey("g", b"t" * 16, 0), ShareKey("g", b"t" * 16, 1)
     for key in (idle, held):
         made.add_share(key, made.new_partition(key, 5, 3), 1)
-    read = Read(5, [Batch(5, 6)])
+    read = ReadRecords(5, [Batch(5, 6)])
     made.share(held).partition.acquire("m", read, 10, 10, False, made.settings("g"), 0.0)
     made.rest_idle()
     assert made.resting == 0

@@ -7,15 +7,15 @@ from math import inf
 
 from proxy.sharegroups.model import locks
 from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.offset_runs import Run
+from proxy.sharegroups.model.offset_runs import OffsetRun
 
 
-def run(offset: int = 0, partition: object = "p") -> Run:
-    return Run(partition, offset, offset, 1, 1)
+def run(offset: int = 0, partition: object = "p") -> OffsetRun:
+    return OffsetRun(partition, offset, offset, 1, 1)
 
 
 def firsts(expired: dict[object, list[locks.Lockable]]) -> list[int]:
-    return sorted(one.first for runs in expired.values() for one in runs if isinstance(one, Run))
+    return sorted(one.first for runs in expired.values() for one in runs if isinstance(one, OffsetRun))
 
 
 def test_a_lock_ends_at_its_deadline_and_only_once() -> None:
@@ -107,7 +107,7 @@ def test_splitting_what_is_not_locked_does_nothing() -> None:
 def test_next_deadline_is_never_too_late() -> None:
     choose = random.Random(7)
     index = LockIndex()
-    live: dict[Run, float] = {}
+    live: dict[OffsetRun, float] = {}
     now = 0.0
     for step in range(5000):
         now += choose.random() * 0.2

@@ -6,14 +6,23 @@ import pytest
 
 from proxy.sharegroups.model import locks
 from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, UNREAD, Run, Unit, Window
+from proxy.sharegroups.model.offset_runs import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    UNREAD,
+    OffsetRun,
+    Unit,
+    Window,
+)
 
 
 def window(*runs: tuple[int, int, int, int]) -> Window:
     """A window of (first, last, state, count) runs."""
     made = Window(runs[0][0] if runs else 0)
     for first, last, state, count in runs:
-        made.insert(Run(made, first, last, state, count))
+        made.insert(OffsetRun(made, first, last, state, count))
         made.end_offset = max(made.end_offset, last)
     return made
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.sharegroups.model.locks import LockIndex
 from proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
-from proxy.sharegroups.model.partition import SharePartition, Statistics, Transition
+from proxy.sharegroups.model.partition import SharePartition, Transition, WindowStatistics
 from proxy.sharegroups.model.snapshot import ShareSnapshot
 from proxy.wire.errors import LocalProtocolError
 from tests.sharegroups.model.play import ACCEPT, REJECT, RELEASE, Play
@@ -238,7 +238,7 @@ class TestAnswers:
         play.poll(4, member="bob", exact=True)
         play.ack((2, 3, ACCEPT), (4, 4, RELEASE))
         play.decide((5, 6, ACCEPT))
-        assert play.partition.statistics() == Statistics(
+        assert play.partition.statistics() == WindowStatistics(
             in_flight=20, in_flight_batches=7, available=7, acquired=11, pending=2, delivery_complete=2
         )
         assert [(lock.first, lock.last, lock.member_id) for lock in play.partition.locks()] == [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.sharegroups.model.acknowledging import ACCEPT, RENEW, Refusal
-from proxy.sharegroups.model.acquiring import Read
-from proxy.sharegroups.model.offset_runs import ACQUIRED, Run
+from proxy.sharegroups.model.acquiring import ReadRecords
+from proxy.sharegroups.model.offset_runs import ACQUIRED, OffsetRun
 from proxy.sharegroups.model.partition import SharePartition
 from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.wire.errors import ErrorCode
@@ -22,7 +22,7 @@ def test_patterns_name_groups_with_case(pattern, group, holds):
 
 
 def run(renewals=0, acquired_at=100.0):
-    made = Run(object(), 5, 9, ACQUIRED, 1)
+    made = OffsetRun(object(), 5, 9, ACQUIRED, 1)
     made.renewals, made.acquired_at = renewals, acquired_at
     return made
 
@@ -42,7 +42,7 @@ SETTINGS = Settings()
 def held() -> SharePartition:
     """ann holds 0-9 since 100."""
     partition = SharePartition(0)
-    partition.acquire("ann", Read(0, [Batch(0, 9)]), 10, 10, False, SETTINGS, 100.0)
+    partition.acquire("ann", ReadRecords(0, [Batch(0, 9)]), 10, 10, False, SETTINGS, 100.0)
     return partition
 
 
@@ -78,5 +78,5 @@ def test_a_new_delivery_is_counted_anew():
     partition, bound = held(), RenewalBound(renewals=1, held_s=60)
     acknowledge(partition, 0, 9, [RENEW], 110.0, bound)
     partition.apply(partition.decide_release("ann", SETTINGS))
-    partition.acquire("ann", Read(0, [Batch(0, 9)]), 10, 10, False, SETTINGS, 300.0)
+    partition.acquire("ann", ReadRecords(0, [Batch(0, 9)]), 10, 10, False, SETTINGS, 300.0)
     assert not isinstance(acknowledge(partition, 0, 9, [RENEW], 301.0, bound), Refusal)

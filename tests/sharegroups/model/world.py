@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from proxy.sharegroups.model import locks, offset_runs
-from proxy.sharegroups.model.acquiring import Read
+from proxy.sharegroups.model.acquiring import ReadRecords
 from proxy.sharegroups.model.locks import LockIndex
 from proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
 from proxy.sharegroups.model.snapshot import ShareSnapshot
@@ -151,7 +151,13 @@ class World:
         aborted = [(b.base_offset, b.last_offset) for b in batches if b.aborted and self.settings.read_committed]
         self.tell((member, fetch_offset, max_records, batch_size, record_limit, self.settings, batches))
         acquisition = self.engine.acquire(
-            member, Read(fetch_offset, batches, aborted), max_records, batch_size, record_limit, self.settings, self.now
+            member,
+            ReadRecords(fetch_offset, batches, aborted),
+            max_records,
+            batch_size,
+            record_limit,
+            self.settings,
+            self.now,
         )
         expected = self.model.acquire(
             member, fetch_offset, batches, aborted, max_records, batch_size, record_limit, self.settings, self.now

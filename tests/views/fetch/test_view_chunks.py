@@ -6,7 +6,7 @@ import pytest
 
 from proxy.reading.chunk_cache import ReadKey
 from proxy.views.fetch import view_chunks
-from proxy.views.fetch.view_chunks import Division, Table, ViewCache, ViewChunk, fates, is_quick, take_apart
+from proxy.views.fetch.view_chunks import Division, DivisionTable, ViewCache, ViewChunk, fates, is_quick, take_apart
 from proxy.views.model.scanning import Facts
 from proxy.views.model.slots import EvenCut
 from proxy.wire import compression, records
@@ -96,7 +96,7 @@ def test_what_was_made_goes_when_a_single_chunk_is_too_large():
     cache = ViewCache(10, 10.0)
     chunk = chunk_of(made(0))
     cache.add(chunk)
-    chunk.tables["x"] = Table({0: take_apart(chunk, CUT, [0], 0)[0]}, bytes=100)
+    chunk.tables["x"] = DivisionTable({0: take_apart(chunk, CUT, [0], 0)[0]}, bytes=100)
     cache.grown(chunk)
     assert chunk.tables["x"].rows == {}
     assert cache.bytes == len(chunk.records)

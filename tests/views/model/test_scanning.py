@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from proxy.views.model.scanning import (
     BATCH_COST_BYTES,
     GATHERED_BYTES,
+    BasePlace,
     BaseScan,
     Facts,
     FetchScan,
     Gap,
-    Place,
     PlainScan,
     SlotScan,
 )
@@ -87,7 +87,7 @@ class Broker:
                 self.answer(scan, base, place, step.wait_s)
         raise AssertionError("the machine asks without end")
 
-    def answer(self, scan: FetchScan, base: BaseScan, place: Place, wait_s: float) -> None:
+    def answer(self, scan: FetchScan, base: BaseScan, place: BasePlace, wait_s: float) -> None:
         found = [batch for batch in self.log if batch.last_offset >= place.offset][: self.per_read]
         if not found:
             self.now += wait_s
@@ -242,8 +242,8 @@ def test_refusal_ends_the_waiting():
     refused.is_refused = True
     step = scan.step(0.0)
     assert step is not None
-    assert (step.places, step.wait_s) == ([(other, Place(0))], 0.0)
-    other.told(Place(0), Facts(0, 0, 0))
+    assert (step.places, step.wait_s) == ([(other, BasePlace(0))], 0.0)
+    other.told(BasePlace(0), Facts(0, 0, 0))
     assert scan.step(0.0) is None
 
 
@@ -252,7 +252,7 @@ def test_who_read_other_leaders_stands_elsewhere():
     slots = [SlotScan(slot, 8, 100, epoch) for slot, epoch in enumerate((5, 7, -1, 5))]
     base = BaseScan(slots)
     five, seven = base.places()
-    assert (five, seven) == (Place(8, 5), Place(8, 7))
+    assert (five, seven) == (BasePlace(8, 5), BasePlace(8, 7))
     assert [slot.slot for slot in base.at(five)] == [0, 2, 3]
     assert [slot.slot for slot in base.at(seven)] == [1, 2]
     assert {base.next_place(turn) for turn in range(2)} == {five, seven}
@@ -260,7 +260,7 @@ def test_who_read_other_leaders_stands_elsewhere():
     base.told(five, Facts(8, 8, 0))
     assert base.next_place(0) == seven
     silent = BaseScan([SlotScan(0, 8, 100), SlotScan(1, 9, 100)])
-    assert silent.places() == [Place(8), Place(9)]
+    assert silent.places() == [BasePlace(8), BasePlace(9)]
 
 
 def test_batch_that_cannot_be_read_is_told_once_it_stands_first():

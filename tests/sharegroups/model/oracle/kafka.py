@@ -26,7 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from proxy.sharegroups.model.acquiring import Read
+from proxy.sharegroups.model.acquiring import ReadRecords
 from proxy.sharegroups.model.locks import LockIndex
 from proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, UNREAD
 from proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
@@ -74,7 +74,7 @@ class Engine:
         return "ok"
 
     def do_acquire(self, member: str, exact: str, size: str, records: str, fetch_offset: str, log: str = "") -> str:
-        read = Read(int(fetch_offset), [Batch(first, last) for first, last in numbers(log)])
+        read = ReadRecords(int(fetch_offset), [Batch(first, last) for first, last in numbers(log)])
         got = self.partition.acquire(
             member, read, int(records), int(size), exact == "1", self.settings, self.now_ms / 1000
         )

@@ -1,0 +1,73 @@
+"""One name, one meaning: classes, and the files that proxy/README.md tells requests by."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROXY = CHECKOUT / "proxy"
+HOUSE = PROXY / "README.md"
+
+LINES_MAX = 15
+"""Of what is told about one request."""
+FILES_MAX = 15
+"""That a reader opens to follow one request."""
+STORIES = ("A forwarded Produce", "A ShareFetch", "A Fetch of a view", "A ShareGroupHeartbeat")
+FILE = re.compile(r"`([a-z_]+(?:/[a-z0-9_]+)*/_?[a-z0-9_]+\.(?:py|c|h))`")
+
+
+def public_classes(path: Path) -> list[str]:
+    """Of one file, those that other files may import."""
+    return [
+        node.name
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+
+
+def repeated(classes: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Name -> the files that have it, of names that several have."""
+    found = defaultdict(list)
+    for file, names in classes.items():
+        for name in names:
+            found[name].append(file)
+    return {name: files for name, files in found.items() if len(files) > 1}
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    classes = {path.relative_to(PROXY).as_posix(): public_classes(path) for path in sorted(PROXY.rglob("*.py"))}
+    assert repeated(classes) == {}
+
+
+def test_a_repeated_name_is_found() -> None:
+    assert repeated({"a.py": ["View", "Plan"], "b.py": ["View"]}) == {"View": ["a.py", "b.py"]}
+
+
+def story(title: str) -> list[str]:
+    """The lines that tell one request."""
+    text = HOUSE.read_text()
+    begin = text.index(f"### {title}\n") + len(f"### {title}\n")
+    end = re.search(r"^##", text[begin:], re.MULTILINE)
+    lines = text[begin : begin + end.start() if end else len(text)].strip().splitlines()
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("title", STORIES)
+def test_a_request_is_told_in_few_lines_by_files_that_exist(title: str) -> None:
+    lines = story(title)
+    files = dict.fromkeys(FILE.findall(" ".join(lines)))
+    assert 0 < len(lines) <= LINES_MAX
+    assert 3 < len(files) <= FILES_MAX
+    assert [file for file in files if not (PROXY / file).is_file()] == []
+
+
+def test_every_file_that_the_house_names_exists() -> None:
+    named = FILE.findall(HOUSE.read_text())
+    made_in_the_example = {"views/apis/k35_describe_log_dirs.py"}
+    missing = [file for file in named if not ((PROXY / file).is_file() or (CHECKOUT / file).is_file())]
+    assert set(missing) <= made_in_the_example

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 
-class CallbackOwner(Protocol):
+class FaultOwner(Protocol):
     """Something whose callbacks the loop calls."""
 
     def failed(self, error: Exception) -> None:
@@ -26,11 +26,11 @@ def serve(events: Iterable[tuple[int, int]], ready: Mapping[int, Callable[[int],
         try:
             callback(mask)
         except Exception as error:
-            owner: CallbackOwner = callback.__self__  # type: ignore[attr-defined]  # register() takes bound methods only
+            owner: FaultOwner = callback.__self__  # type: ignore[attr-defined]  # register() takes bound methods only
             owner.failed(error)
 
 
-def guard(owner: CallbackOwner, callback: Callable[[], object]) -> None:
+def guard(owner: FaultOwner, callback: Callable[[], object]) -> None:
     """Call back on behalf of an owner."""
     try:
         callback()

@@ -169,11 +169,11 @@ class Reactor:
         self._due = min(self._due, deadline)
         return alarm
 
-    def call_soon(self, owner: faults.CallbackOwner, callback: Callable[[], object]) -> None:
+    def call_soon(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call at the end of this turn, when nobody uses the receive buffer."""
         self._chores.append(partial(faults.guard, owner, callback))
 
-    def call_in_turn(self, owner: faults.CallbackOwner, callback: Callable[[], object]) -> None:
+    def call_in_turn(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call in one of the next turns: what takes milliseconds and may come in hundreds at once (TLS handshakes).
 
         Those that were served before are served in between.

@@ -33,6 +33,7 @@ from proxy.forwarding.declared_api import Served
 from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer
 from proxy.forwarding.routes import Routes
 from proxy.loop.interfaces import Notes, Timer, Timers
+from proxy.loop.promise import PROCESS
 from proxy.loop.reactor import Reactor
 from proxy.loop.workers import WorkerThreads
 from proxy.sharegroups import services as apis_services
@@ -400,6 +401,7 @@ def _services(
         versions=versions,
         journal=journal,
         serve_share=local,
+        state_owner=journal if isinstance(journal, TopicJournal) else PROCESS,
     )
 
 

@@ -32,7 +32,7 @@ from proxy.durable.state_producer import (
     WriterStage,
 )
 from proxy.loop.interfaces import Notes, Timer
-from proxy.loop.promise import Promise
+from proxy.loop.promise import Callback, Promise, on_behalf_of
 from proxy.loop.reactor import Reactor
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, LocalProtocolError
@@ -197,9 +197,9 @@ class TopicJournal(Generic[K]):
         self._serving -= wanted
         self._eager -= wanted
         producers = [self._producers.pop(partition) for partition in sorted(wanted & self._producers.keys())]
-        for producer in producers:
-            for token in producer.tokens():
-                _refuse(token, code, reason)
+        tokens = [token for producer in producers for token in producer.tokens()]
+        for token in tokens:
+            on_behalf_of(self, partial(_refuse, token, code, reason))
 
     def _takeover(self, producer_id: int, producer_epoch: int) -> Record:
         return self.state.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
@@ -216,10 +216,14 @@ class TopicJournal(Generic[K]):
         """Something may be sent: look at the end of this turn."""
         if not self._is_planned:
             self._is_planned = True
-            self._reactor.call_soon(self, self._look)
+            self.call_soon(self._look)
+
+    def call_soon(self, callback: Callback) -> None:
+        """See CallbackOwner."""
+        self._reactor.call_soon(self, partial(on_behalf_of, self, callback))
 
     def failed(self, error: Exception) -> None:
-        """A fault of ours: nothing that is stored from here on could be trusted (see faults.Owner)."""
+        """A fault of ours: nothing that is stored from here on could be trusted (see CallbackOwner)."""
         self._notes("callback-failed", error=error)
         self.on_lost(-1, ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -288,6 +292,10 @@ class TopicJournal(Generic[K]):
 
     # Requests
 
+    def _mine(self, answered: Callable[[Any | None], None]) -> Callable[[Any | None], None]:
+        """The same, on behalf of the journal: the channel that calls it does not end with a fault of ours."""
+        return lambda answer: on_behalf_of(self, partial(answered, answer))
+
     def _identify(self, channel: Channel, partition: int, producer: StateProducer, wanted: Identify) -> None:
         request = registry.message("InitProducerIdRequest")(
             transactional_id=self.state.transactional_id(partition),
@@ -296,7 +304,7 @@ class TopicJournal(Generic[K]):
             producer_epoch=wanted.producer_epoch,
         )
         version = channel.highest(INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
-        channel.ask(INIT_PRODUCER_ID, version, request, partial(self._identified, partition, producer))
+        channel.ask(INIT_PRODUCER_ID, version, request, self._mine(partial(self._identified, partition, producer)))
 
     def _identified(self, partition: int, producer: StateProducer, answer: Any | None) -> None:
         if self._producers.get(partition) is not producer:
@@ -334,7 +342,7 @@ class TopicJournal(Generic[K]):
         self._busy.add(node_id)
         self.appends += 1
         version = channel.highest(PRODUCE, PRODUCE_VERSION_MAX)
-        channel.ask(PRODUCE, version, message, partial(self._produced, node_id, sent))
+        channel.ask(PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
 
     def _produced(
         self, node_id: int, sent: Mapping[int, StateProducer], answer: Any | None, *, was_sent: bool = True

@@ -191,6 +191,7 @@ class StateHome:
         with trio.move_on_after(DRAIN_S):
             while not all(hosted.is_idle(numbers) for hosted in self.states):  # noqa: ASYNC110 - of the loop's doing
                 await trio.sleep(DRAIN_LOOK_S)
+            await trio.lowlevel.checkpoint()  # what was stored in this turn of the loop is told at its end
 
     async def _give_up(self, gone: Collection[int]) -> None:
         if not gone:

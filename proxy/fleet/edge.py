@@ -18,7 +18,7 @@ from proxy.fleet.carried import EdgeOfLink
 from proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
 from proxy.forwarding.interfaces import Call
 from proxy.loop.interfaces import Timers
-from proxy.loop.promise import Promise
+from proxy.loop.promise import PROCESS, CallbackOwner, Promise
 from proxy.wire import registry
 from proxy.wire.errors import ProxyError, UpstreamLost
 
@@ -42,7 +42,14 @@ class _Asked(NamedTuple):
 class PeerEdge:
     """See share_fleet.Peer; made when a link is established, of no use after `lost`."""
 
-    def __init__(self, edge: EdgeOfLink, timers: Timers, send: Send, generation: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        edge: EdgeOfLink,
+        timers: Timers,
+        send: Send,
+        generation: Callable[[], int],
+        link: CallbackOwner = PROCESS,
+    ) -> None:
         self.groups: set[str] = set()
         """Share groups that the owner was last heard to hold."""
         self.on_groups: Callable[[], None] = lambda: None
@@ -51,6 +58,7 @@ class PeerEdge:
         self._timers = timers
         self._send = send
         self._generation = generation
+        self._link = link
         self._numbers = count(1)
         self._requests: dict[int, _Asked] = {}
         self._holdings: dict[int, Promise[Holdings]] = {}
@@ -175,7 +183,7 @@ class PeerEdge:
             self._send(registry.message("PeerAnswer")(id=message.id, reason="the client has gone"))
             return
         answer = connection.ask(message.api_key, message.api_version, bytes(message.body))
-        answer.on_settled(partial(self._told, message, answer))
+        answer.on_settled(partial(self._told, message, answer), self._link)
 
     def _told(self, question: Any, answer: Promise[memoryview]) -> None:
         if self._lost:

@@ -217,7 +217,9 @@ class FleetLinks:
         def established(link: PeerLink) -> User:
             nonlocal was_good
             was_good = True
-            edge = PeerEdge(self._carried.edge(), self._services.timers, link.send, lambda: self._table.generation)
+            edge = PeerEdge(
+                self._carried.edge(), self._services.timers, link.send, lambda: self._table.generation, link
+            )
             edge.on_groups = partial(self._heard_groups, address)
             self._edges[address] = link, edge
             self._carried.links_changed()
@@ -245,7 +247,9 @@ class FleetLinks:
             self._strangers.remove(link)
             if len(self._accepted) >= LINKS_MAX:
                 raise RemoteProtocolError(f"more than {LINKS_MAX} links of the fleet")
-            owner = PeerOwner(self._services, self._carried, link.send, lambda: self._table.generation, self._numbers)
+            owner = PeerOwner(
+                self._services, self._carried, link.send, lambda: self._table.generation, self._numbers, link
+            )
             self._accepted[link] = owner
             owner.tell_groups()
             return owner

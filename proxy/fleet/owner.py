@@ -17,7 +17,7 @@ from proxy.fleet.carried import CarriedRequests
 from proxy.fleet.edge import ANSWERED, FAILED, NOT_OWNER, REQUESTS_MAX, Send
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.services import Services
-from proxy.loop.promise import Promise, Task
+from proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, Task, on_behalf_of
 from proxy.loop.slices import Work
 from proxy.reading.far_records import ELSEWHERE, Elsewhere
 from proxy.wire import registry
@@ -26,7 +26,7 @@ from proxy.wire.frames import Answer
 
 
 class FarConnection:
-    """See interfaces.Connection: a client of another proxy."""
+    """See interfaces.Connection: a client of another proxy. Owns the callbacks of its requests (CallbackOwner)."""
 
     def __init__(self, owner: PeerOwner, far_id: int, connection_id: int, node_id: int, client_host: str) -> None:
         self.id, self.node_id, self.client_host = connection_id, node_id, client_host
@@ -53,6 +53,14 @@ class FarConnection:
         """See interfaces.Connection."""
         self._callbacks.append(callback)
 
+    def call_soon(self, callback: Callback) -> None:
+        """See CallbackOwner."""
+        self._owner.link.call_soon(partial(on_behalf_of, self, callback))
+
+    def failed(self, error: Exception) -> None:
+        """See CallbackOwner: its client's connection ends, and no other of the link."""
+        self._owner.failed(self._far_id, self, error)
+
     def close(self) -> None:
         """The client has gone, or the link to its proxy."""
         self._is_closed = True
@@ -61,10 +69,10 @@ class FarConnection:
         self.tasks.clear()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback()
+            on_behalf_of(self, callback)
         questions, self.questions = self.questions, {}
         for promise in questions.values():
-            promise.fail(UpstreamLost("the client has gone"))
+            on_behalf_of(self, partial(promise.fail, UpstreamLost("the client has gone")))
 
 
 class PeerOwner:
@@ -77,8 +85,10 @@ class PeerOwner:
         send: Send,
         generation: Callable[[], int],
         numbers: Iterator[int],
+        link: CallbackOwner = PROCESS,
     ) -> None:
         """`numbers` gives ids that no connection of this process has, and no other link."""
+        self.link = link
         self.number = next(numbers)
         self._services = services
         self._carried = carried
@@ -174,7 +184,7 @@ class PeerOwner:
             connection,
             Work(self._services.slices),
         )
-        task: Task[Answer | None] = Task(handler(call), partial(self._done, message.id, connection))
+        task: Task[Answer | None] = Task(handler(call), partial(self._done, message.id, connection), connection)
         connection.tasks[message.id] = task
         self._requests[message.id] = connection
         task.start()
@@ -211,12 +221,24 @@ class PeerOwner:
         if promise is None:
             return
         if message.reason is None:
-            promise.set(memoryview(bytes(message.body)))
+            on_behalf_of(connection, partial(promise.set, memoryview(bytes(message.body))))
         else:
-            promise.fail(UpstreamLost(message.reason))
+            on_behalf_of(connection, partial(promise.fail, UpstreamLost(message.reason)))
+
+    def failed(self, far_id: int, connection: FarConnection, error: Exception) -> None:
+        """A callback of a client raised: what it asked is answered so that the other proxy ends its connection."""
+        self._services.notes("callback-failed", connection=connection.id, reason=repr(error), error=error)
+        if self._connections.get(far_id) is connection:
+            requests = list(connection.tasks)
+            self._end(far_id)
+            for number in requests:
+                self._respond(number, FAILED)
 
     def _closed(self, message: Any) -> None:
-        connection = self._connections.pop(message.connection_id, None)
+        self._end(message.connection_id)
+
+    def _end(self, far_id: int) -> None:
+        connection = self._connections.pop(far_id, None)
         if connection is not None:
             for number in connection.tasks:
                 self._requests.pop(number, None)

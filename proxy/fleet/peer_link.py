@@ -7,11 +7,13 @@ too slowly, when it does not belong to the fleet. Whoever uses the link is told 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from proxy.fleet.peer_protocol import PeerProtocol
 from proxy.loop.interfaces import Notes
 from proxy.loop.polling import READ, WRITE
+from proxy.loop.promise import Callback, on_behalf_of
 from proxy.loop.reactor import Reactor, ReactorTimer
 from proxy.loop.transports import Transport
 from proxy.wire import registry
@@ -40,7 +42,7 @@ class User(Protocol):
 
 
 class PeerLink:
-    """An owner of its socket in the sense of `faults`."""
+    """An owner of its socket in the sense of `faults`, and of callbacks in that of `loop.promise`."""
 
     def __init__(
         self,
@@ -90,8 +92,12 @@ class PeerLink:
             self._notes("peer-refused", peer=self.protocol.peer, reason=reason)
         self._ended(self)
 
+    def call_soon(self, callback: Callback) -> None:
+        """See CallbackOwner."""
+        self._reactor.call_soon(self, partial(on_behalf_of, self, callback))
+
     def failed(self, error: Exception) -> None:
-        """See faults.Owner."""
+        """See CallbackOwner."""
         if not isinstance(error, ProxyError | OSError):
             self._notes("callback-failed", error=error)
         self.close(str(error) or type(error).__name__)

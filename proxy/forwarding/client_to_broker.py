@@ -172,7 +172,7 @@ class ClientToBroker(ClientRequests):
     def introduce(self) -> None:
         """Wait until the broker has answered a question on this connection, then go on; else it ends us."""
         self._connection.state.move(ClientState.INTRODUCING)
-        Task(injected_requests.introduced(self._connection), self._introduced).start()
+        Task(injected_requests.introduced(self._connection), self._introduced, self._connection).start()
 
     def _introduced(self, task: Task[None]) -> None:
         if self._connection.closed:

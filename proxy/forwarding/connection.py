@@ -38,7 +38,7 @@ from proxy.forwarding.sasl import Sasl
 from proxy.forwarding.walking import Pending
 from proxy.loop import faults
 from proxy.loop.polling import PEER_LEFT, READ, WRITE
-from proxy.loop.promise import Promise
+from proxy.loop.promise import Promise, on_behalf_of
 from proxy.loop.transports import Data, PlainTransport, Transport
 from proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from proxy.wire.frames import Answer, Pieces
@@ -230,16 +230,16 @@ class ForwardedConnection:
             self._injected.unanswered -= 1
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call at the end of this turn, on behalf of this connection."""
-        self.plane.reactor.call_soon(self, callback)
+        """Call at the end of this turn, on behalf of this connection (see CallbackOwner)."""
+        self.plane.reactor.call_soon(self, partial(on_behalf_of, self, callback))
 
     def describe(self) -> dict[str, object]:
         """For log lines about what this connection did."""
         return {"connection": self.id, "client": self.client_host, "node_id": self.node_id}
 
     def guarded(self, callback: Callable[[], object]) -> None:
-        """Call now; what it raises ends this connection and nothing else."""
-        faults.guard(self, callback)
+        """Call now, on behalf of this connection; what it raises ends it and nothing else."""
+        on_behalf_of(self, callback)
 
     def handler_failed(self, error: Exception) -> None:
         """The handler of the local request raised: this connection ends."""
@@ -417,7 +417,7 @@ class ForwardedConnection:
         self.plane.linger(client, unsent)
 
     def failed(self, error: Exception) -> None:
-        """See faults.Owner."""
+        """See CallbackOwner."""
         if isinstance(error, RequestRefused):
             self.end("request-refused", reason=str(error))
         elif isinstance(error, RemoteProtocolError):

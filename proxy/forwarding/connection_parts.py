@@ -130,7 +130,7 @@ class PartOwner(Protocol):
         """For log lines about what this connection did."""
 
     def failed(self, error: Exception) -> None:
-        """See faults.Owner."""
+        """See CallbackOwner."""
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call at the end of this turn, on behalf of this connection."""

@@ -96,7 +96,7 @@ class LocalRequests:
         assert asked is not None  # noqa: S101  # muted
         self._connection.state.move(ClientState.SERVING)
         self._connection.plane.reactor.turns.doing = self._connection, asked.route
-        self._task = Task(self._serve(asked), self._done)
+        self._task = Task(self._serve(asked), self._done, self._connection)
         self._task.start()
 
     async def _serve(self, asked: request_dispatch.GatheredRequest) -> frames.Answer | None:
@@ -169,7 +169,7 @@ class LocalRequests:
             raise RequestRefused(text) from None
 
     def _done(self, task: Task[frames.Answer | None]) -> None:
-        """The handler ended, in whatever call settled its last promise: nothing may be raised from here."""
+        """The handler ended."""
         connection, self._task = self._connection, None
         if connection.closed:
             return

@@ -1,18 +1,129 @@
-"""Waiting without Trio: what the reactor's handlers await.
+"""Waiting without Trio: what the reactor's handlers await, and on whose behalf they go on.
 
 Theory of operation. A handler is an `async def` that awaits only `Promise`s. `Task` drives it with plain calls: it runs
-until the handler awaits a promise that has no result yet, and goes on, synchronously, inside the call that settles
-the promise. There is no scheduler and no queue, so between two awaits nobody else runs, and one wake-up costs about
-a microsecond where a Trio task costs fifteen, as much as two forwarded requests (loop/README.md rule 3).
-A task that is cancelled gets GeneratorExit at its await; `finally` blocks run.
+until the handler awaits a promise that has no result yet, and goes on when that is settled. Between two awaits nobody
+else runs. A task that is cancelled gets GeneratorExit at its await; `finally` blocks run.
+
+Every callback of a promise has an owner (`CallbackOwner`): a connection, a link, the journal; `PROCESS` where it is
+none of these. Unless it is named, it is the owner whose code registers the callback. When a promise is settled,
+
+- callbacks of the owner whose code settles it are called at once, inside the call that settles the promise;
+- all others are handed to `call_soon` of their owners. A connection's is that of the reactor, which calls at the end
+  of the turn, when no other callback is on the stack.
+
+So code of one connection never runs inside a call of another connection's. The callbacks of one owner are called in the
+order in which they were registered. What a callback raises goes to `failed` of its owner; all other callbacks are
+called all the same.
+
+Whose code runs is known inside `on_behalf_of`, and thereby in every task and in every callback of a promise. Elsewhere
+(callbacks of sockets and timers, Trio's tasks, tests) it is `PROCESS`.
+
+One wake-up inside the call that settles costs about a microsecond, one by the reactor two, one of a Trio task fifteen,
+as much as two forwarded requests (loop/README.md rule 3).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
+
+Callback = Callable[[], object]
+
+
+class CallbackOwner(Protocol):
+    """Whose code a callback is. Told apart by identity."""
+
+    def call_soon(self, callback: Callback) -> None:
+        """Call later by `on_behalf_of`, in the order of these calls, when no other owner's code is on the stack."""
+
+    def failed(self, error: Exception) -> None:
+        """A callback of this owner raised: end it, say so. Must not raise."""
+
+
+class _Process:
+    """The owner of what is no connection's and no component's: Trio's tasks, commands, tests."""
+
+    __slots__ = ("scheduler",)
+
+    def __init__(self) -> None:
+        self.scheduler: Callable[[Callback], object] | None = None
+        """Calls at the end of the reactor's turn, while one runs; what the callback raises ends the process."""
+
+    def call_soon(self, callback: Callback) -> None:
+        """See CallbackOwner."""
+        if self.scheduler is None:
+            call_soon(self, callback)
+        else:
+            self.scheduler(callback)
+
+    def failed(self, error: Exception) -> None:
+        """See CallbackOwner; without a reactor it raises, for there is nobody else to be told."""
+        if self.scheduler is None:
+            raise error
+        self.scheduler(partial(_raise, error))
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
+PROCESS = _Process()
+
+
+class _Stack:
+    """Whose code runs, and what waits until it has returned. One: the loop has one thread."""
+
+    __slots__ = ("is_draining", "owner", "waiting")
+
+    def __init__(self) -> None:
+        self.owner: CallbackOwner = PROCESS
+        self.waiting: deque[tuple[CallbackOwner, Callback]] = deque()
+        self.is_draining = False
+
+    def drain(self) -> None:
+        """Call what waits, also where some of it raises."""
+        if self.is_draining:
+            return
+        self.is_draining = True
+        try:
+            while self.waiting:
+                on_behalf_of(*self.waiting.popleft())
+        finally:
+            self.is_draining = False
+            if self.waiting:
+                self.drain()
+
+
+_stack = _Stack()
+
+
+def running() -> CallbackOwner:
+    """Whose code runs."""
+    return _stack.owner
+
+
+def on_behalf_of(owner: CallbackOwner, callback: Callback) -> None:
+    """Call now; what the callback raises is its owner's trouble."""
+    before, _stack.owner = _stack.owner, owner
+    try:
+        callback()
+    except Exception as error:
+        owner.failed(error)
+    finally:
+        _stack.owner = before
+        if _stack.waiting and before is PROCESS:
+            _stack.drain()
+
+
+def call_soon(owner: CallbackOwner, callback: Callback) -> None:
+    """CallbackOwner.call_soon without a reactor: called as soon as the code of all owners has returned, in order."""
+    _stack.waiting.append((owner, callback))
+    if _stack.owner is PROCESS:
+        _stack.drain()
 
 
 class Promise(Generic[T]):
@@ -24,7 +135,8 @@ class Promise(Generic[T]):
         self.done = False
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: dict[CallbackOwner, list[Callback]] | None = None
+        """Those that have not been called."""
 
     def set(self, value: T) -> None:
         """Settle with a value."""
@@ -38,17 +150,38 @@ class Promise(Generic[T]):
             self._error = error
             self._settle()
 
-    def on_settled(self, callback: Callable[[], None]) -> None:
-        """Call back once settled; at once if it is."""
-        if self.done:
-            callback()
-        else:
-            self._callbacks.append(callback)
+    def on_settled(self, callback: Callback, owner: CallbackOwner | None = None) -> None:
+        """Call back once settled; at once if it is, and this is the owner's code. Without `owner`: whose code this is.
 
-    def forget(self, callback: Callable[[], None]) -> None:
-        """Take a callback back; nothing happens if it is not there."""
-        if callback in self._callbacks:
-            self._callbacks.remove(callback)
+        All callbacks of one owner are called in the order in which they were registered.
+        """
+        if owner is None:
+            owner = _stack.owner
+        if self._callbacks is None:
+            self._callbacks = {}
+        mine = self._callbacks.get(owner)
+        if mine is not None:
+            mine.append(callback)
+            return
+        self._callbacks[owner] = [callback]
+        if not self.done:
+            return
+        if owner is _stack.owner:
+            self._deliver(owner)
+        else:
+            owner.call_soon(partial(self._deliver, owner))
+
+    def forget(self, callback: Callback, owner: CallbackOwner | None = None) -> None:
+        """Take a callback back; nothing happens if it is not there, or was called. `owner`: as in `on_settled`."""
+        if not self._callbacks:
+            return
+        if owner is None:
+            owner = _stack.owner
+        mine = self._callbacks.get(owner)
+        if mine and callback in mine:
+            mine.remove(callback)
+            if not (mine or self.done):
+                del self._callbacks[owner]
 
     def result(self) -> T:
         """The value, or the exception raised; only once settled."""
@@ -58,9 +191,32 @@ class Promise(Generic[T]):
 
     def _settle(self) -> None:
         self.done = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        callbacks, mine = self._callbacks, _stack.owner
+        if not callbacks:
+            return
+        for owner in tuple(callbacks):
+            if owner is not mine:
+                owner.call_soon(partial(self._deliver, owner))
+        self._deliver(mine)
+
+    def _deliver(self, owner: CallbackOwner) -> None:
+        """Call the callbacks of an owner whose code this is; also the rest, when one raises."""
+        callbacks = self._callbacks
+        if callbacks is None or owner not in callbacks:
+            return
+        mine = callbacks[owner]
+        try:
+            while mine:
+                callback = mine.pop(0)
+                try:
+                    callback()
+                except Exception as error:
+                    owner.failed(error)
+        finally:
+            if mine:  # PROCESS raises its trouble
+                owner.call_soon(partial(self._deliver, owner))
+            else:
+                callbacks.pop(owner, None)
 
     def __await__(self) -> Generator[Promise[T], None, T]:
         if not self.done:
@@ -82,11 +238,18 @@ class Task(Generic[T]):
     they hold (answers, frames of megabytes) waits in a circle of references for the garbage collector.
     """
 
-    __slots__ = ("_awaited", "_coroutine", "_on_done", "_running", "error", "finished", "value")
+    __slots__ = ("_awaited", "_coroutine", "_on_done", "_owner", "_running", "error", "finished", "value")
 
-    def __init__(self, coroutine: Coroutine[Promise[Any], None, T], on_done: Callable[[Task[T]], None]) -> None:
+    def __init__(
+        self,
+        coroutine: Coroutine[Promise[Any], None, T],
+        on_done: Callable[[Task[T]], None],
+        owner: CallbackOwner | None = None,
+    ) -> None:
+        """`owner`: on whose behalf the handler runs and `on_done` is called; None: of that whose code this is."""
         self._coroutine: Coroutine[Promise[Any], None, T] | None = coroutine
         self._on_done: Callable[[Task[T]], None] | None = on_done
+        self._owner = _stack.owner if owner is None else owner
         self._awaited: Promise[Any] | None = None
         self._running = False
         self.finished = False
@@ -94,13 +257,17 @@ class Task(Generic[T]):
         self.error: BaseException | None = None
 
     def start(self) -> None:
-        """Run to the first await that has to wait."""
-        self._step()
+        """Run to the first await that has to wait; later, where code of another owner is running."""
+        if _stack.owner is self._owner or _stack.owner is PROCESS:
+            on_behalf_of(self._owner, self._step)
+        else:
+            self._owner.call_soon(self._step)
 
     def cancel(self) -> None:
         """End the handler at its await (GeneratorExit); harmless when it has finished.
 
-        A handler may bring its own end about (it asks, the send fails, the connection closes): then it is ended at its
+        Its `finally` blocks have run when this returns, whoever calls it; what they raise goes to the task's owner. A
+        handler may bring its own end about (it asks, the send fails, the connection closes): then it is ended at its
         next await, since a running coroutine cannot be closed.
         """
         if self.finished:
@@ -108,7 +275,7 @@ class Task(Generic[T]):
         self.finished = True
         self._on_done = None
         if self._awaited is not None:
-            self._awaited.forget(self._step)
+            self._awaited.forget(self._step, self._owner)
             self._awaited = None
         if not self._running:
             self._close()
@@ -116,9 +283,10 @@ class Task(Generic[T]):
     def _close(self) -> None:
         coroutine, self._coroutine = self._coroutine, None
         if coroutine is not None:
-            coroutine.close()
+            on_behalf_of(self._owner, coroutine.close)
 
     def _step(self) -> None:
+        """On behalf of the owner."""
         coroutine = self._coroutine
         if coroutine is None:
             return
@@ -138,7 +306,7 @@ class Task(Generic[T]):
                 self._close()
                 return
             self._awaited = promise
-            promise.on_settled(self._step)
+            promise.on_settled(self._step, self._owner)
 
     def _finish(self, value: T | None, error: BaseException | None) -> None:
         self._coroutine = None

@@ -50,6 +50,7 @@ from proxy.loop import faults
 from proxy.loop.faults import serve
 from proxy.loop.interfaces import Notes, Pump
 from proxy.loop.polling import BATCH, READ, Poller, new_poller
+from proxy.loop.promise import PROCESS
 from proxy.loop.turns import NOTED_S, TrioSteps, Turns, unnoted
 from proxy.wire.errors import LocalProtocolError
 
@@ -226,13 +227,16 @@ class Reactor:
             host_uses_signal_set_wakeup_fd=False,
             instruments=[TrioSteps(self.turns)],
         )
-        turn = self.turn
-        while not outcomes:
-            try:
-                turn()
-            except BaseException as error:
-                self._cancel_guest(error)
-                self._do_chores()  # what raised may do so in every turn from now on
+        turn, PROCESS.scheduler = self.turn, self._chores.append
+        try:
+            while not outcomes:
+                try:
+                    turn()
+                except BaseException as error:
+                    self._cancel_guest(error)
+                    self._do_chores()  # what raised may do so in every turn from now on
+        finally:
+            PROCESS.scheduler = None
         if self._fatal is not None:
             raise self._fatal
         return outcomes[0].unwrap()

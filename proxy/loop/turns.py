@@ -20,6 +20,7 @@ import trio
 
 from proxy.loop import faults
 from proxy.loop.interfaces import Described, Notes, Request
+from proxy.loop.promise import on_behalf_of
 from proxy.wire import registry
 
 NOTED_S = 0.005
@@ -69,10 +70,11 @@ class Turns:
         """
         if seconds > 2 * self._slowest.seconds:
             words, about = _described(whose)
-            if self.doing is not None:
-                connection, request = self.doing
+            connection, request = self.doing or (None, None)
+            its = about if connection is None else connection.describe()
+            if request is not None and (not about or about == its):
                 words = f"{registry.API_KEYS.get(request.key, request.key)} v{request.version}, {words}"
-                about = about if connection is None else connection.describe()
+                about = its
             self._slowest = _Call(seconds, words, about)
 
     def ended(self, seconds: float) -> None:
@@ -142,7 +144,7 @@ def _described(whose: object) -> tuple[str, Mapping[str, object]]:
     if isinstance(whose, str):
         return whose, {}
     if isinstance(whose, partial):
-        inner = whose.args[-1] if whose.func is faults.guard else whose.func
+        inner = whose.args[-1] if whose.func in (faults.guard, on_behalf_of) else whose.func
         words, about = _described(inner)
         return words, about or _of_owner(whose.args[0] if whose.args else None)
     owner = getattr(whose, "__self__", whose)

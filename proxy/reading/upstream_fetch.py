@@ -173,9 +173,16 @@ class UpstreamFetch(ABC):
             self._take_in(self._answer.result())
         except ProxyError as failure:
             self.failure = failure
-        self._taken_in()
-        self.done.set(None)  # the request that asked goes first
-        self._ended()
+        finally:
+            self._over()
+
+    def _over(self) -> None:
+        """Nothing more comes of it; who waits is told, whatever failed."""
+        try:
+            self._taken_in()
+        finally:
+            self.done.set(None)  # the request that asked goes first
+            self._ended()
 
     def _take_in(self, answer: memoryview) -> None:
         response = registry.response(FETCH, self._version).decode(answer)

@@ -52,7 +52,7 @@ class ShareChanges:
                 self.coordinator.store_settings(group_id, values)
                 then()
 
-        stored.on_settled(settle)
+        self.writes.after(stored, settle)
         return stored
 
     def hold_group(self, group_id: str) -> Promise[None]:
@@ -85,7 +85,7 @@ class ShareChanges:
             if succeeded(stored):
                 then()
 
-        stored.on_settled(settle)
+        self.writes.after(stored, settle)
         return stored
 
 

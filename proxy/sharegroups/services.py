@@ -17,6 +17,7 @@ from proxy.forwarding.memory_budget import AnswerBudget
 from proxy.forwarding.offered_versions import EffectiveVersions
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes, Timers
+from proxy.loop.promise import PROCESS, CallbackOwner
 from proxy.loop.slices import Slices
 from proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from proxy.sharegroups.audit_events import Audit
@@ -108,8 +109,9 @@ def build(
     versions: EffectiveVersions,
     journal: Journal[StateKey],
     serve_share: bool,
+    state_owner: CallbackOwner = PROCESS,
 ) -> ShareServices:
-    """Put the parts of share groups together with those given."""
+    """Put the parts of share groups together with those given. `state_owner`: see ShareWrites."""
     coordinator = ShareCoordinator(share_limits)
     cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
     cache = ChunkCache[ShareChunk](cache_limits)
@@ -127,7 +129,7 @@ def build(
 
     reads = ShareReads(cache, head)
     figures = ShareFigures(limits.metrics_groups)
-    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake)
+    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner)
     writes.took = figures.state_write_s.observe
 
     def due(now: float) -> float:

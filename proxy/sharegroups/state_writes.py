@@ -16,7 +16,7 @@ from functools import partial
 
 from proxy.durable.interfaces import Journal, JournalRefused
 from proxy.loop.interfaces import Notes, Timers
-from proxy.loop.promise import Promise, settled
+from proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
 from proxy.loop.waiting import settled_by
 from proxy.sharegroups.audit_events import Audit
 from proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
@@ -113,8 +113,11 @@ class ShareWrites:
         notes: Notes,
         now: Callable[[], float],
         settled_at: Callable[[ShareKey], None],
+        owner: CallbackOwner = PROCESS,
     ) -> None:
+        """`owner`: who is told when something that was stored cannot be applied; else `PROCESS`."""
         self._journal = journal
+        self._owner = owner
         self._coordinator = coordinator
         self._notes = notes
         self._now = now
@@ -160,6 +163,16 @@ class ShareWrites:
         """Write what is no share partition: a group, its settings, deletions. Fails with JournalRefused."""
         return self._journal.append(records)
 
+    def after(self, append: Promise[None], then: Callback) -> None:
+        """Call once the journal has confirmed or refused an append, before anybody who asked for it goes on.
+
+        On behalf of the share state, in the order of appends: inside the journal's own call.
+        """
+        if append.done:
+            then()
+        else:
+            append.on_settled(then, self._owner)
+
     def _write(self, orders: Sequence[_Order]) -> None:
         lanes: dict[int, _Lane] = {}
         for order in orders:
@@ -177,7 +190,7 @@ class ShareWrites:
             begun = self._now()
             for order, records in taken:
                 append = self._journal.append(records) if records else settled(None)
-                append.on_settled(partial(self._finish, lane, order, append, begun))
+                self.after(append, partial(self._finish, lane, order, append, begun))
 
     def _take(self, lane: _Lane) -> list[tuple[_Order, list[Entry]]]:
         """The next round, with what is to be stored: a share partition's second change waits for the one after."""

@@ -332,3 +332,30 @@ def test_brokers_that_forget_soon_are_written_to_more_often(world):
     world.loop.turn()
     world.loop.turn(5.1)
     assert PARTITION in world.produced()
+
+
+def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
+    """So it is applied when whoever asked for it goes on; also when it is refused because ownership ends."""
+    done: list[str] = []
+    world.put().on_settled(lambda: done.append("stored"), world.journal)
+    world.loop.turn()
+    world.produced()
+    assert done == ["stored"]
+    world.put().on_settled(lambda: done.append("refused"), world.journal)
+    world.journal.stop([PARTITION], ErrorCode.NOT_COORDINATOR, "another proxy")
+    assert done == ["stored", "refused"]
+
+
+def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
+    """Others whose appends were stored by the same request are told."""
+    told: list[bool] = []
+
+    def fails() -> None:
+        raise ValueError("a bug")
+
+    world.put().on_settled(fails, world.journal)
+    world.put().on_settled(lambda: told.append(True), world.journal)
+    world.loop.turn()
+    world.produced()
+    assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert told == [True]

@@ -74,3 +74,28 @@ def test_what_is_said_of_nothing_known_is_passed_over(world):
         world.owner.receive(registry.message(name)())
     for name in ("PeerResponse", "PeerForget", "PeerHoldings", "PeerPing"):
         world.peer.receive(registry.message(name)())
+
+
+def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(world, monkeypatch):
+    """Its own proxy is told, which ends its connection; the link and all other clients live on."""
+
+    async def waits(call, services):
+        answer = call.connection.ask(3, 0, b"")
+        if call.correlation_id == 1:
+            answer.on_settled(fails)
+        return bytes(await answer)
+
+    def fails():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.owner, "_handlers", {76: waits})
+    world.wire.held = []
+    for number in (1, 2):
+        world.owner.receive(request(id=number, connection_id=number, correlation_id=number))
+    second = world.owner._connections[2]
+    questions = [each for each in world.wire.held if type(each).__name__ == "PeerQuestion"]
+    for question in questions:
+        world.owner.receive(registry.message("PeerAnswer")(id=question.id, body=b"told", reason=None))
+    assert outcomes(world) == [2, 0]
+    assert world.owner._connections == {2: second}
+    assert [name for name, _ in world.notes] == ["callback-failed"]

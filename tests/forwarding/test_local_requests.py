@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import socket
 import time
+import traceback
+from typing import Any
 
 import pytest
 
+from proxy.brokers.cluster_view import ClusterView
 from proxy.brokers.connection_slots import OptionalSlot
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.forwarding.services import Services
+from proxy.loop.promise import running
+from proxy.reading.chunk_cache import ReadKey
+from proxy.reading.upstream_fetch import PartitionRead
+from proxy.views.fetch.base_reads import ViewRead
+from proxy.views.fetch.shared_reads import ViewReads
+from proxy.views.fetch.view_chunks import ViewCache
+from proxy.wire import frames, registry
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Limits
 from tests.forwarding.local_requests_world import Handler, local_world, started
@@ -24,6 +38,7 @@ from tests.forwarding.plane_world import (
     some_routes,
     world,
 )
+from tests.support.ports import Log
 
 
 def test_a_local_request_is_answered_here_and_never_passed_on() -> None:
@@ -373,3 +388,80 @@ def test_a_silent_client_is_closed_with_its_upstream_but_not_while_it_waits_for_
         w.turn()
         assert other_broker.take() == request(FETCH, 11, 1)
         assert not other_broker.ended
+
+
+class SharedRead:
+    """A local handler: the first request reads a base partition upstream, all others wait for that read."""
+
+    def __init__(self) -> None:
+        self.reads = ViewReads(ViewCache(1 << 20, 10.0))
+        self.key = ReadKey(b"t" * 16, 0, False)
+        self.services: Any = None
+        self.calls: list[Call] = []
+        self.raised_in: list[object] = []
+        self.resumed_in: list[tuple[object, list[str]]] = []
+
+    async def __call__(self, call: Call) -> bytes:
+        self.calls.append(call)
+        if len(self.calls) == 1:
+            head = PartitionRead(self.key, "t", 0, 5, 1 << 20)
+            options: Any = {"wait_s": 0.5, "max_bytes": 1 << 20, "read_committed": False}
+            read = ViewRead(call.connection, self.services, self.reads, [head], (), **options)
+            read.done.on_settled(self.fails)
+        flight = self.reads.flight(self.key, 0, 5, 0.5, self.services.timers.now())
+        assert flight is not None
+        await flight.done
+        self.resumed_in.append((running(), [frame.name for frame in traceback.extract_stack()]))
+        return answer(call.correlation_id, bytes(flight.chunks[self.key].records))
+
+    def fails(self) -> None:
+        self.raised_in.append(running())
+        raise ZeroDivisionError("a bug")
+
+    def build_services(self, w: World) -> None:
+        self.services = Services(
+            limits=Limits(),
+            timers=w.reactor,
+            notes=w.note,
+            book=AddressBook(20000, "proxy.example", lambda *_: True),
+            topology=ClusterView(),
+            versions=EffectiveVersions(Offer()),
+            answers=w.plane.budget,
+            slices=w.plane.slices,
+        )
+
+
+def answer_fetch(broker: Peer, records: bytes) -> None:
+    """The broker answers the Fetch that the proxy asks on a client's connection."""
+    header, fetch = frames.decode_request(memoryview(broker.frame()))
+    message = registry.message("FetchResponse")
+    ((topic,), version) = fetch.topics, header.api_version
+    entry = message.PartitionData(partition_index=0, error_code=0, high_watermark=2, records=records)
+    found = message.FetchableTopicResponse(topic_id=topic.topic_id, partitions=[entry])
+    broker.send(frames.response(FETCH, version, header.correlation_id, message(responses=[found])))
+
+
+def test_a_waiter_of_a_shared_read_that_raises_ends_its_own_connection_only() -> None:
+    """Two clients wait for one Fetch, asked on the connection of the first."""
+    handler = SharedRead()
+    records = Log(leader=1)
+    records.append(2)
+    with local_world(handler) as w:
+        handler.build_services(w)
+        first, broker = w.pair()
+        first.send(request(LOCAL, 1, 1))
+        w.turn_until(lambda: len(handler.calls) == 1)
+        second, other_broker = w.pair()
+        second.send(request(LOCAL, 1, 2))
+        w.turn_until(lambda: len(handler.calls) == 2)
+        answer_fetch(broker, records.batches[0][2])
+        second.expect(answer(2, records.batches[0][2]))
+        first.expect_end()
+        assert w.events() == ["connection-failed"]
+        connections = [call.connection for call in handler.calls]
+        assert handler.raised_in == connections[:1]
+        ((resumed_in, stack),) = handler.resumed_in
+        assert resumed_in is connections[1]
+        assert "_arrived" not in stack
+        second.send(request(FETCH, 11, 3))
+        other_broker.expect(request(FETCH, 11, 3))

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from proxy.loop.promise import Promise, Task, all_of, on_its_own, settled
+from proxy.loop.promise import (
+    PROCESS,
+    Callback,
+    CallbackOwner,
+    Promise,
+    Task,
+    all_of,
+    call_soon,
+    on_behalf_of,
+    on_its_own,
+    running,
+    settled,
+)
 
 
 class Ended:
@@ -235,3 +252,367 @@ def test_what_several_handlers_at_once_held_is_gone_with_their_end_too() -> None
     promise.set(None)
     assert ended == [3]
     assert [frame() for frame in held] == [None] * 3
+
+
+# Whose code runs
+
+
+class Trouble(Exception):
+    """What a callback of an owner raises."""
+
+
+class Party:
+    """An owner of callbacks. Keeps what it is told; every call of its own is checked to be below nobody else's."""
+
+    stack: list[Party]
+
+    def __init__(self, stack: list[Party], later: Callable[[Party, Callback], None] = call_soon) -> None:
+        self.stack = stack
+        self.later = later
+        self.failures: list[Exception] = []
+
+    def call_soon(self, callback: Callback) -> None:
+        self.later(self, callback)
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+    @contextmanager
+    def runs(self) -> Iterator[None]:
+        assert running() is self
+        assert all(party is self for party in self.stack)
+        self.stack.append(self)
+        try:
+            yield
+        finally:
+            self.stack.pop()
+
+
+def parties(count: int) -> list[Party]:
+    stack: list[Party] = []
+    return [Party(stack) for _ in range(count)]
+
+
+def test_callbacks_of_others_are_called_when_the_code_that_settled_has_returned() -> None:
+    mine, other = parties(2)
+    promise: Promise[int] = Promise()
+    called: list[str] = []
+    promise.on_settled(lambda: called.append("other"), other)
+    promise.on_settled(lambda: called.append("mine"), mine)
+
+    def settle() -> None:
+        promise.set(1)
+        called.append("settled")
+
+    on_behalf_of(mine, settle)
+    assert called == ["mine", "settled", "other"]
+
+
+def test_what_a_callback_raises_is_its_owners_trouble_and_all_others_are_called() -> None:
+    broken, other = parties(2)
+    promise: Promise[int] = Promise()
+    called: list[str] = []
+
+    def fails() -> None:
+        raise Trouble
+
+    promise.on_settled(fails, broken)
+    promise.on_settled(lambda: called.append("same owner"), broken)
+    promise.on_settled(lambda: called.append("other"), other)
+    promise.set(1)
+    assert called == ["same owner", "other"]
+    assert [type(error) for error in broken.failures] == [Trouble]
+    assert other.failures == []
+
+
+def test_a_callback_without_an_owner_is_of_whose_code_registers_it() -> None:
+    (mine,) = parties(1)
+    promise: Promise[int] = Promise()
+    owners: list[CallbackOwner] = []
+    on_behalf_of(mine, lambda: promise.on_settled(lambda: owners.append(running())))
+    promise.set(1)
+    assert owners == [mine]
+    assert running() is PROCESS
+
+
+def test_trouble_of_the_process_itself_is_raised_where_no_reactor_runs_and_the_rest_is_called() -> None:
+    promise: Promise[int] = Promise()
+    called: list[int] = []
+
+    def fails() -> None:
+        raise Trouble
+
+    promise.on_settled(fails)
+    promise.on_settled(lambda: called.append(1))
+    with pytest.raises(Trouble):
+        promise.set(1)
+    assert called == [1]
+
+
+def test_trouble_of_the_process_itself_goes_to_its_scheduler_where_there_is_one() -> None:
+    """It ends the process; whoever settles the promise goes on."""
+    promise: Promise[int] = Promise()
+    soon: list[Callback] = []
+
+    def fails() -> None:
+        raise Trouble
+
+    promise.on_settled(fails)
+    PROCESS.scheduler = soon.append
+    try:
+        promise.set(1)
+    finally:
+        PROCESS.scheduler = None
+    with pytest.raises(Trouble):
+        soon.pop()()
+
+
+def test_a_callback_that_was_not_called_yet_can_be_taken_back() -> None:
+    mine, other = parties(2)
+    promise: Promise[int] = Promise()
+    called: list[int] = []
+
+    def callback() -> None:
+        called.append(1)
+
+    promise.on_settled(callback, other)
+
+    def settle() -> None:
+        promise.set(1)
+        promise.forget(callback, other)
+
+    on_behalf_of(mine, settle)
+    assert called == []
+
+
+def test_a_task_of_another_owner_does_not_begin_inside_this_ones_code() -> None:
+    mine, other = parties(2)
+    steps: list[object] = []
+
+    async def handler() -> None:
+        steps.append(running())
+
+    def begin() -> None:
+        Task(handler(), Ended(), other).start()
+        steps.append("begun")
+
+    on_behalf_of(mine, begin)
+    assert steps == ["begun", other]
+
+
+def test_what_the_end_of_a_cancelled_handler_raises_goes_to_its_owner() -> None:
+    mine, other = parties(2)
+
+    async def handler() -> None:
+        try:
+            await Promise()
+        finally:
+            raise Trouble
+
+    task = Task(handler(), Ended(), other)
+    task.start()
+    on_behalf_of(mine, task.cancel)
+    assert [type(error) for error in other.failures] == [Trouble]
+    assert mine.failures == []
+
+
+OWNERS, PROMISES = 3, 4
+
+Script = list[tuple[Any, ...]]
+"""What one piece of code does, in order; what it refers to is taken modulo how many there are."""
+
+
+def scripts(depth: int) -> st.SearchStrategy[Script]:
+    number = st.integers(0, 7)
+    inner: st.SearchStrategy[Script] = st.just([]) if depth == 0 else scripts(depth - 1)
+    steps = st.one_of(
+        st.tuples(st.just("settle"), number, st.booleans()),
+        st.tuples(st.just("register"), number, st.none() | number, inner, st.booleans()),
+        st.tuples(st.just("task"), number, st.lists(st.tuples(number, inner), max_size=3), st.booleans()),
+        st.tuples(st.just("forget"), number),
+        st.tuples(st.just("cancel"), number),
+    )
+    return st.lists(steps, max_size=4)
+
+
+@dataclass(eq=False)
+class Wait:
+    """One callback, or one await of a task."""
+
+    promise: int
+    owner: Party
+    callback: Callback | None = None
+    ran: int = 0
+    is_forgotten: bool = False
+
+
+@dataclass(eq=False)
+class Doing:
+    """One task."""
+
+    owner: Party
+    task: Task[None]
+    is_cancelled: bool = False
+    begins: int = 0
+    ends: int = 0
+    dones: int = 0
+
+
+class Play:
+    """Promises, owners, callbacks and tasks that do what their scripts say; checks what must hold of each call."""
+
+    def __init__(self, has_loop: bool) -> None:
+        self.queue: deque[tuple[Party, Callback]] = deque()
+        stack: list[Party] = []
+        later = self._later if has_loop else call_soon
+        self.owners = [Party(stack, later) for _ in range(OWNERS)]
+        self.promises: list[Promise[int]] = [Promise() for _ in range(PROMISES)]
+        self.waits: list[Wait] = []
+        self.runs: list[Wait] = []
+        self.tasks: list[Doing] = []
+        self.raised: list[tuple[Party, Exception]] = []
+
+    def _later(self, owner: Party, callback: Callback) -> None:
+        self.queue.append((owner, callback))
+
+    def turn(self) -> None:
+        """As the reactor: what is there now."""
+        for _ in range(len(self.queue)):
+            on_behalf_of(*self.queue.popleft())
+
+    def top(self, owner: int | None, script: Script) -> None:
+        """Code that the loop calls: of an owner, or of nobody's (None)."""
+        if owner is None:
+            self.do(None, script)
+            return
+        party = self.owners[owner % OWNERS]
+
+        def call() -> None:
+            with party.runs():
+                self.do(party, script)
+
+        on_behalf_of(party, call)
+
+    def finish(self) -> None:
+        for promise in self.promises:
+            promise.set(0)
+        while self.queue:
+            self.turn()
+
+    def do(self, mine: Party | None, script: Script) -> None:
+        for name, *values in script:
+            getattr(self, name)(mine, *values)
+
+    def settle(self, _mine: Party | None, number: int, fails: bool) -> None:
+        promise = self.promises[number % PROMISES]
+        if fails:
+            promise.fail(ValueError("failed"))
+        else:
+            promise.set(number)
+
+    def register(self, mine: Party | None, number: int, owner: int | None, script: Script, raises: bool) -> None:
+        party = mine if owner is None else self.owners[owner % OWNERS]
+        if party is None:
+            return
+        wait = Wait(number % PROMISES, party)
+
+        def callback() -> None:
+            with party.runs():
+                self._ran(wait)
+                self.do(party, script)
+                if raises:
+                    self._raise(party)
+
+        wait.callback = callback
+        self.waits.append(wait)
+        self.promises[wait.promise].on_settled(callback, None if owner is None else party)
+
+    def task(self, mine: Party | None, owner: int, awaits: list[tuple[int, Script]], raises: bool) -> None:
+        party = self.owners[owner % OWNERS]
+
+        async def handler() -> None:
+            doing.begins += 1
+            try:
+                for number, script in awaits:
+                    await self._await(party, number % PROMISES)
+                    with party.runs():
+                        self.do(party, script)
+            finally:
+                assert running() is party
+                doing.ends += 1
+
+        def on_done(task: Task[None]) -> None:
+            assert task.error is None
+            with party.runs():
+                doing.dones += 1
+                if raises:
+                    self._raise(party)
+
+        doing = Doing(party, Task(handler(), on_done, party))
+        self.tasks.append(doing)
+        doing.task.start()
+
+    async def _await(self, party: Party, number: int) -> None:
+        promise = self.promises[number]
+        if promise.done:
+            return
+        wait = Wait(number, party)
+        self.waits.append(wait)
+        try:
+            await promise
+        except ValueError:
+            pass
+        except GeneratorExit:
+            wait.is_forgotten = True
+            raise
+        self._ran(wait)
+
+    def forget(self, mine: Party | None, number: int) -> None:
+        own = [wait for wait in self.waits if wait.callback is not None and mine in (None, wait.owner)]
+        if own:
+            wait = own[number % len(own)]
+            assert wait.callback is not None
+            self.promises[wait.promise].forget(wait.callback, wait.owner)
+            wait.is_forgotten = wait.is_forgotten or not wait.ran
+
+    def cancel(self, mine: Party | None, number: int) -> None:
+        """Its owner's code does it, or the loop."""
+        own = [doing for doing in self.tasks if mine in (None, doing.owner)]
+        if own:
+            doing = own[number % len(own)]
+            doing.is_cancelled = doing.is_cancelled or not doing.task.finished
+            doing.task.cancel()
+
+    def _ran(self, wait: Wait) -> None:
+        wait.ran += 1
+        self.runs.append(wait)
+
+    def _raise(self, party: Party) -> None:
+        error = Trouble()
+        self.raised.append((party, error))
+        raise error
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.integers(0, OWNERS - 1), scripts(3), st.booleans()), max_size=8), st.booleans()
+)
+@settings(max_examples=400, deadline=None)
+def test_whatever_callbacks_do_no_owner_is_harmed_by_another(pieces: list[Any], has_loop: bool) -> None:
+    """Each is called once or was taken back, in order; below nobody else's code; what it raises is its owner's."""
+    play = Play(has_loop)
+    for owner, script, turns in pieces:
+        play.top(owner, script)
+        if turns:
+            play.turn()
+    play.finish()
+    assert all(wait.ran + wait.is_forgotten == 1 for wait in play.waits)
+    for number in range(PROMISES):
+        for owner in play.owners:
+            asked = [w for w in play.waits if (w.promise, w.owner) == (number, owner) and not w.is_forgotten]
+            assert [w for w in play.runs if (w.promise, w.owner) == (number, owner)] == asked
+    for owner in play.owners:
+        assert owner.failures == [error for whose, error in play.raised if whose is owner]
+    for doing in play.tasks:
+        assert doing.begins == doing.ends
+        assert doing.dones == (0 if doing.is_cancelled else 1)
+    assert running() is PROCESS

@@ -7,7 +7,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import trio
@@ -15,6 +16,7 @@ import trio.lowlevel
 
 from proxy.forwarding.pump import new_pump
 from proxy.loop.polling import READ
+from proxy.loop.promise import Promise, on_behalf_of
 from proxy.loop.reactor import SPREAD_S, Reactor, no_pump
 from proxy.wire.errors import LocalProtocolError
 
@@ -411,3 +413,34 @@ def test_without_a_pump_nothing_passes_by_itself(pair: tuple[socket.socket, sock
     assert owner.masks == [READ]
     reactor.unregister(pair[0].fileno())
     reactor.shut()
+
+
+def test_callbacks_of_the_process_itself_are_called_in_a_stack_of_their_own(reactor: Reactor) -> None:
+    """While the loop runs; what they raise ends it, and no connection that settled a promise."""
+    party, called = Party(), []
+    promise: Promise[int] = Promise()
+
+    def fails() -> None:
+        called.append("callback")
+        raise KeyError("of nobody")
+
+    def settle() -> None:
+        promise.set(1)
+        called.append("settled")
+
+    async def main() -> None:
+        promise.on_settled(fails)
+        reactor.call_soon(party, partial(on_behalf_of, party, settle))
+        await trio.sleep_forever()
+
+    with pytest.raises(KeyError, match="of nobody"):
+        reactor.run(main)
+    assert called == ["settled", "callback"]
+    assert party.failures == []
+
+
+class Party(Owner):
+    """Owns callbacks of promises too."""
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        raise AssertionError("nobody waits on its behalf")

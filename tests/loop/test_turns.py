@@ -17,7 +17,9 @@ import trio.lowlevel
 from proxy.app import metrics as figures
 from proxy.app import observe
 from proxy.forwarding.pump import new_pump
+from proxy.forwarding.routes import Kind, Route
 from proxy.loop.polling import READ
+from proxy.loop.promise import on_behalf_of
 from proxy.loop.reactor import NewPump, Reactor, no_pump
 from proxy.loop.turns import LOGGED_S, LONG_S
 
@@ -235,3 +237,26 @@ def test_a_failing_owner_is_still_timed(watched: Watched, pair: tuple[socket.soc
     watched.turns()
     assert isinstance(owner.error, ValueError)
     assert watched.over["0.02"] == 1
+
+
+def test_a_long_call_on_behalf_of_a_connection_is_told_as_its_own(
+    watched: Watched, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    """Also where another connection's request was looked into in the same turn."""
+    owner = Owner(pair[0], 0)
+
+    def slow() -> None:
+        watched.reactor.turns.doing = Other(), Route(Kind.FORWARD, 3, 9)  # type: ignore[assignment]
+        time.sleep(VERY_SLOW_S)
+
+    watched.reactor.call_soon(owner, partial(on_behalf_of, owner, slow))  # type: ignore[arg-type]
+    watched.turns()
+    (line,) = watched.noted
+    assert "slow" in line["reason"]
+    assert "Metadata" not in line["reason"]
+    assert line["connection"] == 7
+
+
+class Other:
+    def describe(self) -> dict[str, object]:
+        return {"connection": 8}

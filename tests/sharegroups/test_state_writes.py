@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.loop.promise import Promise, on_behalf_of, running
 from proxy.sharegroups import state_writes
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.snapshot import ShareSnapshot
+from proxy.sharegroups.state_writes import ShareWrites
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
 from tests.support.share_steps import ACCEPT, code, from_the_start, held, start_offset, ten_records
@@ -197,3 +200,46 @@ def test_what_was_decided_by_a_share_partition_that_is_no_more_is_not_told_as_do
     assert code(reply.message, topic) == told
     assert journal.appends == []
     assert not replace or start_offset(world, topic) == 4
+
+
+class Party:
+    """Owns callbacks, and calls them when the test says so."""
+
+    def __init__(self):
+        self.soon = []
+
+    def call_soon(self, callback):
+        self.soon.append(lambda: on_behalf_of(self, callback))
+
+    def failed(self, error):
+        raise error
+
+
+def test_what_follows_an_append_is_on_behalf_of_the_share_state(journal):
+    """Not of the client that asked: it happens whether or not that is still there."""
+    state, client = Party(), Party()
+    writes = ShareWrites(journal, None, lambda *_, **__: None, lambda: 0.0, lambda _key: None, state)
+    journal.slow = True
+    owners = []
+
+    def ask():
+        stored = writes.put([(StateKey("group", "g"), b"1")])
+        writes.after(stored, lambda: owners.append(running()))
+
+    on_behalf_of(client, ask)
+    on_behalf_of(state, journal.confirm)
+    assert owners == [state]
+    on_behalf_of(client, ask)
+    journal.confirm()
+    assert len(state.soon) == 1
+    state.soon.pop()()
+    assert owners == [state, state]
+
+
+def test_what_is_refused_at_once_is_reverted_at_once(journal):
+    writes = ShareWrites(journal, None, lambda *_, **__: None, lambda: 0.0, lambda _key: None, Party())
+    stored = Promise()
+    stored.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
+    called = []
+    writes.after(stored, lambda: called.append(True))
+    assert called == [True]

@@ -229,7 +229,8 @@ def _answered(place: Shares | Topics, key: int, version: int, request: Any, numb
     header, decoded = frames.decode_request(frame)
     connection: Any = place.connection(chosen)
     call = Call(key, version, header.correlation_id, header.client_id, decoded, connection)
-    task: Task[Any] = Task(_served(served, call), lambda _: None)
+    owner = connection if isinstance(connection, Connection) else None
+    task: Task[Any] = Task(_served(served, call), lambda _: None, owner)
     if isinstance(connection, Connection):
         connection.tasks.append(task)
     task.start()

@@ -120,7 +120,7 @@ class FarWorld(World):
     def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection)
-        task: Task[Any] = Task(answered(self.served[key].handler, call), lambda task: None)
+        task: Task[Any] = Task(answered(self.served[key].handler, call), lambda task: None, connection)
         connection.tasks.append(task)
         task.start()
         return Reply(task, key, version)

@@ -11,6 +11,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from proxy.brokers.cluster_view import ClusterView
@@ -22,7 +23,7 @@ from proxy.forwarding.ask_and_reply import framed
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Handler
-from proxy.loop.promise import Promise, Task
+from proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
 from proxy.loop.slices import AT_ONCE, Slices, Work
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.apis import k76_share_group_heartbeat as k76
@@ -489,7 +490,7 @@ class _WaitingFetch:
 
 
 class Connection:
-    """One client connection with its upstream connection; see interfaces.Connection."""
+    """One client connection with its upstream connection; see interfaces.Connection. Owns the callbacks of its requests."""
 
     _ids = itertools.count(1)
 
@@ -513,6 +514,12 @@ class Connection:
     def on_close(self, callback: Callable[[], None]) -> None:
         self._on_close.append(callback)
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        call_soon(self, callback)
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
     def close(self) -> None:
         """The client goes: its handler is cancelled, what it asked fails, then the callbacks run."""
         self.open = False
@@ -520,12 +527,12 @@ class Connection:
             task.cancel()
         self.lose_upstream()
         for callback in self._on_close:
-            callback()
+            on_behalf_of(self, callback)
 
     def lose_upstream(self) -> None:
         """The broker hangs up."""
         for promise in self._asked:
-            promise.fail(UpstreamLost("the broker closed the connection"))
+            on_behalf_of(self, partial(promise.fail, UpstreamLost("the broker closed the connection")))
 
 
 class Own:
@@ -630,7 +637,7 @@ class World:
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         work = Restless(self.services.slices) if self.is_restless else AT_ONCE
         call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection, work)
-        task: Task[Any] = Task(HANDLERS[key](call, self.services), lambda task: None)
+        task: Task[Any] = Task(HANDLERS[key](call, self.services), lambda task: None, connection)
         connection.tasks.append(task)
         task.start()
         return Reply(task, key, version)

@@ -190,7 +190,7 @@ class ViewWorld(World):
         """Give a request to its handler, through our codec as the wire would."""
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         call = Call(key, version, next(self._correlations), "test-client", decoded, connection)
-        task: Task[Any] = Task(HANDLERS[key](call, self.views), lambda task: None)
+        task: Task[Any] = Task(HANDLERS[key](call, self.views), lambda task: None, connection)
         connection.tasks.append(task)
         task.start()
         return Reply(task, key, version)

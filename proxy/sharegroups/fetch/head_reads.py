@@ -7,16 +7,19 @@ became available again, a reservation ended, the share partition was initialised
 cache, free head, wait. Waking is one at a time and goes on only while there is something left to take, so that one
 released record does not wake two hundred members.
 
-Waiters run inside the call that wakes them (`loop.promise`); a wake that happens meanwhile is queued, so the stack
-stays flat.
+Others' waiters do not run inside the call that wakes them (`loop.promise`): the next one is woken when the one before
+has run. All that waited for a share partition when it was woken, one after the other, are a *wave*; a wake that happens
+meanwhile begins another wave behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from proxy.loop.promise import Promise
+from proxy.loop.promise import CallbackOwner, Promise, running
 from proxy.reading.chunk_cache import ChunkCache
 from proxy.reading.reads_under_way import ReadsUnderWay
 from proxy.sharegroups.fetch.share_chunk import ShareChunk
@@ -46,6 +49,18 @@ class Waiter:
 
     woken: Promise[None]
     keys: tuple[ShareKey, ...]
+    owner: CallbackOwner
+    """Whose code waits."""
+
+
+@dataclass(slots=True, eq=False)
+class _Wave:
+    """Those who waited for a share partition when it was woken."""
+
+    key: ShareKey
+    left: Iterator[Waiter]
+    is_repeated: bool = False
+    """The share partition was woken anew meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +85,10 @@ class ShareReads:
         """At most one of a share partition."""
         self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
         self._last_id = 0
-        self._to_wake: dict[ShareKey, None] = {}
-        self._waking = False
+        self._waves: dict[ShareKey, _Wave] = {}
+        self._ready: deque[_Wave] = deque()
+        """Waves whose next waiter is to be woken."""
+        self._is_waking = False
 
     def reserve(
         self, key: ShareKey, connection_id: int, offset: int, read_committed: bool, deadline: float, now: float
@@ -110,7 +127,7 @@ class ShareReads:
 
     def wait(self, keys: Iterable[ShareKey]) -> Waiter:
         """Park until one of the share partitions may have something."""
-        waiter = Waiter(Promise(), tuple(keys))
+        waiter = Waiter(Promise(), tuple(keys), running())
         for key in waiter.keys:
             self._waiters.setdefault(key, {})[waiter] = None
         return waiter
@@ -124,28 +141,48 @@ class ShareReads:
 
     def wake(self, key: ShareKey) -> None:
         """This share partition may have something: wake who waits longest, and the next while there is more."""
-        if key not in self._waiters:
+        waiting = self._waiters.get(key)
+        if waiting is None:
             return
-        self._to_wake[key] = None
-        if self._waking:
-            return
-        self._waking = True
-        try:
-            while self._to_wake:
-                key = next(iter(self._to_wake))
-                del self._to_wake[key]
-                self._wake_some(key)
-        finally:
-            self._waking = False
+        wave = self._waves.get(key)
+        if wave is None:
+            wave = self._waves[key] = _Wave(key, iter(tuple(waiting)))
+            self._go_on(wave)
+        else:
+            wave.is_repeated = True
 
-    def _wake_some(self, key: ShareKey) -> None:
-        for waiter in tuple(self._waiters.get(key, ())):
-            if waiter.woken.done:
-                continue
-            self.stop_waiting(waiter)
-            waiter.woken.set(None)
-            if self._nothing_left(key):
+    def _go_on(self, wave: _Wave) -> None:
+        """Wake the next of this wave. One that runs at once comes back here: the stack stays flat."""
+        self._ready.append(wave)
+        if self._is_waking:
+            return
+        self._is_waking = True
+        try:
+            while self._ready:
+                self._wake_next(self._ready.popleft())
+        finally:
+            self._is_waking = False
+
+    def _wake_next(self, wave: _Wave) -> None:
+        for waiter in wave.left:
+            if waiter in self._waiters.get(wave.key, ()):
+                self.stop_waiting(waiter)
+                waiter.woken.on_settled(partial(self._has_run, wave), waiter.owner)  # behind its own callback
+                waiter.woken.set(None)
                 return
+        self._end(wave)
+
+    def _has_run(self, wave: _Wave) -> None:
+        """The waiter that was woken last has looked, or its request has ended."""
+        if self._nothing_left(wave.key):
+            self._end(wave)
+        else:
+            self._go_on(wave)
+
+    def _end(self, wave: _Wave) -> None:
+        del self._waves[wave.key]
+        if wave.is_repeated:
+            self.wake(wave.key)
 
     def _nothing_left(self, key: ShareKey) -> bool:
         """Nothing to take, and nothing to read that is not being read already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.loop.promise import Promise
+from proxy.loop.promise import Promise, call_soon, on_behalf_of
 from proxy.reading.chunk_cache import CacheLimits, ChunkCache
 from proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
 from proxy.sharegroups.model.coordinator import ShareKey
@@ -57,3 +57,78 @@ def test_waking_inside_a_wake_does_not_pile_up_the_stack():
         waiter.woken.on_settled(lambda: (woken.append(None), reads.wake(key)))
     reads.wake(key)
     assert len(woken) == count
+
+
+class Party:
+    """An owner of callbacks that are called when the test says so."""
+
+    def __init__(self, soon=None):
+        self.soon = soon
+
+    def call_soon(self, callback):
+        if self.soon is None:
+            call_soon(self, callback)
+        else:
+            self.soon.append(lambda: on_behalf_of(self, callback))
+
+    def failed(self, error):
+        raise error
+
+
+def parked(reads, key, count, soon):
+    """So many waiters of as many owners; gives them, and the numbers of those that were woken."""
+    woken, waiters = [], []
+
+    def park(number):
+        waiters.append(reads.wait([key]))
+        waiters[-1].woken.on_settled(lambda: woken.append(number))
+
+    for number in range(count):
+        on_behalf_of(Party(soon), lambda number=number: park(number))
+    return waiters, woken
+
+
+def test_a_waiter_of_another_owner_has_run_before_the_next_is_woken():
+    """Else one record that became available would wake everybody."""
+    key = ShareKey("g", b"t" * 16, 0)
+    heads = {key: Head(0, cached=True)}
+    reads = made_reads(heads)
+    soon = []
+    waiters, woken = parked(reads, key, 5, soon)
+    reads.wake(key)
+    assert (woken, reads.waiting, len(soon)) == ([], 4, 1)
+    soon.pop()()
+    assert (woken, reads.waiting, len(soon)) == ([0], 3, 1)
+    heads[key] = Head(None, cached=False)
+    soon.pop()()
+    assert (woken, reads.waiting, len(soon)) == ([0, 1], 3, 0)
+
+
+def test_a_wake_while_one_is_under_way_is_not_lost():
+    key = ShareKey("g", b"t" * 16, 0)
+    heads = {key: Head(None, cached=False)}
+    reads = made_reads(heads)
+    soon = []
+    _, woken = parked(reads, key, 3, soon)
+    reads.wake(key)
+    reads.wake(key)
+    assert len(soon) == 1
+    while soon:
+        soon.pop(0)()
+    assert woken == [0, 1]
+
+
+def test_a_waiter_that_has_gone_when_it_is_its_turn_does_not_stop_the_others():
+    """Its client left between the wake and its call: what it was woken for is the next one's."""
+    key = ShareKey("g", b"t" * 16, 0)
+    reads = made_reads({key: Head(0, cached=True)})
+    soon = []
+    woken = []
+    gone = reads.wait([key])
+    gone.owner = Party(soon)
+    _, woken = parked(reads, key, 2, soon)
+    reads.wake(key)
+    reads.stop_waiting(gone)
+    while soon:
+        soon.pop(0)()
+    assert woken == [0, 1]

@@ -220,7 +220,7 @@ class TopicJournal(Generic[K]):
 
     def call_soon(self, callback: Callback) -> None:
         """See CallbackOwner."""
-        self._reactor.call_soon(self, partial(on_behalf_of, self, callback))
+        self._reactor.call_on_behalf_of(self, callback)
 
     def failed(self, error: Exception) -> None:
         """A fault of ours: nothing that is stored from here on could be trusted (see CallbackOwner)."""

@@ -218,7 +218,7 @@ class PeerOwner:
     def _answered(self, message: Any) -> None:
         connection = self._asked.pop(message.id, None)
         promise = None if connection is None else connection.questions.pop(message.id, None)
-        if promise is None:
+        if connection is None or promise is None:
             return
         if message.reason is None:
             on_behalf_of(connection, partial(promise.set, memoryview(bytes(message.body))))

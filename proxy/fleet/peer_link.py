@@ -7,13 +7,12 @@ too slowly, when it does not belong to the fleet. Whoever uses the link is told 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol
 
 from proxy.fleet.peer_protocol import PeerProtocol
 from proxy.loop.interfaces import Notes
 from proxy.loop.polling import READ, WRITE
-from proxy.loop.promise import Callback, on_behalf_of
+from proxy.loop.promise import Callback
 from proxy.loop.reactor import Reactor, ReactorTimer
 from proxy.loop.transports import Transport
 from proxy.wire import registry
@@ -94,7 +93,7 @@ class PeerLink:
 
     def call_soon(self, callback: Callback) -> None:
         """See CallbackOwner."""
-        self._reactor.call_soon(self, partial(on_behalf_of, self, callback))
+        self._reactor.call_on_behalf_of(self, callback)
 
     def failed(self, error: Exception) -> None:
         """See CallbackOwner."""

@@ -231,7 +231,7 @@ class ForwardedConnection:
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call at the end of this turn, on behalf of this connection (see CallbackOwner)."""
-        self.plane.reactor.call_soon(self, partial(on_behalf_of, self, callback))
+        self.plane.reactor.call_on_behalf_of(self, callback)
 
     def describe(self) -> dict[str, object]:
         """For log lines about what this connection did."""

@@ -126,17 +126,22 @@ def call_soon(owner: CallbackOwner, callback: Callback) -> None:
         _stack.drain()
 
 
+_Entry = tuple[CallbackOwner, Callback]
+
+
 class Promise(Generic[T]):
     """One result that comes later. Settled once; later settlements are ignored (the waiter has moved on)."""
 
-    __slots__ = ("_callbacks", "_error", "_value", "done")
+    __slots__ = ("_by_owner", "_callbacks", "_error", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._callbacks: dict[CallbackOwner, list[Callback]] | None = None
-        """Those that have not been called."""
+        self._callbacks: list[_Entry] = []
+        """Those that have not been called; once settled, unless there is `_by_owner`, all of one owner."""
+        self._by_owner: dict[CallbackOwner, list[_Entry]] | None = None
+        """The same, where it is settled and there are several owners."""
 
     def set(self, value: T) -> None:
         """Settle with a value."""
@@ -157,31 +162,20 @@ class Promise(Generic[T]):
         """
         if owner is None:
             owner = _stack.owner
-        if self._callbacks is None:
-            self._callbacks = {}
-        mine = self._callbacks.get(owner)
-        if mine is not None:
-            mine.append(callback)
-            return
-        self._callbacks[owner] = [callback]
         if not self.done:
+            self._callbacks.append((owner, callback))
             return
-        if owner is _stack.owner:
-            self._deliver(owner)
-        else:
-            owner.call_soon(partial(self._deliver, owner))
+        mine = self._of(owner)
+        mine.append((owner, callback))
+        if len(mine) == 1:
+            self._deliver_to(owner)
 
     def forget(self, callback: Callback, owner: CallbackOwner | None = None) -> None:
         """Take a callback back; nothing happens if it is not there, or was called. `owner`: as in `on_settled`."""
-        if not self._callbacks:
-            return
-        if owner is None:
-            owner = _stack.owner
-        mine = self._callbacks.get(owner)
-        if mine and callback in mine:
-            mine.remove(callback)
-            if not (mine or self.done):
-                del self._callbacks[owner]
+        entry = _stack.owner if owner is None else owner, callback
+        mine = self._callbacks if self._by_owner is None else self._by_owner.get(entry[0], [])
+        if entry in mine:
+            mine.remove(entry)
 
     def result(self) -> T:
         """The value, or the exception raised; only once settled."""
@@ -191,32 +185,55 @@ class Promise(Generic[T]):
 
     def _settle(self) -> None:
         self.done = True
-        callbacks, mine = self._callbacks, _stack.owner
-        if not callbacks:
-            return
-        for owner in tuple(callbacks):
-            if owner is not mine:
-                owner.call_soon(partial(self._deliver, owner))
-        self._deliver(mine)
-
-    def _deliver(self, owner: CallbackOwner) -> None:
-        """Call the callbacks of an owner whose code this is; also the rest, when one raises."""
         callbacks = self._callbacks
-        if callbacks is None or owner not in callbacks:
-            return
-        mine = callbacks[owner]
-        try:
-            while mine:
-                callback = mine.pop(0)
-                try:
-                    callback()
-                except Exception as error:
-                    owner.failed(error)
-        finally:
-            if mine:  # PROCESS raises its trouble
-                owner.call_soon(partial(self._deliver, owner))
-            else:
-                callbacks.pop(owner, None)
+        if len(callbacks) == 1:
+            self._deliver_to(callbacks[0][0])
+        elif callbacks:
+            owners = dict.fromkeys(owner for owner, _ in callbacks)
+            if len(owners) > 1:
+                self._split()
+            running = _stack.owner
+            for owner in owners:
+                if owner is not running:
+                    owner.call_soon(self._deliver)
+            if running in owners:
+                self._deliver()
+
+    def _split(self) -> dict[CallbackOwner, list[_Entry]]:
+        """By owner from now on."""
+        self._by_owner = {}
+        for entry in self._callbacks:
+            self._by_owner.setdefault(entry[0], []).append(entry)
+        self._callbacks = []
+        return self._by_owner
+
+    def _of(self, owner: CallbackOwner) -> list[_Entry]:
+        """What is still to be called of an owner; to be added to. It is settled."""
+        if self._by_owner is None and (not self._callbacks or self._callbacks[0][0] is owner):
+            return self._callbacks
+        by_owner = self._split() if self._by_owner is None else self._by_owner
+        return by_owner.setdefault(owner, [])
+
+    def _deliver_to(self, owner: CallbackOwner) -> None:
+        if owner is _stack.owner:
+            self._deliver()
+        else:
+            owner.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        """Call the callbacks of the owner whose code this is."""
+        owner = _stack.owner
+        while True:  # each of them may register others
+            mine = self._callbacks if self._by_owner is None else self._by_owner.get(owner)
+            if not mine or mine[0][0] is not owner:
+                return
+            callback = mine.pop(0)[1]
+            try:
+                callback()
+            except Exception as error:
+                if mine:
+                    owner.call_soon(self._deliver)  # `failed` of PROCESS raises
+                owner.failed(error)
 
     def __await__(self) -> Generator[Promise[T], None, T]:
         if not self.done:

@@ -50,7 +50,7 @@ from proxy.loop import faults
 from proxy.loop.faults import serve
 from proxy.loop.interfaces import Notes, Pump
 from proxy.loop.polling import BATCH, READ, Poller, new_poller
-from proxy.loop.promise import PROCESS
+from proxy.loop.promise import PROCESS, Callback, CallbackOwner, on_behalf_of
 from proxy.loop.turns import NOTED_S, TrioSteps, Turns, unnoted
 from proxy.wire.errors import LocalProtocolError
 
@@ -173,6 +173,10 @@ class Reactor:
     def call_soon(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call at the end of this turn, when nobody uses the receive buffer."""
         self._chores.append(partial(faults.guard, owner, callback))
+
+    def call_on_behalf_of(self, owner: CallbackOwner, callback: Callback) -> None:
+        """The same, for whoever owns callbacks of promises (see CallbackOwner.call_soon)."""
+        self._chores.append(partial(on_behalf_of, owner, callback))
 
     def call_in_turn(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call in one of the next turns: what takes milliseconds and may come in hundreds at once (TLS handshakes).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.journal import TopicJournal
 from proxy.durable.state_producer import TakenOver
+from proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from proxy.sharegroups import state_records
 from proxy.sharegroups.state_records import SHARE_STATE, StateKey
 from proxy.wire import registry
@@ -39,6 +41,9 @@ class Loop:
 
     def call_soon(self, _owner: object, callback: Callable[[], object]) -> None:
         self.soon.append(callback)
+
+    def call_on_behalf_of(self, owner: CallbackOwner, callback: Callback) -> None:
+        self.soon.append(partial(on_behalf_of, owner, callback))
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Any:
         alarm = (deadline, callback)

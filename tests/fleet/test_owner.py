@@ -79,7 +79,7 @@ def test_what_is_said_of_nothing_known_is_passed_over(world):
 def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(world, monkeypatch):
     """Its own proxy is told, which ends its connection; the link and all other clients live on."""
 
-    async def waits(call, services):
+    async def waits(call):
         answer = call.connection.ask(3, 0, b"")
         if call.correlation_id == 1:
             answer.on_settled(fails)
@@ -88,7 +88,7 @@ def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(wor
     def fails():
         raise ZeroDivisionError
 
-    monkeypatch.setattr(world.owner, "_handlers", {76: waits})
+    monkeypatch.setattr(world.owner._carried, "_handlers", {76: waits})
     world.wire.held = []
     for number in (1, 2):
         world.owner.receive(request(id=number, connection_id=number, correlation_id=number))

@@ -336,7 +336,9 @@ def slow_client(w: World, handler: Handler, size: int) -> Peer:
     client = w.client()
     client.send(request(LOCAL, 1, 1))
     started(w, handler, len(handler.calls) + 1)
+    before = w.plane.budget.used
     handler.results[-1].set(answer(1, bytes(size)))
+    w.turn_until(lambda: w.plane.budget.used > before)
     return client
 
 
@@ -435,7 +437,7 @@ def answer_fetch(broker: Peer, records: bytes) -> None:
     """The broker answers the Fetch that the proxy asks on a client's connection."""
     header, fetch = frames.decode_request(memoryview(broker.frame()))
     message = registry.message("FetchResponse")
-    ((topic,), version) = fetch.topics, header.api_version
+    (topic,), version = fetch.topics, header.version
     entry = message.PartitionData(partition_index=0, error_code=0, high_watermark=2, records=records)
     found = message.FetchableTopicResponse(topic_id=topic.topic_id, partitions=[entry])
     broker.send(frames.response(FETCH, version, header.correlation_id, message(responses=[found])))

@@ -596,7 +596,7 @@ class Play:
 @given(
     st.lists(st.tuples(st.none() | st.integers(0, OWNERS - 1), scripts(3), st.booleans()), max_size=8), st.booleans()
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_whatever_callbacks_do_no_owner_is_harmed_by_another(pieces: list[Any], has_loop: bool) -> None:
     """Each is called once or was taken back, in order; below nobody else's code; what it raises is its owner's."""
     play = Play(has_loop)

@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import pytest
 import trio
@@ -16,7 +15,7 @@ import trio.lowlevel
 
 from proxy.forwarding.pump import new_pump
 from proxy.loop.polling import READ
-from proxy.loop.promise import Promise, on_behalf_of
+from proxy.loop.promise import Promise
 from proxy.loop.reactor import SPREAD_S, Reactor, no_pump
 from proxy.wire.errors import LocalProtocolError
 
@@ -430,7 +429,7 @@ def test_callbacks_of_the_process_itself_are_called_in_a_stack_of_their_own(reac
 
     async def main() -> None:
         promise.on_settled(fails)
-        reactor.call_soon(party, partial(on_behalf_of, party, settle))
+        reactor.call_on_behalf_of(party, settle)
         await trio.sleep_forever()
 
     with pytest.raises(KeyError, match="of nobody"):

@@ -19,7 +19,6 @@ from proxy.app import observe
 from proxy.forwarding.pump import new_pump
 from proxy.forwarding.routes import Kind, Route
 from proxy.loop.polling import READ
-from proxy.loop.promise import on_behalf_of
 from proxy.loop.reactor import NewPump, Reactor, no_pump
 from proxy.loop.turns import LOGGED_S, LONG_S
 
@@ -246,10 +245,10 @@ def test_a_long_call_on_behalf_of_a_connection_is_told_as_its_own(
     owner = Owner(pair[0], 0)
 
     def slow() -> None:
-        watched.reactor.turns.doing = Other(), Route(Kind.FORWARD, 3, 9)  # type: ignore[assignment]
+        watched.reactor.turns.doing = Other(), Route(kind=Kind.FORWARD, key=3, version=9)  # type: ignore[assignment]
         time.sleep(VERY_SLOW_S)
 
-    watched.reactor.call_soon(owner, partial(on_behalf_of, owner, slow))  # type: ignore[arg-type]
+    watched.reactor.call_on_behalf_of(owner, slow)  # type: ignore[arg-type]
     watched.turns()
     (line,) = watched.noted
     assert "slow" in line["reason"]

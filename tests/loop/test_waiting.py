@@ -36,7 +36,7 @@ def test_ends_with_the_first_promise(timers):
     quick.set(1)
     assert task.finished
     assert not slow.done
-    assert slow._callbacks == []
+    assert not slow._callbacks
     assert timers.planned == 0
 
 

@@ -490,7 +490,7 @@ class _WaitingFetch:
 
 
 class Connection:
-    """One client connection with its upstream connection; see interfaces.Connection. Owns the callbacks of its requests."""
+    """A client connection with its upstream connection (interfaces.Connection); owns the callbacks of its requests."""
 
     _ids = itertools.count(1)
 

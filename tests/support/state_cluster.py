@@ -21,6 +21,7 @@ from proxy.brokers import own_log
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable import replay, state_home
 from proxy.durable.hosted_state import BrokerAccess
+from proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 from proxy.wire.records import build_batch, iter_batches
@@ -257,6 +258,9 @@ class Loop:
 
     def call_soon(self, _owner: object, callback: Callable[[], object]) -> None:
         self.call_at(trio.current_time(), callback)
+
+    def call_on_behalf_of(self, owner: CallbackOwner, callback: Callback) -> None:
+        self.call_at(trio.current_time(), partial(on_behalf_of, owner, callback))
 
     def call_at(self, deadline: float, callback: Callable[[], object]) -> trio.CancelScope:
         scope = trio.CancelScope()

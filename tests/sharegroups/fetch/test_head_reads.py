@@ -76,16 +76,15 @@ class Party:
 
 
 def parked(reads, key, count, soon):
-    """So many waiters of as many owners; gives them, and the numbers of those that were woken."""
-    woken, waiters = [], []
+    """So many waiters of as many owners; the numbers of those that were woken."""
+    woken = []
 
     def park(number):
-        waiters.append(reads.wait([key]))
-        waiters[-1].woken.on_settled(lambda: woken.append(number))
+        reads.wait([key]).woken.on_settled(lambda: woken.append(number))
 
     for number in range(count):
         on_behalf_of(Party(soon), lambda number=number: park(number))
-    return waiters, woken
+    return woken
 
 
 def test_a_waiter_of_another_owner_has_run_before_the_next_is_woken():
@@ -94,7 +93,7 @@ def test_a_waiter_of_another_owner_has_run_before_the_next_is_woken():
     heads = {key: Head(0, cached=True)}
     reads = made_reads(heads)
     soon = []
-    waiters, woken = parked(reads, key, 5, soon)
+    woken = parked(reads, key, 5, soon)
     reads.wake(key)
     assert (woken, reads.waiting, len(soon)) == ([], 4, 1)
     soon.pop()()
@@ -109,7 +108,7 @@ def test_a_wake_while_one_is_under_way_is_not_lost():
     heads = {key: Head(None, cached=False)}
     reads = made_reads(heads)
     soon = []
-    _, woken = parked(reads, key, 3, soon)
+    woken = parked(reads, key, 3, soon)
     reads.wake(key)
     reads.wake(key)
     assert len(soon) == 1
@@ -122,13 +121,11 @@ def test_a_waiter_that_has_gone_when_it_is_its_turn_does_not_stop_the_others():
     """Its client left between the wake and its call: what it was woken for is the next one's."""
     key = ShareKey("g", b"t" * 16, 0)
     reads = made_reads({key: Head(0, cached=True)})
-    soon = []
-    woken = []
-    gone = reads.wait([key])
-    gone.owner = Party(soon)
-    _, woken = parked(reads, key, 2, soon)
+    soon, gone = [], []
+    on_behalf_of(Party(soon), lambda: gone.append(reads.wait([key])))
+    woken = parked(reads, key, 2, soon)
     reads.wake(key)
-    reads.stop_waiting(gone)
+    reads.stop_waiting(gone[0])
     while soon:
         soon.pop(0)()
     assert woken == [0, 1]

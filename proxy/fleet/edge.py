@@ -166,14 +166,25 @@ class PeerEdge:
         elif message.outcome != ANSWERED or message.frame is None:
             asked.promise.fail(UpstreamLost("while the owner of the group served"))
         else:
-            answer = self.edge.completed(asked.call, message.frame)
-            if answer is None:
-                self.connection_closed(asked.call.connection.id)
-                asked.promise.fail(PeerLost("records were dropped before they could be sent"))
-            elif asked.not_before > self._timers.now():
-                self._timers.call_at(asked.not_before, partial(asked.promise.set, answer))
-            else:
-                asked.promise.set(answer)
+            self._complete(asked, message.frame)
+
+    def _complete(self, asked: _Asked, frame: Any) -> None:
+        """Raises RemoteProtocolError where the owner sent what is no answer."""
+        try:
+            answer = self.edge.completed(asked.call, frame)
+        except ProxyError as error:
+            asked.promise.fail(PeerLost(str(error)))
+            raise
+        except Exception as error:
+            asked.promise.fail(error)  # our fault ends the connection that asked, not the link
+            return
+        if answer is None:
+            self.connection_closed(asked.call.connection.id)
+            asked.promise.fail(PeerLost("records were dropped before they could be sent"))
+        elif asked.not_before > self._timers.now():
+            self._timers.call_at(asked.not_before, partial(asked.promise.set, answer))
+        else:
+            asked.promise.set(answer)
 
     # Questions
 
@@ -193,7 +204,15 @@ class PeerEdge:
             reply.body = self.edge.told(question.api_key, question.api_version, answer.result())
         except ProxyError as error:
             reply.reason = str(error) or type(error).__name__
+        except Exception as error:
+            reply.reason = "a fault of the client's proxy"
+            self._fail(question.connection_id, error)
         self._send(reply)
+
+    def _fail(self, connection_id: int, error: Exception) -> None:
+        """A fault of ours about one client: what it asked fails, which ends its connection and not the link."""
+        for number in [n for n, asked in self._requests.items() if asked.call.connection.id == connection_id]:
+            self._requests.pop(number).promise.fail(error)
 
     # The rest
 

@@ -155,8 +155,12 @@ class UpstreamFetch(ABC):
             topics=[message.FetchTopic(**{field_name: topic, "partitions": each}) for topic, each in topics.items()],
         )
         self._UNDER_WAY.put(self._connection, self)
-        body = registry.request(FETCH, self._version).encode(request)
-        self._answer = self._connection.ask(FETCH, self._version, body)
+        try:
+            body = registry.request(FETCH, self._version).encode(request)
+            self._answer = self._connection.ask(FETCH, self._version, body)
+        except Exception:
+            self._over()  # else others would wait for what nobody has asked
+            raise
         self._answer.on_settled(self._arrived)
 
     @property
@@ -167,8 +171,6 @@ class UpstreamFetch(ABC):
         return read.key.topic_id if self._by_id else read.name
 
     def _arrived(self) -> None:
-        if self._UNDER_WAY.of(self._connection) is self:
-            self._UNDER_WAY.forget(self._connection)
         try:
             self._take_in(self._answer.result())
         except ProxyError as failure:
@@ -178,6 +180,8 @@ class UpstreamFetch(ABC):
 
     def _over(self) -> None:
         """Nothing more comes of it; who waits is told, whatever failed."""
+        if self._UNDER_WAY.of(self._connection) is self:
+            self._UNDER_WAY.forget(self._connection)
         try:
             self._taken_in()
         finally:

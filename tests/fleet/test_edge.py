@@ -12,7 +12,7 @@ from proxy.reading.far_records import HeldRecords
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.apis.group_configs import GROUP
 from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
+from proxy.wire.errors import ErrorCode, RemoteProtocolError
 from proxy.wire.values import Address, Limits
 from tests.support.far import FarWorld
 from tests.support.ports import acquired
@@ -228,3 +228,32 @@ def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(worl
     broker, group = world.ask(32, 4, resources=resources).results
     assert [entry.value for entry in broker.configs] == ["A://edge.example:9301"]
     assert group.error_code == 0
+
+
+@pytest.mark.parametrize("hook", ["completed", "told"])
+def test_fault_about_one_client_fails_what_it_asked_and_not_the_link(world, monkeypatch, hook):
+    def fails(*_):
+        raise ZeroDivisionError
+
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    member, other = world.member(), world.member(member_id="m2")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.peer.edge, hook, fails)
+        reply = member.send_fetch(topic)
+        with pytest.raises(ZeroDivisionError):
+            _ = reply.message
+    assert world.peer.waiting == 0
+    member.connection.close()
+    assert acquired(other.fetch(topic))[0][:2] == (0, 9)
+
+
+def test_answer_that_cannot_be_read_ends_the_link_and_refuses_who_asked(world):
+    topic = world.cluster.create("t")
+    member = world.member()
+    world.wire.held = []
+    reply = member.send_fetch(topic)
+    (number,) = world.peer._requests
+    with pytest.raises(RemoteProtocolError):
+        world.peer.receive(registry.message("PeerResponse")(id=number, outcome=edge.ANSWERED, frame=b"\xff"))
+    assert reply.message.error_code == GONE

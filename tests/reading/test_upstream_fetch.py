@@ -131,3 +131,35 @@ def test_nothing_is_remembered_of_a_topic_without_a_name(world):
     connection = world.connect()
     Reading(connection, world.services, read_of(topic, name=""))
     assert rights_of(connection).verdict(Right.READ_TOPIC, "t", world.timers.now(), 10.0) is None
+
+
+class Faulty(Reading):
+    """Cannot take in what was brought."""
+
+    def _brought(self, read, partition, batches, records):
+        raise ZeroDivisionError
+
+
+def test_fault_in_taking_an_answer_in_frees_the_places_and_tells_who_waits(world):
+    """What was raised goes to the owner of the callback."""
+    topic = world.cluster.create("t")
+    connection = world.connect()
+    reading = Faulty(connection, world.services, read_of(topic), wait_s=0.5)
+    with pytest.raises(ZeroDivisionError):
+        world.timers.advance(0.5)
+    assert reading.told == ["taken in", "done", "ended"]
+    assert Faulty.of(connection) is None
+
+
+def test_read_that_could_not_be_sent_frees_the_places_and_tells_who_waits(world):
+    def fails(*_):
+        raise ZeroDivisionError
+
+    topic = world.cluster.create("t")
+    connection = world.connect()
+    connection.ask = fails
+    reading = Reading.__new__(Reading)
+    with pytest.raises(ZeroDivisionError):
+        reading.__init__(connection, world.services, read_of(topic))
+    assert reading.told == ["taken in", "done", "ended"]
+    assert Reading.of(connection) is None

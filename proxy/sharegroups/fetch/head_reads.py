@@ -174,10 +174,14 @@ class ShareReads:
 
     def _has_run(self, wave: _Wave) -> None:
         """The waiter that was woken last has looked, or its request has ended."""
-        if self._nothing_left(wave.key):
-            self._end(wave)
-        else:
-            self._go_on(wave)
+        is_over = True  # also where looking fails: the next wake begins another wave
+        try:
+            is_over = self._nothing_left(wave.key)
+        finally:
+            if is_over:
+                self._end(wave)
+            else:
+                self._go_on(wave)
 
     def _end(self, wave: _Wave) -> None:
         del self._waves[wave.key]

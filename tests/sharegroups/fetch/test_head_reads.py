@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.loop.promise import Promise, call_soon, on_behalf_of
 from proxy.reading.chunk_cache import CacheLimits, ChunkCache
 from proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
@@ -128,4 +130,21 @@ def test_a_waiter_that_has_gone_when_it_is_its_turn_does_not_stop_the_others():
     reads.stop_waiting(gone[0])
     while soon:
         soon.pop(0)()
+    assert woken == [0, 1]
+
+
+def test_fault_in_looking_at_a_share_partition_does_not_keep_its_waiters_asleep():
+    """It is the trouble of the one that was woken; the next wake is the next one's."""
+
+    def head(_key):
+        raise ZeroDivisionError
+
+    key = ShareKey("g", b"t" * 16, 0)
+    reads = ShareReads(ChunkCache(CacheLimits(1 << 20, 2.0, 16)), head)
+    soon = []
+    woken = parked(reads, key, 2, soon)
+    for _ in range(2):
+        reads.wake(key)
+        with pytest.raises(ZeroDivisionError):
+            soon.pop(0)()
     assert woken == [0, 1]

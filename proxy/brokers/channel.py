@@ -158,7 +158,7 @@ class Channel(trio.abc.Stream):
             each.done(None)
 
     def failed(self, error: Exception) -> None:
-        """See faults.Owner."""
+        """See faults.FaultOwner."""
         self.close(str(error) or type(error).__name__)
 
     def _ring(self) -> None:

@@ -49,7 +49,7 @@ static double monotonic(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* What a callback of `owner` raised is the owner's trouble (faults.Owner). 0, or -1 where it is everybody's. */
+/* What a callback of `owner` raised is the owner's trouble (faults.FaultOwner). 0, or -1 where it is everybody's. */
 static int settle(PyObject *owner, PyObject *result)
 {
     if (result) {

@@ -129,7 +129,7 @@ class BrokerToClient(BrokerAnswers):
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:
-        """See faults.Owner. Trouble in the TLS handshake comes here too."""
+        """See faults.FaultOwner. Trouble in the TLS handshake comes here too."""
         if isinstance(error, RequestRefused):
             self._connection.failed(error)
         elif isinstance(error, RemoteProtocolError | AnswerUnusable):

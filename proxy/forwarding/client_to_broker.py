@@ -121,7 +121,7 @@ class ClientToBroker(ClientRequests):
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:
-        """See faults.Owner."""
+        """See faults.FaultOwner."""
         self._connection.failed(error)
 
     def connected(self, transport: Transport) -> None:

@@ -179,7 +179,7 @@ class Linger:
                 self._part()
 
     def failed(self, error: Exception) -> None:
-        """See faults.Owner."""
+        """See faults.FaultOwner."""
         del error  # the peer has gone: there is nobody to tell
         self.end()
 

@@ -10,7 +10,7 @@ methods (`client_to_broker`, `broker_to_client`) are the fast path.
 
 A way is a walk that a descriptor feeds. While its `flows` is set, bytes that come are walked and, where all of them
 pass, sent on without any Python. Otherwise these methods of the walk are called (`FedWalk`), with trouble handed to
-`failed` (faults.Owner).
+`failed` (faults.FaultOwner).
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Reactor:
     # sockets
 
     def register(self, fd: int, mask: int, ready: Callable[[int], None]) -> None:
-        """Call `ready(mask)`, a method of a `faults.Owner`, whenever the descriptor is ready."""
+        """Call `ready(mask)`, a method of a `faults.FaultOwner`, whenever the descriptor is ready."""
         self._poller.register(fd, mask)
         self._ready[fd] = ready
 

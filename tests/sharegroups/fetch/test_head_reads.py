@@ -92,7 +92,7 @@ def parked(reads, key, count, soon):
 def test_a_waiter_of_another_owner_has_run_before_the_next_is_woken():
     """Else one record that became available would wake everybody."""
     key = ShareKey("g", b"t" * 16, 0)
-    heads = {key: Head(0, cached=True)}
+    heads = {key: ShareHead(0, cached=True)}
     reads = made_reads(heads)
     soon = []
     woken = parked(reads, key, 5, soon)
@@ -100,14 +100,14 @@ def test_a_waiter_of_another_owner_has_run_before_the_next_is_woken():
     assert (woken, reads.waiting, len(soon)) == ([], 4, 1)
     soon.pop()()
     assert (woken, reads.waiting, len(soon)) == ([0], 3, 1)
-    heads[key] = Head(None, cached=False)
+    heads[key] = ShareHead(None, cached=False)
     soon.pop()()
     assert (woken, reads.waiting, len(soon)) == ([0, 1], 3, 0)
 
 
 def test_a_wake_while_one_is_under_way_is_not_lost():
     key = ShareKey("g", b"t" * 16, 0)
-    heads = {key: Head(None, cached=False)}
+    heads = {key: ShareHead(None, cached=False)}
     reads = made_reads(heads)
     soon = []
     woken = parked(reads, key, 3, soon)
@@ -122,7 +122,7 @@ def test_a_wake_while_one_is_under_way_is_not_lost():
 def test_a_waiter_that_has_gone_when_it_is_its_turn_does_not_stop_the_others():
     """Its client left between the wake and its call: what it was woken for is the next one's."""
     key = ShareKey("g", b"t" * 16, 0)
-    reads = made_reads({key: Head(0, cached=True)})
+    reads = made_reads({key: ShareHead(0, cached=True)})
     soon, gone = [], []
     on_behalf_of(Party(soon), lambda: gone.append(reads.wait([key])))
     woken = parked(reads, key, 2, soon)

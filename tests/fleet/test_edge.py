@@ -256,4 +256,4 @@ def test_answer_that_cannot_be_read_ends_the_link_and_refuses_who_asked(world):
     (number,) = world.peer._requests
     with pytest.raises(RemoteProtocolError):
         world.peer.receive(registry.message("PeerResponse")(id=number, outcome=edge.ANSWERED, frame=b"\xff"))
-    assert reply.message.error_code == GONE
+    assert reply.message.error_code == NOT_FOUND

@@ -116,18 +116,7 @@ def build(
     cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
     cache = ChunkCache[ShareChunk](cache_limits)
 
-    def head(key: ShareKey) -> ShareHead:
-        share = coordinator.share(key)
-        settings = coordinator.settings(key.group_id)
-        if share is None or not share.partition.can_acquire(settings):
-            return ShareHead(None, cached=False)
-        offset = share.partition.next_fetch_offset()
-        leader = topology.leader(key.topic_id, key.partition)
-        place = ReadKey(key.topic_id, key.partition, settings.read_committed)
-        found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
-        return ShareHead(offset, cached=found)
-
-    reads = ShareReads(cache, head)
+    reads = ShareReads(cache, _heads(coordinator, cache, topology, timers))
     figures = ShareFigures(limits.metrics_groups)
     writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner)
     writes.took = figures.state_write_s.observe
@@ -159,3 +148,22 @@ def build(
         serve_share=serve_share,
         options=options,
     )
+
+
+def _heads(
+    coordinator: ShareCoordinator, cache: ChunkCache[ShareChunk], topology: ClusterView, timers: Timers
+) -> Callable[[ShareKey], ShareHead]:
+    """What `ShareReads` asks of a share partition: where it would be read, and whether that is in the cache."""
+
+    def head(key: ShareKey) -> ShareHead:
+        share = coordinator.share(key)
+        settings = coordinator.settings(key.group_id)
+        if share is None or not share.partition.can_acquire(settings):
+            return ShareHead(None, cached=False)
+        offset = share.partition.next_fetch_offset()
+        leader = topology.leader(key.topic_id, key.partition)
+        place = ReadKey(key.topic_id, key.partition, settings.read_committed)
+        found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
+        return ShareHead(offset, cached=found)
+
+    return head

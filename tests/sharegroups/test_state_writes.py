@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import JournalRefused, StateKey
+from proxy.durable.interfaces import JournalRefused
 from proxy.loop.promise import Promise, on_behalf_of, running
 from proxy.sharegroups import state_writes
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.snapshot import ShareSnapshot
+from proxy.sharegroups.state_records import StateKey
 from proxy.sharegroups.state_writes import ShareWrites
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries

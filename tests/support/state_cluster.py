@@ -328,4 +328,4 @@ def install(monkeypatch: pytest.MonkeyPatch, cluster: StateCluster, *modules: An
 
     for module in (replay, *modules):
         monkeypatch.setattr(module, "connection", connection)
-    monkeypatch.setattr(state_home, "Links", partial(Channels, cluster))
+    monkeypatch.setattr(state_home, "BrokerChannels", partial(Channels, cluster))

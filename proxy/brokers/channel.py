@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
@@ -25,6 +25,7 @@ from proxy.loop.reactor import Reactor, ReactorTimer
 from proxy.loop.transports import PlainTransport, TlsTransport
 from proxy.wire import frames
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.messages import Message, RequestMessage
 from proxy.wire.values import Address
 
 ANSWER_S = 10.0
@@ -32,8 +33,8 @@ ANSWER_S = 10.0
 READS_MAX = 16
 """Reads in one call, so that a busy channel does not hold up the others."""
 
-Done = Callable[[Any | None], None]
-"""Called once with the decoded answer, or None when none will come."""
+R = TypeVar("R", bound=Message)
+"""The class of the answer."""
 
 
 class _Asked(NamedTuple):
@@ -43,7 +44,7 @@ class _Asked(NamedTuple):
     version: int
     correlation_id: int
     deadline: float
-    done: Done
+    done: Callable[[Any | None], None]
 
 
 class Channel(trio.abc.Stream):
@@ -127,8 +128,8 @@ class Channel(trio.abc.Stream):
             raise RemoteProtocolError(f"the broker has no version of API {key} up to {ours_max}")
         return min(ours_max, theirs[1])
 
-    def ask(self, key: int, version: int, message: Any, done: Done) -> None:
-        """Send a request; on a closed channel `done(None)` comes at once."""
+    def ask(self, key: int, version: int, message: RequestMessage[R], done: Callable[[R | None], None]) -> None:
+        """Send a request. `done` is called once, with the decoded answer, or None when none will come."""
         if self.closed:
             done(None)
             return

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
@@ -69,7 +70,7 @@ class ClusterView:
         self._names: dict[bytes, str] = {}
         self._stale: set[str] = set()
 
-    def fold(self, metadata: Any, now: float, *, all_topics: bool = False) -> frozenset[str]:
+    def fold(self, metadata: messages.MetadataResponse, now: float, *, all_topics: bool = False) -> frozenset[str]:
         """Take in a decoded MetadataResponse, as the broker sent it; gives the names of topics that changed or went.
 
         With `all_topics` the answer lists every topic the asker may see, and what it lacks is forgotten: only for an
@@ -135,7 +136,7 @@ class ClusterView:
         """A topic is known to be gone; harmless when it is not known."""
         self._drop(name)
 
-    def _fold_brokers(self, metadata: Any, now: float) -> None:
+    def _fold_brokers(self, metadata: messages.MetadataResponse, now: float) -> None:
         """An empty list is a broker that has not caught up yet, or an error: nobody is forgotten for it."""
         if metadata.cluster_id is not None:
             self.cluster_id = metadata.cluster_id
@@ -148,7 +149,7 @@ class ClusterView:
         }
         self._nodes = {broker.address: broker.node_id for broker in self._brokers.values()}
 
-    def _fold_topic(self, answer: Any, now: float) -> str | None:
+    def _fold_topic(self, answer: messages.MetadataResponse.MetadataResponseTopic, now: float) -> str | None:
         """The name, if the topic changed or went."""
         if answer.error_code in _GONE:
             name = answer.name if answer.name is not None else self._names.get(answer.topic_id)
@@ -180,7 +181,7 @@ class ClusterView:
         return topic is not None
 
 
-def _leaders(partitions: Iterable[Any]) -> tuple[Leader, ...]:
+def _leaders(partitions: Iterable[messages.MetadataResponse.MetadataResponsePartition]) -> tuple[Leader, ...]:
     """By index; a gap in the answer (a partition it did not list) is a partition without leader."""
     known = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in partitions if p.partition_index >= 0}
     if len(known) == max(known, default=-1) + 1:

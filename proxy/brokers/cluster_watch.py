@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import trio
 
@@ -19,6 +18,7 @@ from proxy.brokers.own_client import AuthenticationNeeded, OwnClient
 from proxy.brokers.own_connection import AuthenticationFailed, BrokerVersions
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import REMIND_S, LastingTrouble
+from proxy.wire import messages
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address
 
@@ -41,7 +41,7 @@ class SeenCluster:
 
     brokers: Mapping[int, Address]
     """Node id -> upstream address; empty where nobody may tell and the settings name none."""
-    metadata: tuple[Any, ...]
+    metadata: tuple[messages.MetadataResponse, ...]
     """Decoded MetadataResponses, the topics divided among them; none where the proxy's identity is not enough."""
     versions: Mapping[int, BrokerVersions]
     """By node id, of the brokers that told them."""
@@ -124,7 +124,7 @@ class ClusterWatch:
         self.silent = silent = await self._ask_versions(brokers)
         return SeenCluster(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
 
-    async def _brokers(self) -> tuple[Mapping[int, Address], tuple[Any, ...]]:
+    async def _brokers(self) -> tuple[Mapping[int, Address], tuple[messages.MetadataResponse, ...]]:
         try:
             metadata = await self._ask_metadata()
         except (AuthenticationNeeded, AuthenticationFailed) as error:
@@ -137,7 +137,7 @@ class ClusterWatch:
         self._tell("upstream-reached")
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata[-1].brokers or ()}, metadata
 
-    async def _ask_metadata(self) -> tuple[Any, ...]:
+    async def _ask_metadata(self) -> tuple[messages.MetadataResponse, ...]:
         topics = list(self.topics())[:TOPICS_MAX]
         firsts = range(0, max(len(topics), 1), TOPICS_AT_ONCE)
         return tuple([(await self.client.metadata(topics[first : first + TOPICS_AT_ONCE]))[0] for first in firsts])

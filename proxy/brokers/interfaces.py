@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from proxy.brokers.connection_slots import SlotValues
 from proxy.loop.promise import Promise
+from proxy.wire.messages import Message, RequestMessage
+
+R = TypeVar("R", bound=Message)
+"""The class of the answer."""
 
 
 class Connection(Protocol):
@@ -44,7 +48,7 @@ class Connection(Protocol):
 class OwnQuestions(Protocol):
     """Requests under the proxy's own identity, to brokers that the asking client's connection does not lead to."""
 
-    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+    def ask(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
         """The decoded answer, in the highest version both sides know.
 
         Fails with a ProxyError: no such broker, not reached, no answer in time, too many questions at once.

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import error_name
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
-CREATE_TOPICS = 19
 OFFSETS_TOPIC = "__consumer_offsets"
 REPLICAS_MAX = 3
 CREATE_MS = 10_000
@@ -101,7 +101,7 @@ class InternalTopic:
             TopicRefused: the cluster refuses. UpstreamLost, AuthenticationFailed: no server answers.
         """
         replicas = await self._replicas()
-        request = registry.message("CreateTopicsRequest")
+        request = messages.CreateTopicsRequest
         configs = {**self._configs, "min.insync.replicas": str(max(1, replicas - 1))}
         topic = request.CreatableTopic(
             name=self._name,
@@ -110,7 +110,7 @@ class InternalTopic:
             assignments=[],
             configs=[request.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
         )
-        answer, _ = await self._client.ask(CREATE_TOPICS, request(topics=[topic], timeout_ms=CREATE_MS))
+        answer, _ = await self._client.ask(ApiKey.CREATE_TOPICS, request(topics=[topic], timeout_ms=CREATE_MS))
         (result,) = answer.topics
         if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
             return bool(result.error_code == ErrorCode.NONE)

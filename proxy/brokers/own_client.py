@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import trio
 
@@ -22,10 +22,16 @@ from proxy.brokers.own_connection import (
     connection,
     open_connection,
 )
-from proxy.brokers.questions import METADATA, about_topics
+from proxy.brokers.questions import about_topics
 from proxy.loop.first_success import race
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.messages import Message, RequestMessage
 from proxy.wire.values import Address
+
+R = TypeVar("R", bound=Message)
+"""The class of the answer."""
 
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
@@ -47,17 +53,17 @@ class OwnClient:
         self._brokers: tuple[Address, ...] = ()
         self._open: OwnConnection | None = None
 
-    async def metadata(self, topics: Sequence[str] = ()) -> tuple[Any, BrokerVersions]:
+    async def metadata(self, topics: Sequence[str] = ()) -> tuple[messages.MetadataResponse, BrokerVersions]:
         """The decoded MetadataResponse about all brokers and these topics, and the versions of who answered it.
 
         UpstreamLost with the reason of every server when none answers; AuthenticationNeeded (an UpstreamLost) when
         brokers are there but want an identity; AuthenticationFailed when they refuse the one given.
         """
-        answer, versions = await self.ask(METADATA, about_topics(topics))
+        answer, versions = await self.ask(ApiKey.METADATA, about_topics(topics))
         self._brokers = tuple(Address(broker.host, broker.port) for broker in answer.brokers or ())
         return answer, versions
 
-    async def ask(self, key: int, question: Any) -> tuple[Any, BrokerVersions]:
+    async def ask(self, key: int, question: RequestMessage[R]) -> tuple[R, BrokerVersions]:
         """The answer of the first server that gives one, and its versions; errors as for `metadata`."""
         reasons: list[ProxyError] = []
         left = list(dict.fromkeys([*self._bootstrap, *self._brokers]))

@@ -12,15 +12,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import TypeVar
 
 import trio
 
-from proxy.wire import frame_sizes, frames, registry
+from proxy.wire import frame_sizes, frames, messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.messages import Message, RequestMessage
 from proxy.wire.values import Address, Limits
 
-SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+R = TypeVar("R", bound=Message)
+"""The class of the answer."""
+
 
 CLIENT_ID = "kafka-share-proxy"
 ANSWER_TIMEOUT_S = 15.0
@@ -34,12 +38,12 @@ end of a request's head and answers at once that it is a bad one: otherwise both
 
 
 class AuthenticationFailed(ProxyError):
-    """The broker does not accept the proxy's own identity."""
+    """The broker does not accept the identity it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The proxy's own principal at the brokers."""
+    """A principal at the brokers: the proxy's own, or a client's."""
 
     mechanism: str
     """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
@@ -61,6 +65,10 @@ class OwnSettings:
     """The name to verify; None = the host that is dialled."""
     identity: Identity | None = None
     connect: Connect = trio.open_tcp_stream
+    client_id: str = CLIENT_ID
+    """What every request of these connections says of itself; quotas may count by it."""
+    tls_setting: str = "upstream.tls"
+    """What to look at where a broker speaks TLS and we do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +79,14 @@ class BrokerVersions:
     """API key -> (lowest, highest) version."""
     finalized: Mapping[str, int]
     """Feature -> finalized level."""
-    answer: Any
-    """The decoded ApiVersionsResponse."""
+    answer: messages.ApiVersionsResponse | None
+    """None while it has not answered."""
 
 
 class OwnConnection:
     """An open connection to one broker. Not for several tasks at once."""
 
-    def __init__(self, address: Address, stream: trio.abc.Stream, limits: Limits) -> None:
+    def __init__(self, address: Address, stream: trio.abc.Stream, settings: OwnSettings) -> None:
         self.address = address
         self.versions = BrokerVersions(ranges={}, finalized={}, answer=None)
         self.expires = float("inf")
@@ -86,11 +94,11 @@ class OwnConnection:
         self.answered = False
         """Whether it answered anything that needs an identity where one is asked for."""
         self._stream = stream
-        self._limits = limits
+        self._settings = settings
         self._correlation_ids = count(1)
         self._received = bytearray()
 
-    async def ask(self, key: int, message: Any, version: int | None = None) -> Any:
+    async def ask(self, key: int, message: RequestMessage[R], version: int | None = None) -> R:
         """The decoded answer, in the highest version both sides know unless one is given.
 
         UpstreamLost when the connection ends or stays silent, RemoteProtocolError when the answer is none; either
@@ -98,22 +106,38 @@ class OwnConnection:
         """
         chosen = self._common_version(key) if version is None else version
         correlation_id = next(self._correlation_ids)
-        try:
-            with trio.fail_after(ANSWER_TIMEOUT_S):
-                await self._stream.send_all(frames.request(key, chosen, correlation_id, CLIENT_ID, message))
-                frame = await self._frame()
-        except trio.TooSlowError:
-            raise UpstreamLost(f"{self.address} did not answer within {ANSWER_TIMEOUT_S:g} s") from None
-        except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
-            raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
+        request = frames.request(key, chosen, correlation_id, self._settings.client_id, message)
+        frame = await self._answer_to(request)
+        if key == ApiKey.API_VERSIONS and unsupported_api_versions(frame):
+            chosen = 0  # KIP-511: a broker that does not know the version answers in the oldest
+        answer: R
         answered_id, answer = frames.decode_response(key, chosen, frame)
         if answered_id != correlation_id:
             raise RemoteProtocolError(f"{self.address} answered request {answered_id}, {correlation_id} was asked")
         return answer
 
+    def hand_over(self) -> trio.abc.Stream:
+        """The stream, for who asks several questions at once; nothing is to be asked here any more.
+
+        RemoteProtocolError if the broker has sent more than answers.
+        """
+        if self._received:
+            raise RemoteProtocolError(f"{self.address} sent {len(self._received)} bytes that nobody asked for")
+        return self._stream
+
     async def aclose(self) -> None:
         """Close, without waiting for the peer."""
         await trio.aclose_forcefully(self._stream)
+
+    async def _answer_to(self, request: bytes) -> bytes:
+        try:
+            with trio.fail_after(ANSWER_TIMEOUT_S):
+                await self._stream.send_all(request)
+                return await self._frame()
+        except trio.TooSlowError:
+            raise UpstreamLost(f"{self.address} did not answer within {ANSWER_TIMEOUT_S:g} s") from None
+        except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
+            raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
 
     def _common_version(self, key: int) -> int:
         ours, theirs = registry.versions(key), self.versions.ranges.get(key)
@@ -124,9 +148,9 @@ class OwnConnection:
     async def _frame(self) -> bytes:
         head = await self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
-        if not frame_sizes.ANSWER_MIN <= size <= self._limits.collected_bytes:
-            error = frame_sizes.wrong_size(size, self._limits.collected_bytes, frame_sizes.ANSWER_MIN)
-            advice = "; see upstream.tls" if frame_sizes.hint(head).startswith("a TLS") else ""
+        if not frame_sizes.ANSWER_MIN <= size <= self._settings.limits.collected_bytes:
+            error = frame_sizes.wrong_size(size, self._settings.limits.collected_bytes, frame_sizes.ANSWER_MIN)
+            advice = f"; see {self._settings.tls_setting}" if frame_sizes.hint(head).startswith("a TLS") else ""
             raise RemoteProtocolError(f"{self.address} sent: {error}{advice}")
         return await self._exactly(size)
 
@@ -157,7 +181,7 @@ async def open_connection(address: Address, settings: OwnSettings) -> OwnConnect
     UpstreamLost when it cannot be reached, AuthenticationFailed when the broker refuses the identity,
     RemoteProtocolError when it does not speak Kafka.
     """
-    opened = OwnConnection(address, await _dial(address, settings), settings.limits)
+    opened = OwnConnection(address, await _dial(address, settings), settings)
     try:
         opened.versions = await _first_answer(opened, settings)
         if settings.identity is not None:
@@ -198,13 +222,15 @@ async def _first_answer(opened: OwnConnection, settings: OwnSettings) -> BrokerV
     except UpstreamLost as error:
         if settings.tls is not None:
             raise
-        raise UpstreamLost(f"{error} (as a TLS listener does: see upstream.tls)") from None
+        raise UpstreamLost(f"{error} (as a TLS listener does: see {settings.tls_setting})") from None
 
 
 async def _ask_versions(opened: OwnConnection) -> BrokerVersions:
-    request = registry.message("ApiVersionsRequest")(client_software_name=CLIENT_ID, client_software_version="1")
+    request = messages.ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
     request.unknown_tags = ((END_OF_HEAD_TAG, END_OF_HEAD),)
-    answer = await opened.ask(API_VERSIONS, request, version=3)
+    answer = await opened.ask(ApiKey.API_VERSIONS, request, version=3)
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        answer = await _ask_versions_again(opened, answer)
     if answer.error_code != ErrorCode.NONE:
         raise RemoteProtocolError(f"{opened.address} answered ApiVersions v3 with {error_name(answer.error_code)}")
     return BrokerVersions(
@@ -212,6 +238,24 @@ async def _ask_versions(opened: OwnConnection) -> BrokerVersions:
         finalized={feature.name: feature.max_version_level for feature in answer.finalized_features or ()},
         answer=answer,
     )
+
+
+async def _ask_versions_again(
+    opened: OwnConnection, refusal: messages.ApiVersionsResponse
+) -> messages.ApiVersionsResponse:
+    """In the version nearest to ours of those that the refusal names; without any, in the oldest (KIP-511)."""
+    known = {entry.api_key: (entry.min_version, entry.max_version) for entry in refusal.api_keys or ()}
+    theirs, ours = known.get(ApiKey.API_VERSIONS, (0, 0)), registry.versions(ApiKey.API_VERSIONS)
+    version = min(theirs[1], ours[1])
+    if version < max(theirs[0], ours[0]):
+        raise RemoteProtocolError(f"{opened.address} has ApiVersions {theirs[0]} to {theirs[1]}, none is known here")
+    request = messages.ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
+    return await opened.ask(ApiKey.API_VERSIONS, request, version=version)
+
+
+def unsupported_api_versions(frame: bytes) -> bool:
+    """Whether it is the answer to ApiVersions that says so; correlation id, then the error code, in every version."""
+    return len(frame) >= 6 and int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[str, ...]:
@@ -223,8 +267,8 @@ async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[s
     return () if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE else tuple(answer.mechanisms or ())
 
 
-async def _handshake(opened: OwnConnection, mechanism: str) -> Any:
-    return await opened.ask(SASL_HANDSHAKE, registry.message("SaslHandshakeRequest")(mechanism=mechanism), version=1)
+async def _handshake(opened: OwnConnection, mechanism: str) -> messages.SaslHandshakeResponse:
+    return await opened.ask(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeRequest(mechanism=mechanism), version=1)
 
 
 async def _authenticate(opened: OwnConnection, identity: Identity) -> None:
@@ -245,7 +289,7 @@ async def _authenticate(opened: OwnConnection, identity: Identity) -> None:
 async def _plain(opened: OwnConnection, identity: Identity) -> int:
     """RFC 4616: authorization id (empty), authentication id, password."""
     token = "\0".join(("", identity.username, identity.password())).encode()
-    return (await _token(opened, token))[1]
+    return (await _token(opened, identity, token))[1]
 
 
 async def _scram(opened: OwnConnection, identity: Identity) -> int:
@@ -254,27 +298,27 @@ async def _scram(opened: OwnConnection, identity: Identity) -> int:
 
     client = ScramClient([identity.mechanism], identity.username, identity.password())
     try:
-        first, _ = await _token(opened, client.get_client_first().encode())
+        first, _ = await _token(opened, identity, client.get_client_first().encode())
         client.set_server_first(first.decode())
-        final, lifetime_ms = await _token(opened, client.get_client_final().encode())
+        final, lifetime_ms = await _token(opened, identity, client.get_client_final().encode())
         client.set_server_final(final.decode())
     except (ScramException, UnicodeDecodeError) as error:
         raise AuthenticationFailed(f"{opened.address}: {error}") from None
     return lifetime_ms
 
 
-async def _token(opened: OwnConnection, token: bytes) -> tuple[bytes, int]:
-    request = registry.message("SaslAuthenticateRequest")(auth_bytes=token)
-    answer = await opened.ask(SASL_AUTHENTICATE, request)
+async def _token(opened: OwnConnection, identity: Identity, token: bytes) -> tuple[bytes, int]:
+    request = messages.SaslAuthenticateRequest(auth_bytes=token)
+    answer = await opened.ask(ApiKey.SASL_AUTHENTICATE, request)
     if answer.error_code != ErrorCode.NONE:
         text = answer.error_message or error_name(answer.error_code)
-        raise AuthenticationFailed(f"{opened.address} refuses the proxy's own identity: {text}")
+        raise AuthenticationFailed(f"{opened.address} refuses {identity.username!r}: {text}")
     return bytes(answer.auth_bytes or b""), answer.session_lifetime_ms
 
 
 def error_name(code: int) -> str:
     """Kafka's name of an error code, and its number."""
-    return f"{ErrorCode(code).name} ({code})"
+    return f"{ErrorCode.of(code).name} ({code})"
 
 
 def reason_of(error: BaseException) -> str:

@@ -6,14 +6,18 @@ Rare by design: what a client asks is answered over its own connection wherever 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import trio
 
 from proxy.brokers.own_connection import OwnSettings, connection
 from proxy.loop.promise import Promise
 from proxy.wire.errors import ProxyError, UpstreamLost
+from proxy.wire.messages import Message, RequestMessage
 from proxy.wire.values import Address
+
+R = TypeVar("R", bound=Message)
+"""The class of the answer."""
 
 QUESTIONS_MAX = 32
 """Questions under way; one more fails at once."""
@@ -31,9 +35,9 @@ class OwnIdentityQuestions:
         self._address_of = address_of
         self.under_way = 0
 
-    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+    def ask(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
         """See interfaces.OwnQuestions."""
-        answer: Promise[Any] = Promise()
+        answer: Promise[R] = Promise()
         address = self._address_of(node_id)
         if address is None:
             answer.fail(UpstreamLost(f"no address is known for broker {node_id}"))
@@ -44,7 +48,7 @@ class OwnIdentityQuestions:
             self._nursery.start_soon(self._ask, address, key, request, answer, name="own question")
         return answer
 
-    async def _ask(self, address: Address, key: int, request: Any, answer: Promise[Any]) -> None:
+    async def _ask(self, address: Address, key: int, request: RequestMessage[R], answer: Promise[R]) -> None:
         try:
             async with connection(address, self._settings) as opened:
                 found = await opened.ask(key, request)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TypeAlias
 
-from proxy.wire import registry
+from proxy.wire import messages
 
-METADATA, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 10, 32
+TopicEntry: TypeAlias = "messages.MetadataResponse.MetadataResponseTopic"
+"""What Metadata says of one topic."""
 
 
 class CoordinatorOf(IntEnum):
@@ -25,30 +26,32 @@ class Resource(IntEnum):
     BROKER = 4
 
 
-def about_topics(names: Iterable[str] = (), ids: Iterable[bytes] = (), *, operations: bool = False) -> Any:
+def about_topics(
+    names: Iterable[str] = (), ids: Iterable[bytes] = (), *, operations: bool = False
+) -> messages.MetadataRequest:
     """MetadataRequest about these topics, existing or not; without any, about the brokers alone.
 
     `operations`: with what the asking principal may do with each. Ids need v12, which every supported broker has.
     """
-    message = registry.message("MetadataRequest")
+    message = messages.MetadataRequest
     topics = [message.MetadataRequestTopic(name=name) for name in names]
     topics += [message.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
     return message(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
 
 
-def about_all_topics() -> Any:
+def about_all_topics() -> messages.MetadataRequest:
     """MetadataRequest about every topic that the asking principal may see."""
-    return registry.message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
+    return messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
-def about_coordinators(kind: CoordinatorOf, names: Sequence[str]) -> Any:
+def about_coordinators(kind: CoordinatorOf, names: Sequence[str]) -> messages.FindCoordinatorRequest:
     """FindCoordinatorRequest (v4 and later) for groups or transactional ids."""
-    return registry.message("FindCoordinatorRequest")(key_type=kind, coordinator_keys=list(names))
+    return messages.FindCoordinatorRequest(key_type=kind, coordinator_keys=list(names))
 
 
-def about_settings(kind: Resource, name: str, settings: Sequence[str]) -> Any:
+def about_settings(kind: Resource, name: str, settings: Sequence[str]) -> messages.DescribeConfigsRequest:
     """DescribeConfigsRequest about some settings of one topic or broker."""
-    message = registry.message("DescribeConfigsRequest")
+    message = messages.DescribeConfigsRequest
     resource = message.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=list(settings)
     )

@@ -22,16 +22,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
-from typing import Any
 
 from proxy.brokers.connection_slots import ConnectionSlot, HasSlots
 from proxy.brokers.interfaces import Connection
-from proxy.brokers.questions import FIND_COORDINATOR, CoordinatorOf, about_coordinators
+from proxy.brokers.questions import CoordinatorOf, about_coordinators
 from proxy.loop.promise import Promise
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-HEARTBEAT, DESCRIBE_GROUPS, OFFSET_DELETE = 12, 15, 47
 HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION, OFFSET_DELETE_VERSION = 4, 4, 5, 0
 
 READ_BIT, DESCRIBE_BIT = 1 << 3, 1 << 8
@@ -63,7 +62,7 @@ class Right(IntEnum):
 
 
 GRANTS: Mapping[int, frozenset[ErrorCode]] = {
-    HEARTBEAT: frozenset(
+    ApiKey.HEARTBEAT: frozenset(
         {
             ErrorCode.NONE,  # the coordinator is loading the group (GroupCoordinatorService.heartbeat)
             ErrorCode.NOT_COORDINATOR,
@@ -71,13 +70,13 @@ GRANTS: Mapping[int, frozenset[ErrorCode]] = {
             ErrorCode.UNKNOWN_MEMBER_ID,  # of any group, known or not, of every type
         }
     ),
-    FIND_COORDINATOR: frozenset(
+    ApiKey.FIND_COORDINATOR: frozenset(
         {
             ErrorCode.NONE,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,  # before the topic of offsets exists, or without a leader of it
         }
     ),
-    OFFSET_DELETE: frozenset(
+    ApiKey.OFFSET_DELETE: frozenset(
         {
             ErrorCode.NONE,  # a classic or consumer group has the id
             ErrorCode.NOT_COORDINATOR,
@@ -164,18 +163,21 @@ def forget(connection: HasSlots) -> None:
 
 def refusal(question: int, code: int) -> ErrorCode:
     """NONE where the broker's answer to this question (an API key of `GRANTS`) grants the right, else its code."""
-    return ErrorCode.NONE if code in GRANTS[question] else ErrorCode(code)
+    return ErrorCode.NONE if code in GRANTS[question] else ErrorCode.of(code)
 
 
 def ask_read_group(connection: Connection, group_id: str) -> Promise[memoryview]:
     """Send the question; `tell_read_group` understands the answer."""
-    request = registry.message("HeartbeatRequest")(group_id=group_id, generation_id=0, member_id=PROBE_MEMBER)
-    return connection.ask(HEARTBEAT, HEARTBEAT_VERSION, registry.request(HEARTBEAT, HEARTBEAT_VERSION).encode(request))
+    request = messages.HeartbeatRequest(group_id=group_id, generation_id=0, member_id=PROBE_MEMBER)
+    return connection.ask(
+        ApiKey.HEARTBEAT, HEARTBEAT_VERSION, registry.request(ApiKey.HEARTBEAT, HEARTBEAT_VERSION).encode(request)
+    )
 
 
 def tell_read_group(connection: Connection, group_id: str, answer: memoryview, now: float) -> ErrorCode:
     """Remember and give what the answer to `ask_read_group` says: NONE, or the code that refuses."""
-    code = refusal(HEARTBEAT, registry.response(HEARTBEAT, HEARTBEAT_VERSION).decode(answer).error_code)
+    told = registry.codec_of(messages.HeartbeatResponse, HEARTBEAT_VERSION).decode(answer)
+    code = refusal(ApiKey.HEARTBEAT, told.error_code)
     rights_of(connection).remember_group(Right.READ_GROUP, group_id, code, now)
     return code
 
@@ -188,8 +190,8 @@ def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> lis
 
 def _ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
     request = about_coordinators(CoordinatorOf.GROUP, group_ids)
-    body = registry.request(FIND_COORDINATOR, FIND_COORDINATOR_VERSION).encode(request)
-    return connection.ask(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
+    body = registry.request(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION).encode(request)
+    return connection.ask(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
 
 
 def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> dict[str, ErrorCode]:
@@ -198,33 +200,35 @@ def tell_describe_groups(connection: Connection, answer: memoryview, now: float)
     Whoever asked about many goes by what this gives: more than fit into `VERDICTS_BYTES_MAX` are not remembered.
     """
     rights = rights_of(connection)
+    told = registry.codec_of(messages.FindCoordinatorResponse, FIND_COORDINATOR_VERSION).decode(answer)
     found = {}
-    for entry in registry.response(FIND_COORDINATOR, FIND_COORDINATOR_VERSION).decode(answer).coordinators:
-        found[entry.key] = code = refusal(FIND_COORDINATOR, entry.error_code)
+    for entry in told.coordinators:
+        found[entry.key] = code = refusal(ApiKey.FIND_COORDINATOR, entry.error_code)
         rights.remember_group(Right.DESCRIBE_GROUP, entry.key, code, now)
     return found
 
 
 def ask_delete_group(connection: Connection, group_id: str) -> Promise[memoryview]:
     """Send the question about DELETE on a group; `tell_delete_group` understands the answer."""
-    request = registry.message("OffsetDeleteRequest")(group_id=group_id, topics=[])
-    body = registry.request(OFFSET_DELETE, OFFSET_DELETE_VERSION).encode(request)
-    return connection.ask(OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
+    request = messages.OffsetDeleteRequest(group_id=group_id, topics=[])
+    body = registry.request(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION).encode(request)
+    return connection.ask(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
 
 
 def tell_delete_group(answer: memoryview) -> ErrorCode:
     """What the answer to `ask_delete_group` says: NONE, or the code that refuses."""
-    return refusal(OFFSET_DELETE, registry.response(OFFSET_DELETE, OFFSET_DELETE_VERSION).decode(answer).error_code)
+    told = registry.codec_of(messages.OffsetDeleteResponse, OFFSET_DELETE_VERSION).decode(answer)
+    return refusal(ApiKey.OFFSET_DELETE, told.error_code)
 
 
 def ask_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
     """Ask for the authorized operations on groups, existing or not; `group_bits` understands the answer."""
-    request = registry.message("DescribeGroupsRequest")(groups=list(group_ids), include_authorized_operations=True)
-    body = registry.request(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(request)
-    return connection.ask(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
+    request = messages.DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=True)
+    body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(request)
+    return connection.ask(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
 
 
 def group_bits(answer: memoryview) -> dict[str, tuple[int, int]]:
     """Group id -> (error code, bits); brokers answer in another order than asked."""
-    described: Any = registry.response(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).decode(answer)
+    described = registry.codec_of(messages.DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION).decode(answer)
     return {group.group_id: (group.error_code, group.authorized_operations) for group in described.groups}

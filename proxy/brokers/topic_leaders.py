@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.brokers.cluster_view import ClusterView, Topic
 from proxy.brokers.interfaces import Connection
-from proxy.brokers.questions import METADATA, about_topics
+from proxy.brokers.questions import about_topics
 from proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Right, absent_topics_of, rights_of
 from proxy.loop.interfaces import Timers
 from proxy.loop.promise import Promise
 from proxy.loop.slices import AT_ONCE, Work
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
@@ -76,19 +77,21 @@ class Asking(Protocol):
 def ask_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
     """Send Metadata for these topics, with the principal's rights on them; `tell_topics` understands the answer."""
     request = about_topics(names, ids, operations=True)
-    return connection.ask(METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(request))
+    return connection.ask(
+        ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(request)
+    )
 
 
 def tell_topics(connection: Connection, services: Asking, answer: memoryview) -> None:
     """Fold the answer into the view, and remember the rights it tells."""
     now = services.timers.now()
-    metadata = registry.response(METADATA, METADATA_VERSION).decode(answer)
+    metadata = registry.codec_of(messages.MetadataResponse, METADATA_VERSION).decode(answer)
     services.topology.fold(metadata, now)
     for topic in metadata.topics:
         _remember(connection, topic, now)
 
 
-def _remember(connection: Connection, topic: Any, now: float) -> None:
+def _remember(connection: Connection, topic: messages.MetadataResponse.MetadataResponseTopic, now: float) -> None:
     rights, absent = rights_of(connection), absent_topics_of(connection)
     if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
         if len(absent) >= ABSENT_MAX:
@@ -234,7 +237,7 @@ def _told_of(connection: Connection, services: Asking, topic: str | bytes) -> Er
     """The code with which the broker did not show the topic; None where it said nothing, or too long ago."""
     asked_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
     believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
-    return ErrorCode(code) if believed else None
+    return ErrorCode.of(code) if believed else None
 
 
 def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:

@@ -21,13 +21,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
 from proxy.durable.ownership_rules import PARTITIONS
 from proxy.durable.partition_log import Reign
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.messages import Message
 from proxy.wire.records import Record
 
 K = TypeVar("K")
 
-TAKEOVER_KEY, TAKEOVER_VALUE = "TakeoverKey", "TakeoverValue"
 _VERSION = 0
 """Of takeover keys and values."""
 _INT16 = 2
@@ -96,13 +96,13 @@ class DescribedState(Generic[K]):
 
     def takeover(self, owner: str, time_ms: int, producer_id: int, producer_epoch: int) -> Record:
         """The record that begins an owner's time."""
-        key = registry.message(TAKEOVER_KEY)(producer_id=producer_id, producer_epoch=producer_epoch)
-        value = registry.message(TAKEOVER_VALUE)(
+        key = messages.TakeoverKey(producer_id=producer_id, producer_epoch=producer_epoch)
+        value = messages.TakeoverValue(
             producer_id=producer_id, producer_epoch=producer_epoch, owner=owner, time_ms=time_ms
         )
         return Record(
-            _typed(self.takeover_type, _encoded(TAKEOVER_KEY, key)),
-            _typed(_VERSION, _encoded(TAKEOVER_VALUE, value)),
+            _typed(self.takeover_type, _encoded(key)),
+            _typed(_VERSION, _encoded(value)),
             timestamp=time_ms,
         )
 
@@ -124,7 +124,7 @@ class DescribedState(Generic[K]):
             if key[:_INT16] not in self._known_prefixes:
                 raise unknown_type(key)
             return None
-        stored = registry.codec(TAKEOVER_KEY, _VERSION).decode(key, _INT16)
+        stored = registry.codec_of(messages.TakeoverKey, _VERSION).decode(key, _INT16)
         return Reign(stored.producer_id, stored.producer_epoch)
 
     @cached_property
@@ -186,5 +186,5 @@ def _typed(number: int, body: bytes = b"") -> bytes:
     return number.to_bytes(_INT16, "big", signed=True) + body
 
 
-def _encoded(schema: str, message: Any) -> bytes:
-    return registry.codec(schema, _VERSION).encode(message)
+def _encoded(message: Message) -> bytes:
+    return registry.codec_of(type(message), _VERSION).encode(message)

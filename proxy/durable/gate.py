@@ -48,7 +48,8 @@ class StateGate:
         """Whether nobody else can have become the owner, by a clock that counts sleep as well."""
         self.standby = ""
         """Who else serves everything, for people, while this proxy waits to take over; empty: nobody is known."""
-        self._partition_of = partition_of
+        self.partition_of = partition_of
+        """Where all that is kept about a group is stored."""
         self._doors = [_Door() for _ in self.all]
         self._loading: dict[int, float | None] = {}
         """Doors that are closed because state is being loaded, and when somebody first saw it."""
@@ -89,7 +90,7 @@ class StateGate:
 
     def is_loading(self, group_id: str) -> bool:
         """Whether nobody knows yet if there is such a group here; says so without a hash where nothing is loading."""
-        return bool(self._loading) and self._partition_of(group_id) in self._loading
+        return bool(self._loading) and self.partition_of(group_id) in self._loading
 
     def loading_for(self, partition: int, now: float) -> float:
         """How long somebody has seen it loading; 0 where it is not, or this is the first look."""

@@ -5,6 +5,9 @@ partition of it over (`journal`); read each from its start to the takeover (`rep
 read; open the gate. What is stopped: nobody is let in, what is being stored is waited for (`close_doors`, `is_idle`);
 then the gate is closed and the feature forgets (`give_up`). Which partitions, and when, is `state_home`'s to say; it
 goes on at all states of the proxy at once, each at its own pace: one whose topic cannot be made keeps no other waiting.
+
+A topic that somebody deletes is made anew, with a takeover of everything that is owned here: what it held is forgotten,
+and the log says how much that was (durable/README.md rule 33).
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ T = TypeVar("T")
 
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """After something that failed on the way to ownership."""
+GONE_LOOKS = 5
+"""So many looks in a row have to miss a topic: a broker that has just started may not know of it yet."""
+LOOK_S = 10.0
+"""A topic that was deleted and made anew while nothing is appended is noticed after this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +84,26 @@ class HostedState:
         """Those under way, by each of their partitions."""
         self._filling = trio.Lock()
         """Held while a partition is loaded or forgotten: what is given up meanwhile does not come back."""
-        self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes)
+        self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes, look_s=LOOK_S)
         self._leaders.on_seen = self._seen
         self._leaders.on_trouble = self._no_leaders
         self._leaders.on_looked = journal.look_soon
+        self._leaders.on_missing = self._missing
+        self._wanted: set[int] = set()
+        """Partitions that were begun and not given up."""
+        self._topic_id = b""
+        """Of the topic that was taken over; empty: of none yet."""
+        self._missed = 0
+        """Looks in a row that did not find that one."""
+        self._lost_topic = trio.Event()
+        self._lost_why = ""
         off, on = state.served_event("off"), state.served_event("on")
         self._complaint = LastingTrouble(access.notes, off, on, patience_s=PATIENCE_S)
         journal.need_view = self._leaders.look_soon
         journal.on_taken_over = self._taken_over
         journal.on_checking = self._checking
         journal.on_lost = self._lost
+        journal.on_went_back = self._went_back
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
 
     @property
@@ -100,7 +117,11 @@ class HostedState:
 
     async def run(self) -> None:
         """Look for leaders and coordinators whenever the journal misses one, until cancelled."""
-        await self._leaders.run(self._topic(), self._find_coordinators)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leaders.run, self._topic(), self._find_coordinators)
+            while True:
+                await self._lost_topic.wait()
+                await self._begin_anew(nursery)
 
     async def prepare(self) -> None:
         """Have made what a first start needs, while the group of proxies forms: that takes some seconds.
@@ -126,6 +147,9 @@ class HostedState:
         """Take over the partitions of these numbers, until they are served or given up."""
         wanted = self.of(numbers)
         if wanted:
+            if not self.owned:
+                self._topic_id = b""
+            self._wanted |= wanted
             takeover = Takeover(wanted)
             self._takeovers.update(dict.fromkeys(wanted, takeover))
             nursery.start_soon(self._take_over, takeover)
@@ -144,11 +168,9 @@ class HostedState:
         if not gone:
             return
         reason = self.trouble or reason
+        self._wanted -= gone
         self.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, gone)
-        self.served -= gone
-        for takeover in {self._takeovers.pop(p) for p in gone & self._takeovers.keys()}:
-            takeover.let_go(gone)
-        await self._forget(gone)
+        await self._let_go(gone)
         self.journal.stop(gone, ErrorCode.NOT_COORDINATOR, reason)
         self._notes(self.state.event("given-up"), partitions=len(gone), left=len(self.served))
 
@@ -165,9 +187,49 @@ class HostedState:
         self._complaint.happened(text, patient=code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.close(code, text, partitions)
 
+    async def _let_go(self, gone: set[int]) -> None:
+        self.served -= gone
+        for takeover in {self._takeovers.pop(p) for p in gone & self._takeovers.keys()}:
+            takeover.let_go(gone)
+        await self._forget(gone)
+
     async def _forget(self, partitions: Collection[int]) -> None:
         async with self._filling:
             await self.held.forget(partitions)
+
+    # A topic that is gone
+
+    async def _begin_anew(self, nursery: trio.Nursery) -> None:
+        """Forget what the topic held and take over everything again that is still ours then."""
+        reason, self._lost_topic = self._lost_why, trio.Event()
+        gone = self.owned
+        held = self.held.figures()
+        self._notes(self.state.event("topic-lost"), topic=self.state.topic, reason=reason, partitions=len(gone), **held)
+        self.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason, gone)
+        self.journal.stop(gone, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
+        await self._let_go(gone)
+        self.begin(gone & self._wanted, nursery)
+
+    def _missing(self) -> None:
+        self._miss("the topic was deleted")
+
+    def _miss(self, reason: str) -> None:
+        """A look did not find the topic that was taken over."""
+        if not self._topic_id or not self.owned:
+            return
+        self._missed += 1
+        if self._missed >= GONE_LOOKS:
+            self._lose_topic(reason)
+        else:
+            self._leaders.look_soon()
+
+    def _went_back(self, partition: int) -> None:
+        self._lose_topic(f"the log of partition {partition} is another one, or its end is lost")
+
+    def _lose_topic(self, reason: str) -> None:
+        self._missed, self._topic_id = 0, b""
+        self._lost_why = reason
+        self._lost_topic.set()
 
     # One takeover
 
@@ -239,6 +301,7 @@ class HostedState:
                 if view is None:
                     await self._create(topic)
                 elif view.is_whole:
+                    self._topic_id = self._topic_id or view.topic_id
                     self._leaders.learn(view)
                     self._leaders.look_soon()
                     return
@@ -313,11 +376,11 @@ class HostedState:
             raise error
 
     async def _fill(self, takeover: Takeover) -> None:
-        for partition, each in list(takeover.replays.items()):
+        for partition in list(takeover.replays):
             async with self._filling:
-                if partition in takeover.partitions:  # and not given up meanwhile
+                each = takeover.replays.pop(partition, None)  # what is loaded is in memory once
+                if each is not None and partition in takeover.partitions:  # and not given up meanwhile
                     await self._load_partition(takeover, partition, each)
-        takeover.replays = {}
 
     async def _load_partition(self, takeover: Takeover, partition: int, each: Replay) -> None:
         if each.ignored:
@@ -368,6 +431,10 @@ class HostedState:
     # Leaders and coordinators
 
     def _seen(self, view: TopicLeaders) -> None:
+        if view.leaders and view.topic_id == self._topic_id:
+            self._missed = 0
+        elif view.leaders:
+            self._miss("the topic was deleted and made anew")
         self.journal.leaders = dict(view.leaders)
         if self.journal.links is not None:
             self.journal.links.addresses = dict(view.addresses)

@@ -12,6 +12,14 @@ K_contra = TypeVar("K_contra", contravariant=True)
 """What names one piece of the state; its latest value is all that counts (durable/README.md rule 3)."""
 
 
+ANSWER_MAX_S = 25.0
+"""Whoever waits longer for a write is told to come again, while the append goes on: its outcome may be unknown for as
+long as the leader of the state partition, or a replica in sync, is away. After a crash that is 9 s until the controller
+has noticed (broker.session.timeout.ms), 14 s were seen where the controller crashed itself. A client that is told
+sooner repeats what is stored by then; of acknowledgements it hears INVALID_RECORD_STATE. Clients wait for 30 s
+(request.timeout.ms)."""
+
+
 class JournalRefused(ProxyError):
     """A refusal: nothing of that append is or ever will be stored.
 

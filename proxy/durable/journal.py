@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from proxy.brokers.channel import Channel
 from proxy.brokers.channels import BrokerChannels
@@ -29,16 +29,18 @@ from proxy.durable.state_producer import (
     StateProducer,
     Stored,
     TakenOver,
+    WentBack,
     WriterStage,
 )
 from proxy.loop.interfaces import Notes, Timer
 from proxy.loop.promise import Callback, Promise, on_behalf_of
 from proxy.loop.reactor import Reactor
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, LocalProtocolError
+from proxy.wire.messages import Message
 from proxy.wire.records import Record
 
-PRODUCE, INIT_PRODUCER_ID = 0, 22
 PRODUCE_VERSION_MAX = 11
 """From 12 on a produce may begin a transaction, from 13 on topics go by id; nothing of that is wanted here."""
 INIT_PRODUCER_ID_VERSION_MAX = 4
@@ -49,6 +51,8 @@ TRANSACTION_MS = 60_000
 ALL_REPLICAS = -1
 
 K = TypeVar("K")
+R = TypeVar("R", bound=Message)
+"""The class of an answer."""
 
 MOVED = frozenset(
     {
@@ -90,6 +94,8 @@ class TopicJournal(Generic[K]):
         self.on_taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
         self.on_checking: Callable[[int], None] = lambda _partition: None
         self.on_lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+        self.on_went_back: Callable[[int], None] = lambda _partition: None
+        """Called with a partition whose log is not the one that was taken over: nothing is appended to it any more."""
         self.appends = 0
         """Append requests sent."""
         self._message_bytes = BATCH_BYTES_MAX
@@ -292,21 +298,25 @@ class TopicJournal(Generic[K]):
 
     # Requests
 
-    def _mine(self, answered: Callable[[Any | None], None]) -> Callable[[Any | None], None]:
+    def _mine(self, answered: Callable[[R | None], None]) -> Callable[[R | None], None]:
         """The same, on behalf of the journal: the channel that calls it does not end with a fault of ours."""
         return lambda answer: on_behalf_of(self, partial(answered, answer))
 
     def _identify(self, channel: Channel, partition: int, producer: StateProducer, wanted: Identify) -> None:
-        request = registry.message("InitProducerIdRequest")(
+        request = messages.InitProducerIdRequest(
             transactional_id=self.state.transactional_id(partition),
             transaction_timeout_ms=TRANSACTION_MS,
             producer_id=wanted.producer_id,
             producer_epoch=wanted.producer_epoch,
         )
-        version = channel.highest(INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
-        channel.ask(INIT_PRODUCER_ID, version, request, self._mine(partial(self._identified, partition, producer)))
+        version = channel.highest(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
+        channel.ask(
+            ApiKey.INIT_PRODUCER_ID, version, request, self._mine(partial(self._identified, partition, producer))
+        )
 
-    def _identified(self, partition: int, producer: StateProducer, answer: Any | None) -> None:
+    def _identified(
+        self, partition: int, producer: StateProducer, answer: messages.InitProducerIdResponse | None
+    ) -> None:
         if self._producers.get(partition) is not producer:
             return
         now = self._reactor.now()
@@ -314,7 +324,7 @@ class TopicJournal(Generic[K]):
             self.coordinators.pop(partition, None)
             self._tell(partition, producer.unanswered(now))
         else:
-            code = ErrorCode(answer.error_code)
+            code = ErrorCode.of(answer.error_code)
             if code in MOVED:
                 self.coordinators.pop(partition, None)
             elif code != ErrorCode.NONE:
@@ -332,7 +342,7 @@ class TopicJournal(Generic[K]):
         if channel is None:
             self._produced(node_id, sent, None, was_sent=False)
             return
-        request = registry.message("ProduceRequest")
+        request = messages.ProduceRequest
         data = [request.PartitionProduceData(index=p, records=append.batch) for p, append in appends.items()]
         message = request(
             acks=ALL_REPLICAS,
@@ -341,11 +351,16 @@ class TopicJournal(Generic[K]):
         )
         self._busy.add(node_id)
         self.appends += 1
-        version = channel.highest(PRODUCE, PRODUCE_VERSION_MAX)
-        channel.ask(PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
+        version = channel.highest(ApiKey.PRODUCE, PRODUCE_VERSION_MAX)
+        channel.ask(ApiKey.PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
 
     def _produced(
-        self, node_id: int, sent: Mapping[int, StateProducer], answer: Any | None, *, was_sent: bool = True
+        self,
+        node_id: int,
+        sent: Mapping[int, StateProducer],
+        answer: messages.ProduceResponse | None,
+        *,
+        was_sent: bool = True,
     ) -> None:
         self._busy.discard(node_id)
         now = self._reactor.now()
@@ -355,7 +370,7 @@ class TopicJournal(Generic[K]):
                 continue
             entry = told.get(partition)
             if entry is not None:
-                code = ErrorCode(entry.error_code)
+                code = ErrorCode.of(entry.error_code)
                 if code in MOVED:
                     self.leaders.pop(partition, None)
                 if code != ErrorCode.NONE:
@@ -391,6 +406,8 @@ class TopicJournal(Generic[K]):
                 self.on_taken_over(partition, outcome)
             elif isinstance(outcome, Lost):
                 self.on_lost(partition, outcome.code)
+            elif isinstance(outcome, WentBack):
+                self.on_went_back(partition)
 
 
 LOOK_MIN_S, LOOK_MAX_S = 0.01, 0.25
@@ -402,6 +419,8 @@ def _refuse(token: object, code: ErrorCode, reason: str) -> None:
         token.fail(JournalRefused(code, reason))
 
 
-def _by_partition(answer: Any | None) -> dict[int, Any]:
-    topics = () if answer is None else answer.responses or ()
-    return {entry.index: entry for topic in topics for entry in topic.partition_responses or ()}
+def _by_partition(
+    answer: messages.ProduceResponse | None,
+) -> dict[int, messages.ProduceResponse.PartitionProduceResponse]:
+    topics = [] if answer is None else answer.responses
+    return {entry.index: entry for topic in topics for entry in topic.partition_responses}

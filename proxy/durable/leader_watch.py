@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 
 import trio
 
@@ -23,7 +24,10 @@ PATIENCE_S = 3.0
 class LeaderWatch:
     """Looks while `run` does; `view` is what was seen last."""
 
-    def __init__(self, topic: str, partitions: int, settings: OwnSettings, notes: Notes) -> None:
+    def __init__(
+        self, topic: str, partitions: int, settings: OwnSettings, notes: Notes, *, look_s: float = inf
+    ) -> None:
+        """`look_s`: it looks at least this often, whether or not anybody misses something."""
         self.view = TopicLeaders(partitions, {}, {})
         self.on_seen: Callable[[TopicLeaders], None] = lambda _view: None
         """Called with each view of a topic that exists."""
@@ -34,6 +38,7 @@ class LeaderWatch:
         """Called after each look, whatever came of it."""
         self._topic = topic
         self._settings = settings
+        self._look_s = look_s
         self._wanted = trio.Event()
         self._looked = trio.Event()
         self._trouble = LastingTrouble(
@@ -43,7 +48,7 @@ class LeaderWatch:
     @property
     def place(self) -> ReplayPlace:
         """Where to read, as far as is known."""
-        return ReplayPlace(self._topic, self.view.leaders, self.view.addresses, self._settings)
+        return ReplayPlace(self._topic, self.view.leaders, self.view.addresses, self._settings, self.view.topic_id)
 
     def learn(self, view: TopicLeaders) -> None:
         """Somebody else has looked."""
@@ -60,10 +65,14 @@ class LeaderWatch:
         await looked.wait()
 
     async def run(self, topic: StateTopic, also: Callable[[StateTopic], Awaitable[None]] | None = None) -> None:
-        """Look when it is wanted, until cancelled; `also`: what else is asked with each look. Closes the topic."""
+        """Look when it is wanted, and now and then, until cancelled; `also`: what else is asked with each look.
+
+        Closes the topic.
+        """
         try:
             while True:
-                await self._wanted.wait()
+                with trio.move_on_after(self._look_s):
+                    await self._wanted.wait()
                 self._wanted = trio.Event()
                 try:
                     await self._look(topic)

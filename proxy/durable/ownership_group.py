@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import trio
 
@@ -37,11 +36,11 @@ from proxy.durable.ownership_rules import (
 from proxy.loop import faults
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address
 
-FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 13, 14
 GROUP_KEY = 0
 """Key type of a group id (FindCoordinator)."""
 HEARTBEATS_PER_SESSION = 6
@@ -49,7 +48,7 @@ HEARTBEATS_PER_SESSION_IN_FLEET = 24
 """A member that leaves is noticed with the next heartbeat, and again with that of each who must join anew."""
 MARGIN_SHARE = 0.25
 """Of the session timeout."""
-RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.5
+RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.2
 """Between two attempts to find the group's coordinator: once the lease has ended nobody is served until it answers."""
 NEW_GROUP_S = 10.0
 """A new cluster makes its topic of offsets first: a coordinator that is not there yet is no trouble for so long."""
@@ -179,8 +178,8 @@ class Membership:
                 await self._rejoin(joining, beating)
 
     async def _coordinator(self) -> Address:
-        request = registry.message("FindCoordinatorRequest")(key_type=GROUP_KEY, coordinator_keys=[GROUP])
-        answer, _ = await self._client.ask(FIND_COORDINATOR, request)
+        request = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[GROUP])
+        answer, _ = await self._client.ask(ApiKey.FIND_COORDINATOR, request)
         (found,) = answer.coordinators
         if found.error_code != ErrorCode.NONE:
             kind = NotReadyYet if found.error_code in _ELSEWHERE else UpstreamLost
@@ -196,7 +195,7 @@ class Membership:
 
     async def _beat(self, beating: OwnConnection, *, joining: bool = False) -> ErrorCode:
         """One heartbeat. Raises NotAMember, UpstreamLost."""
-        request = registry.message("HeartbeatRequest")(
+        request = messages.HeartbeatRequest(
             group_id=GROUP,
             generation_id=self.generation,
             member_id=self._member_id,
@@ -204,8 +203,8 @@ class Membership:
         )
         generation, sent = self.generation, self._clock()
         with trio.move_on_after(self._session_s):
-            answer = await beating.ask(HEARTBEAT, request)
-            code = ErrorCode(answer.error_code)
+            answer = await beating.ask(ApiKey.HEARTBEAT, request)
+            code = ErrorCode.of(answer.error_code)
             if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # of a generation that has passed: it says nothing about this one
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -256,14 +255,14 @@ class Membership:
         self._heard_table(table)
         self._was_renewed()
 
-    async def _ask_to_join(self, joining: OwnConnection) -> Any | None:
+    async def _ask_to_join(self, joining: OwnConnection) -> messages.JoinGroupResponse | None:
         self._join_anew = trio.Event()
         owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
         metadata = ownership_rules.encode_member(ProxyMember(self._address, owned, self._instance or "", self._peer))
-        request = registry.message("JoinGroupRequest")
+        request = messages.JoinGroupRequest
         timeout_ms = round(self._session_s * 1000)
         answer = await joining.ask(
-            JOIN_GROUP,
+            ApiKey.JOIN_GROUP,
             request(
                 group_id=GROUP,
                 session_timeout_ms=timeout_ms,
@@ -274,7 +273,7 @@ class Membership:
                 protocols=[request.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata)],
             ),
         )
-        code = ErrorCode(answer.error_code)
+        code = ErrorCode.of(answer.error_code)
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
             return None
@@ -285,9 +284,9 @@ class Membership:
         self._member_id = answer.member_id
         return answer
 
-    async def _sync(self, joining: OwnConnection, joined: Any) -> dict[str, OwnerInTable] | None:
+    async def _sync(self, joining: OwnConnection, joined: messages.JoinGroupResponse) -> dict[str, OwnerInTable] | None:
         """The table of the generation; None when the next one has begun already."""
-        request = registry.message("SyncGroupRequest")
+        request = messages.SyncGroupRequest
         assignments = []
         if joined.leader == joined.member_id and not joined.skip_assignment:
             members = {each.member_id: ownership_rules.decode_member(bytes(each.metadata)) for each in joined.members}
@@ -296,7 +295,7 @@ class Membership:
             entry = request.SyncGroupRequestAssignment
             assignments = [entry(member_id=member_id, assignment=table) for member_id in sorted(members)]
         answer = await joining.ask(
-            SYNC_GROUP,
+            ApiKey.SYNC_GROUP,
             request(
                 group_id=GROUP,
                 generation_id=joined.generation_id,
@@ -307,7 +306,7 @@ class Membership:
                 assignments=assignments,
             ),
         )
-        code = ErrorCode(answer.error_code)
+        code = ErrorCode.of(answer.error_code)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return None
         if code in _ELSEWHERE:
@@ -393,13 +392,13 @@ class Membership:
     async def _leave(self) -> None:
         if self.generation < 0 or self._comes_back:
             return
-        request = registry.message("LeaveGroupRequest")
+        request = messages.LeaveGroupRequest
         member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
         with trio.move_on_after(LEAVE_S, shield=True):
             try:
                 address = await self._coordinator()
                 async with connection(address, self._client.settings) as opened:
-                    await opened.ask(LEAVE_GROUP, request(group_id=GROUP, members=[member]))
+                    await opened.ask(ApiKey.LEAVE_GROUP, request(group_id=GROUP, members=[member]))
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
+from proxy.wire.messages import Message
 
 PARTITIONS = 50
 """Numbers that are spread. Part of the protocol: the member that makes the table gives away so many."""
@@ -31,11 +32,12 @@ GROUP = "__proxy_owners"
 PROTOCOL_TYPE = "proxy"
 PROTOCOL, FLEET_PROTOCOL = "share-state", "share-state-fleet"
 """One owner of everything; everything spread over all members."""
-METADATA, ASSIGNMENT = "ProxyMemberMetadata", "ProxyAssignment"
 VERSIONS = range(2)
 FLEET_VERSION = 1
 """From here on addresses for the proxies among themselves."""
 _INT16 = 2
+
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(slots=True)
@@ -155,41 +157,37 @@ def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
 
 def encode_member(member: ProxyMember) -> bytes:
     """The metadata of a JoinGroup."""
-    fields = {"address": member.address, "instance": member.instance, "owned_partitions": list(member.owned)}
-    if not member.peer:
-        return _encode(METADATA, 0, **fields)
-    return _encode(METADATA, FLEET_VERSION, peer=member.peer, **fields)
+    message = messages.ProxyMemberMetadata(
+        address=member.address, instance=member.instance, owned_partitions=list(member.owned), peer=member.peer
+    )
+    return _encode(message, FLEET_VERSION if member.peer else 0)
 
 
 def decode_member(data: bytes) -> ProxyMember:
     """Read a member's metadata. Raises RemoteProtocolError, also for a version that is not known here."""
-    message = _decode(METADATA, data)
+    message = _decode(messages.ProxyMemberMetadata, data)
     return ProxyMember(message.address, tuple(message.owned_partitions), message.instance, message.peer)
 
 
 def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:
     """The assignment of a SyncGroup."""
-    entry = registry.message(ASSIGNMENT).Owner
     version = FLEET_VERSION if any(owner.peer for owner in table.values()) else 0
-    return _encode(
-        ASSIGNMENT,
-        version,
-        owners=[
-            entry(
-                member_id=member_id,
-                address=owner.address,
-                instance=owner.instance,
-                partitions=list(owner.partitions),
-                **({"peer": owner.peer} if version else {}),
-            )
-            for member_id, owner in sorted(table.items())
-        ],
-    )
+    owners = [
+        messages.ProxyAssignment.Owner(
+            member_id=member_id,
+            address=owner.address,
+            instance=owner.instance,
+            partitions=list(owner.partitions),
+            peer=owner.peer,
+        )
+        for member_id, owner in sorted(table.items())
+    ]
+    return _encode(messages.ProxyAssignment(owners=owners), version)
 
 
 def decode_table(data: bytes) -> dict[str, OwnerInTable]:
     """Read the table. Raises RemoteProtocolError, also for a version that is not known here."""
-    message = _decode(ASSIGNMENT, data)
+    message = _decode(messages.ProxyAssignment, data)
     return {
         owner.member_id: OwnerInTable(owner.address, tuple(owner.partitions), owner.instance, owner.peer)
         for owner in message.owners
@@ -201,13 +199,13 @@ def is_mine(member_id: str, owner: OwnerInTable, my_id: str, my_instance: str | 
     return member_id == my_id or bool(my_instance and owner.instance == my_instance)
 
 
-def _encode(schema: str, version: int, **fields: object) -> bytes:
-    body = registry.codec(schema, version).encode(registry.message(schema)(**fields))
+def _encode(message: Message, version: int) -> bytes:
+    body = registry.codec_of(type(message), version).encode(message)
     return version.to_bytes(_INT16, "big") + body
 
 
-def _decode(schema: str, data: bytes) -> Any:
+def _decode(message: type[M], data: bytes) -> M:
     version = int.from_bytes(data[:_INT16], "big", signed=True)
     if version not in VERSIONS or len(data) < _INT16:
-        raise RemoteProtocolError(f"{schema} of version {version} is not known here")
-    return registry.codec(schema, version).decode(data, _INT16)
+        raise RemoteProtocolError(f"{message.__name__} of version {version} is not known here")
+    return registry.codec_of(message, version).decode(data, _INT16)

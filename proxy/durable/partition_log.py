@@ -46,6 +46,8 @@ class Replay:
     sink: Callable[[Record], None] | None = None
     """Given each record that counts, takeovers left out, in place of `values`."""
     reign: Reign | None = None
+    _last_value: bytes = b""
+    """Values that come again and again, as those of one commit of many ranges, are in memory once."""
     _takeovers: dict[Reign, bytes] = field(default_factory=dict)
     """Reign -> the key of its record, in the order of the log."""
     _reign_of_key: dict[bytes, Reign] = field(default_factory=dict)
@@ -114,4 +116,6 @@ class Replay:
         if record.value is None:
             self.values.pop(key, None)
         else:
-            self.values[key] = bytes(record.value)
+            if record.value != self._last_value:
+                self._last_value = bytes(record.value)
+            self.values[key] = self._last_value

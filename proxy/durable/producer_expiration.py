@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
 from proxy.brokers.interfaces import OwnQuestions
 from proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
 from proxy.loop.interfaces import Notes
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
 
-DESCRIBE_CONFIGS = 32
 BROKER = 4
 """Resource type (ConfigResource.Type)."""
 PRODUCER, TRANSACTIONAL = "producer.id.expiration.ms", "transactional.id.expiration.ms"
@@ -32,11 +32,11 @@ class Periods(NamedTuple):
 
 async def periods(own: OwnQuestions, node_id: int, notes: Notes) -> Periods:
     """As this broker's settings ask for; those for Kafka's defaults where it does not tell them (DESCRIBE_CONFIGS)."""
-    request = registry.message("DescribeConfigsRequest")
+    request = messages.DescribeConfigsRequest
     resource = request.DescribeConfigsResource(
         resource_type=BROKER, resource_name=str(node_id), configuration_keys=[PRODUCER, TRANSACTIONAL]
     )
-    answer = own.ask(node_id, DESCRIBE_CONFIGS, request(resources=[resource]))
+    answer = own.ask(node_id, ApiKey.DESCRIBE_CONFIGS, request(resources=[resource]))
     came = trio.Event()
     answer.on_settled(came.set)
     try:
@@ -50,7 +50,7 @@ async def periods(own: OwnQuestions, node_id: int, notes: Notes) -> Periods:
         answer.forget(came.set)
 
 
-def told(answer: Any) -> Periods:
+def told(answer: messages.DescribeConfigsResponse) -> Periods:
     """What a DescribeConfigs answer asks for; refused and missing settings count as Kafka's defaults."""
     values: dict[str, float] = {}
     for result in answer.results or ():

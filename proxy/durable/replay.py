@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
@@ -17,9 +17,10 @@ from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection,
 from proxy.brokers.own_log import EARLIEST, LATEST
 from proxy.durable.partition_log import Replay
 from proxy.loop import faults
-from proxy.wire import records
+from proxy.wire import messages, records
 from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.values import Address
+from proxy.wire.primitives import Buffer
+from proxy.wire.values import ZERO_UUID, Address
 
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10
 FETCH_WAIT_MS = 500
@@ -34,6 +35,8 @@ class ReplayPlace(NamedTuple):
     addresses: Mapping[int, Address]
     """Node id -> where it is dialled."""
     settings: OwnSettings
+    topic_id: bytes = ZERO_UUID
+    """No other topic of that name is read; zeros: whichever there is."""
 
     def by_leader(self, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Node id (-1: none is known) -> those of these partitions that it leads."""
@@ -80,24 +83,34 @@ async def _read_from(node_id: int, place: ReplayPlace, wanted: dict[int, Replay]
         for partition, offset in (await offsets(opened, place.topic, wanted, EARLIEST)).items():
             wanted[partition].next_offset = max(wanted[partition].next_offset, offset)
         while left := {partition: replay for partition, replay in wanted.items() if not replay.done}:
-            for entry in await fetch(opened, place.topic, left):
+            for entry in await fetch(opened, place, left):
                 check(place.topic, entry.partition_index, entry.error_code)
                 await take(left[entry.partition_index], entry.records)
 
 
-async def take(replay: Replay, data: Any) -> None:
+async def take(replay: Replay, data: Buffer | None) -> None:
     """Read the batches that a Fetch answered, a checkpoint behind each. Raises RemoteProtocolError."""
-    for batch in records.iter_batches(data or b""):
+    data = data or b""
+    for batch in records.iter_batches(data):
         if batch.last_offset >= replay.next_offset:
             replay.read(batch, partial(records.decode_records, data[batch.position : batch.end]))
             await trio.lowlevel.checkpoint()
 
 
-async def fetch(opened: OwnConnection, topic: str, left: Mapping[int, Replay]) -> list[Any]:
+async def fetch(
+    opened: OwnConnection, place: ReplayPlace, left: Mapping[int, Replay]
+) -> list[messages.FetchResponse.PartitionData]:
     """Ask for what follows in each of these partitions; the entries of the answer, errors included."""
     positions = {partition: replay.next_offset for partition, replay in left.items()}
-    limits = {"max_bytes": FETCH_BYTES, "partition_bytes": PARTITION_BYTES}
-    return await own_log.fetch(opened, topic, positions, wait_ms=FETCH_WAIT_MS, **limits)
+    return await own_log.fetch(
+        opened,
+        place.topic,
+        positions,
+        wait_ms=FETCH_WAIT_MS,
+        max_bytes=FETCH_BYTES,
+        partition_bytes=PARTITION_BYTES,
+        topic_id=place.topic_id,
+    )
 
 
 async def offsets(opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:

@@ -111,7 +111,13 @@ class Lost(NamedTuple):
     code: ErrorCode
 
 
-Outcome = Stored | Refused | TakenOver | Lost
+class WentBack(NamedTuple):
+    """The append is at an offset that was taken: this is another log, or its end is gone, takeover record and all."""
+
+    offset: int
+
+
+Outcome = Stored | Refused | TakenOver | Lost | WentBack
 
 
 @dataclass(slots=True)
@@ -170,6 +176,8 @@ class StateProducer:
     _smaller_bytes: int = 0
     _smaller_until: float = -inf
     _sequence: int = 0
+    _log_end: int = 0
+    """Every append of ours is in front of it."""
     _waiting: deque[_Entry] = field(default_factory=deque)
     _batch: _Batch | None = None
     _is_out: bool = False
@@ -356,6 +364,10 @@ class StateProducer:
     # What became of it
 
     def _accepted(self, batch: _Batch, offset: int, now: float) -> list[Outcome]:
+        if 0 <= offset < self._log_end:
+            self.stage = WriterStage.LOST
+            return [WentBack(offset)]
+        self._log_end = max(self._log_end, offset + batch.count)
         self._batch = None
         self._retry_s = RETRY_MIN_S
         self._sequence = (self._sequence + batch.count) % SEQUENCES

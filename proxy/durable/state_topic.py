@@ -14,10 +14,10 @@ from proxy.brokers.internal_topics import InternalTopic, TopicLeaders, TopicRefu
 from proxy.brokers.own_client import OwnClient
 from proxy.durable.described_state import DescribedState
 from proxy.loop.interfaces import Notes
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-FIND_COORDINATOR, DESCRIBE_CONFIGS = 10, 32
 TOPIC_RESOURCE = 2
 """ConfigResource.Type."""
 TRANSACTION = 1
@@ -60,11 +60,11 @@ class StateTopic:
         Raises:
             UpstreamLost, AuthenticationFailed: no server answers.
         """
-        request = registry.message("DescribeConfigsRequest")
+        request = messages.DescribeConfigsRequest
         resource = request.DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=self._state.topic, configuration_keys=[MESSAGE_BYTES_CONFIG]
         )
-        answer, _ = await self._client.ask(DESCRIBE_CONFIGS, request(resources=[resource]))
+        answer, _ = await self._client.ask(ApiKey.DESCRIBE_CONFIGS, request(resources=[resource]))
         found = [config for result in answer.results or () for config in result.configs or ()]
         values = [config.value or "" for config in found if config.name == MESSAGE_BYTES_CONFIG]
         if not values or not values[0].isascii() or not values[0].isdigit():
@@ -83,8 +83,8 @@ class StateTopic:
             TopicRefused: the proxy's own identity may not use the ids. UpstreamLost, AuthenticationFailed.
         """
         keys = list(transactional_ids)
-        request = registry.message("FindCoordinatorRequest")(key_type=TRANSACTION, coordinator_keys=keys)
-        answer, _ = await self._client.ask(FIND_COORDINATOR, request)
+        request = messages.FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=keys)
+        answer, _ = await self._client.ask(ApiKey.FIND_COORDINATOR, request)
         refused = [entry for entry in answer.coordinators if _is_refusal(entry.error_code)]
         if refused:
             raise TopicRefused(
@@ -94,5 +94,5 @@ class StateTopic:
         return {entry.key: entry.node_id for entry in answer.coordinators if entry.error_code == ErrorCode.NONE}
 
 
-def _is_refusal(code: Any) -> bool:
+def _is_refusal(code: int) -> bool:
     return code in (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

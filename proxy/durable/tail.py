@@ -11,7 +11,11 @@ append to here (by the wall clocks of two machines).
 
 One connection to each leader, one Fetch at a time with all its partitions, which waits at the broker for something new.
 Where the topic was deleted and made anew, or a log ends before what was read of it, the follower forgets these
-partitions, and they are read from the start.
+partitions, and they are read from the start. Records are asked by topic id, so that a new topic is told from the old
+one however long it is (KIP-516).
+
+A partition in which something cannot be read is left alone from there on and named (`unreadable`), also where the
+follower has a fault of its own: the others go on.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -35,6 +40,7 @@ from proxy.durable.partition_log import ENDLESS, Replay
 from proxy.durable.state_topic import StateTopic
 from proxy.loop import faults
 from proxy.loop.lasting_trouble import LastingTrouble
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
 from proxy.wire.records import Record
 
@@ -44,6 +50,9 @@ FETCH_WAIT_S = replay.FETCH_WAIT_MS / 1000
 """A broker that has nothing new answers after this: not before so long after the Fetch was sent."""
 RETRY_S = 0.1
 """After something that failed."""
+PAUSE_S = 0.02
+"""Before the next Fetch after one that had something: an owner appends a thousand times a second, and following each
+append took a sixth of its time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +86,10 @@ class Tail:
         """Partitions of which no more is read, and why: a newer proxy has written what is not known here."""
         self.delay_s = 0.0
         """What the newest record took from the owner's append to here."""
+        self.on_read: Callable[[], None] = lambda: None
+        """Called after each look and each answer: something may be loaded, or not any more."""
+        self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
+        """Called each time that the topic cannot be looked for."""
         self._state = state
         self._follower = follower
         self._access = access
@@ -86,9 +99,12 @@ class Tail:
         """There is no such topic, as far as is known."""
         self._topic_id = b""
         self._changed = trio.Event()
+        self._fault: Exception | None = None
+        """What the follower raised about the last record."""
         self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes)
         self._leaders.on_seen = self._seen
         self._leaders.on_missing = self._missing
+        self._leaders.on_trouble = self._not_seen
         failed, works = state.event("not-followed"), state.event("followed")
         self._trouble = LastingTrouble(access.notes, failed, works, patience_s=PATIENCE_S)
 
@@ -145,6 +161,9 @@ class Tail:
         self._is_missing = True
         self._tell()
 
+    def _not_seen(self, error: ProxyError) -> None:
+        self.on_trouble(error)
+
     def _seen(self, view: TopicLeaders) -> None:
         if not view.leaders:
             return  # being made or deleted
@@ -192,11 +211,13 @@ class Tail:
             while wanted := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
                 self._tell()
                 sent = trio.current_time()
-                entries = await replay.fetch(opened, topic, wanted)
+                entries = await replay.fetch(opened, place, wanted)
                 waited = trio.current_time() - sent >= FETCH_WAIT_S
                 for entry in entries:
                     await self._take(entry, sent + FETCH_WAIT_S if waited else sent)
                 self._trouble.ended()
+                if not waited and self.is_all_loaded:
+                    await trio.sleep(PAUSE_S)
 
     def _begin(self, followed: _Followed, start: int, end: int) -> None:
         """Read on from where it was left, if that is still there."""
@@ -204,7 +225,7 @@ class Tail:
         if followed.end < 0:
             followed.end = end
 
-    async def _take(self, entry: Any, at: float) -> None:
+    async def _take(self, entry: messages.FetchResponse.PartitionData, at: float) -> None:
         """What was answered of one partition, then or later. Raises UpstreamLost."""
         partition = entry.partition_index
         followed = self._followed[partition]
@@ -217,16 +238,29 @@ class Tail:
         except RemoteProtocolError as error:
             self.unreadable[partition] = str(error)
             self._access.notes(self._state.event("unreadable"), partition=partition, reason=str(error))
+            self._tell()
             return
         followed.high_watermark = entry.high_watermark
         if followed.replay.next_offset >= entry.high_watermark:
             followed.current_at = at
 
     def _apply(self, record: Record) -> None:
-        self._follower.apply(record.key or b"", None if record.value is None else bytes(record.value))
+        value = None if record.value is None else bytes(record.value)
+        self._fault = None
+        faults.guard(self, partial(self._follower.apply, record.key or b"", value))
+        if isinstance(self._fault, RemoteProtocolError):
+            raise self._fault
+        if self._fault is not None:
+            self._access.notes("callback-failed", error=self._fault)
+            raise RemoteProtocolError(f"a fault of ours: {self._fault!r}") from self._fault
         if record.timestamp >= 0:
             self.delay_s = self._wall_s() - record.timestamp / 1000
+
+    def failed(self, error: Exception) -> None:
+        """The follower raised (see FaultOwner)."""
+        self._fault = error
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+        self.on_read()

@@ -7,7 +7,7 @@ request, an answer or a broker's word is the edge's own business is the feature'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -19,21 +19,24 @@ from proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
 from proxy.forwarding.interfaces import Call
 from proxy.loop.interfaces import Timers
 from proxy.loop.promise import PROCESS, CallbackOwner, Promise
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import ProxyError, UpstreamLost
+from proxy.wire.messages import Message
+from proxy.wire.primitives import Buffer
 
 ANSWERED, NOT_OWNER, FAILED = range(3)
 """Outcomes of a request."""
 REQUESTS_MAX = 10_000
 """Requests that may wait for one owner; one more is refused at once."""
 
-Send = Callable[[Any], None]
+Send = Callable[[Message], None]
 
 
 class _Asked(NamedTuple):
     """A request that waits for the owner."""
 
-    call: Call
+    call: Call[Message]
+    edge: EdgeOfLink
     promise: Promise[bytes | None]
     not_before: float
     """Its answer waits until then."""
@@ -44,17 +47,18 @@ class PeerEdge:
 
     def __init__(
         self,
-        edge: EdgeOfLink,
+        edges: Mapping[str, EdgeOfLink],
         timers: Timers,
         send: Send,
         generation: Callable[[], int],
         link: CallbackOwner = PROCESS,
     ) -> None:
+        """`edges`: feature -> what it keeps for this link."""
         self.groups: set[str] = set()
         """Share groups that the owner was last heard to hold."""
         self.on_groups: Callable[[], None] = lambda: None
         """Called when `groups` has changed."""
-        self.edge = edge
+        self.edges = edges
         self._timers = timers
         self._send = send
         self._generation = generation
@@ -70,7 +74,7 @@ class PeerEdge:
         """Requests without an answer."""
         return len(self._requests)
 
-    def serve(self, call: Call) -> Promise[bytes | None]:
+    def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
         """See share_fleet.Peer."""
         promise: Promise[bytes | None] = Promise()
         if self._lost or len(self._requests) >= REQUESTS_MAX:
@@ -78,10 +82,11 @@ class PeerEdge:
             return promise
         self._know(call.connection)
         number = next(self._numbers)
-        request, not_before = self.edge.prepared(call)
-        self._requests[number] = _Asked(call, promise, not_before)
+        edge = self.edges[feature]
+        request, not_before = edge.prepared(call)
+        self._requests[number] = _Asked(call, edge, promise, not_before)
         self._send(
-            registry.message("PeerRequest")(
+            messages.PeerRequest(
                 id=number,
                 generation=self._generation(),
                 connection_id=call.connection.id,
@@ -92,6 +97,7 @@ class PeerEdge:
                 api_version=call.version,
                 correlation_id=call.correlation_id,
                 body=registry.request(call.key, call.version).encode(request),
+                feature=feature,
             )
         )
         return promise
@@ -102,7 +108,7 @@ class PeerEdge:
             return
         for number in [number for number, asked in self._requests.items() if asked.promise is answer]:
             del self._requests[number]
-            self._send(registry.message("PeerCancel")(id=number))
+            self._send(messages.PeerCancel(id=number))
 
     def holdings(self) -> Promise[Holdings]:
         """See share_fleet.Peer."""
@@ -112,10 +118,10 @@ class PeerEdge:
             return promise
         number = next(self._numbers)
         self._holdings[number] = promise
-        self._send(registry.message("PeerHoldingsRequest")(id=number))
+        self._send(messages.PeerHoldingsRequest(id=number))
         return promise
 
-    def receive(self, message: Any) -> None:
+    def receive(self, message: Message) -> None:
         """A message of the owner. Raises RemoteProtocolError."""
         receiver = _RECEIVERS.get(type(message).__name__)
         if receiver is not None:
@@ -153,11 +159,11 @@ class PeerEdge:
             return
         for number in [n for n, asked in self._requests.items() if asked.call.connection.id == connection_id]:
             del self._requests[number]
-        self._send(registry.message("PeerClosed")(connection_id=connection_id))
+        self._send(messages.PeerClosed(connection_id=connection_id))
 
     # Requests
 
-    def _responded(self, message: Any) -> None:
+    def _responded(self, message: messages.PeerResponse) -> None:
         asked = self._requests.pop(message.id, None)
         if asked is None:
             return
@@ -168,10 +174,10 @@ class PeerEdge:
         else:
             self._complete(asked, message.frame)
 
-    def _complete(self, asked: _Asked, frame: Any) -> None:
+    def _complete(self, asked: _Asked, frame: Buffer) -> None:
         """Raises RemoteProtocolError where the owner sent what is no answer."""
         try:
-            answer = self.edge.completed(asked.call, frame)
+            answer = asked.edge.completed(asked.call, frame)
         except ProxyError as error:
             asked.promise.fail(PeerLost(str(error)))
             raise
@@ -188,26 +194,32 @@ class PeerEdge:
 
     # Questions
 
-    def _asked(self, message: Any) -> None:
+    def _asked(self, message: messages.PeerQuestion) -> None:
         connection = self._connections.get(message.connection_id)
         if connection is None:
-            self._send(registry.message("PeerAnswer")(id=message.id, reason="the client has gone"))
+            self._send(messages.PeerAnswer(id=message.id, reason="the client has gone"))
             return
         answer = connection.ask(message.api_key, message.api_version, bytes(message.body))
         answer.on_settled(partial(self._told, message, answer), self._link)
 
-    def _told(self, question: Any, answer: Promise[memoryview]) -> None:
+    def _told(self, question: messages.PeerQuestion, answer: Promise[memoryview]) -> None:
         if self._lost:
             return
-        reply = registry.message("PeerAnswer")(id=question.id, reason=None)
+        reply = messages.PeerAnswer(id=question.id, reason=None)
         try:
-            reply.body = self.edge.told(question.api_key, question.api_version, answer.result())
+            reply.body = self._kept(question.api_key, question.api_version, answer.result())
         except ProxyError as error:
             reply.reason = str(error) or type(error).__name__
         except Exception as error:
             reply.reason = "a fault of the client's proxy"
             self._fail(question.connection_id, error)
         self._send(reply)
+
+    def _kept(self, key: int, version: int, answer: bytes | memoryview) -> bytes | memoryview:
+        """A broker's answer without what features keep here. Raises ProxyError."""
+        for edge in self.edges.values():
+            answer = edge.told(key, version, memoryview(answer))
+        return answer
 
     def _fail(self, connection_id: int, error: Exception) -> None:
         """A fault of ours about one client: what it asked fails, which ends its connection and not the link."""
@@ -216,16 +228,17 @@ class PeerEdge:
 
     # The rest
 
-    def _forgotten(self, message: Any) -> None:
-        self.edge.forget(message.chunks)
+    def _forgotten(self, message: messages.PeerForget) -> None:
+        for edge in self.edges.values():
+            edge.forget(message.chunks)
 
-    def _held(self, message: Any) -> None:
+    def _held(self, message: messages.PeerHoldings) -> None:
         promise = self._holdings.pop(message.id, None)
         if promise is not None:
             groups = [HeldGroup(group.group_id, group.state) for group in message.groups]
             promise.set(Holdings(groups, list(message.with_settings)))
 
-    def _groups_changed(self, message: Any) -> None:
+    def _groups_changed(self, message: messages.PeerGroups) -> None:
         self.groups.difference_update(message.removed)
         self.groups.update(message.added)
         self.on_groups()

@@ -14,12 +14,13 @@ as their own end would: sessions, locks, reservations.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Promise
 from proxy.wire.errors import ProxyError
+from proxy.wire.messages import Message
 
 
 class PeerLost(ProxyError):
@@ -44,8 +45,11 @@ class Holdings(NamedTuple):
 class Peer(Protocol):
     """Another proxy."""
 
-    def serve(self, call: Call) -> Promise[bytes | None]:
-        """Its answer to the request, as a whole frame; None when it is not the owner. Fails with PeerLost."""
+    def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
+        """Its answer to the request about groups of a feature, as a whole frame; None when it is not the owner.
+
+        Fails with PeerLost.
+        """
 
     def give_up(self, answer: Promise[bytes | None]) -> None:
         """Nobody waits for this answer of `serve` any more; harmless when it is there."""
@@ -58,8 +62,8 @@ class Fleet(Protocol):
     """All other proxies."""
 
     @property
-    def groups(self) -> Collection[str]:
-        """Ids of the share groups that others were last heard to hold."""
+    def groups(self) -> Mapping[str, None]:
+        """Ids of the share groups that others were last heard to hold: a dict, always the same one."""
 
     def owner(self, partition: int) -> Peer | None:
         """Who owns a state partition, if that is another proxy and there is a link to it."""
@@ -71,9 +75,14 @@ class Fleet(Protocol):
 class HeldAnywhere:
     """The ids of share groups, here or elsewhere: what tells requests for share groups from others."""
 
-    def __init__(self, here: Collection[str], fleet: Fleet | None) -> None:
+    def __init__(self, here: Mapping[str, Any], fleet: Fleet | None) -> None:
         """`here`: those held by this proxy, as they are now."""
         self._here, self._fleet = here, fleet
+
+    @property
+    def by_id(self) -> tuple[Mapping[str, Any], ...]:
+        """The same as dicts by group id, always the same ones."""
+        return (self._here,) if self._fleet is None else (self._here, self._fleet.groups)
 
     def __len__(self) -> int:
         return len(self._here) + (0 if self._fleet is None else len(self._fleet.groups))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from proxy.brokers import dialling
-from proxy.fleet.carried import CarriedRequests
+from proxy.fleet.carried import CarriedFeatures
 from proxy.fleet.edge import PeerEdge
 from proxy.fleet.group_owners import Peer
 from proxy.fleet.owner import PeerOwner
@@ -72,7 +72,7 @@ class FleetLinks:
         self,
         reactor: Reactor,
         services: Services,
-        carried: CarriedRequests,
+        carried: CarriedFeatures,
         table: LinkTable,
         notes: Notes,
         *,
@@ -97,7 +97,7 @@ class FleetLinks:
         self._strangers = Strangers()
         self._listeners: tuple[Listener, ...] = ()
         self._numbers = count(FIRST_NUMBER)
-        self._groups: frozenset[str] = frozenset()
+        self._groups: dict[str, None] = {}
         self._last_heard: dict[str, set[str]] = {}
         """Groups of members whose link ended: they are theirs until they, or somebody else, say otherwise."""
         self._table_changed = trio.Event()
@@ -105,7 +105,7 @@ class FleetLinks:
     # share_fleet.Fleet
 
     @property
-    def groups(self) -> Collection[str]:
+    def groups(self) -> Mapping[str, None]:
         """See share_fleet.Fleet."""
         return self._groups
 
@@ -218,7 +218,7 @@ class FleetLinks:
             nonlocal was_good
             was_good = True
             edge = PeerEdge(
-                self._carried.edge(), self._services.timers, link.send, lambda: self._table.generation, link
+                self._carried.edges(), self._services.timers, link.send, lambda: self._table.generation, link
             )
             edge.on_groups = partial(self._heard_groups, address)
             self._edges[address] = link, edge
@@ -304,7 +304,9 @@ class FleetLinks:
 
     def _gather_groups(self) -> None:
         linked = (edge.groups for _, edge in self._edges.values())
-        self._groups = frozenset().union(*linked, *self._last_heard.values())
+        found = frozenset().union(*linked, *self._last_heard.values())
+        self._groups.clear()
+        self._groups.update(dict.fromkeys(found))
 
     async def _tell_groups(self) -> None:
         while True:

@@ -13,16 +13,17 @@ from itertools import count
 from typing import Any
 
 from proxy.brokers.connection_slots import SlotValues
-from proxy.fleet.carried import CarriedRequests
+from proxy.fleet.carried import CarriedFeatures
 from proxy.fleet.edge import ANSWERED, FAILED, NOT_OWNER, REQUESTS_MAX, Send
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.services import Services
 from proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, Task, on_behalf_of
 from proxy.loop.slices import Work
 from proxy.reading.far_records import ELSEWHERE, Elsewhere
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
 
 
 class FarConnection:
@@ -81,7 +82,7 @@ class PeerOwner:
     def __init__(
         self,
         services: Services,
-        carried: CarriedRequests,
+        carried: CarriedFeatures,
         send: Send,
         generation: Callable[[], int],
         numbers: Iterator[int],
@@ -110,7 +111,7 @@ class PeerOwner:
         """Clients that came over this link."""
         return len(self._connections)
 
-    def receive(self, message: Any) -> None:
+    def receive(self, message: Message) -> None:
         """A message of the edge. Raises RemoteProtocolError."""
         receiver = _RECEIVERS.get(type(message).__name__)
         if receiver is not None:
@@ -128,13 +129,13 @@ class PeerOwner:
 
     def tell_groups(self) -> None:
         """Say which groups have come or gone since the last time."""
-        held = self._carried.groups
+        held = self._carried.held.groups
         if self._told is not None and held == self._told:
             return
         told = self._told or set()
         added, removed = held - told, told - held
         self._told = set(held)
-        self._send(registry.message("PeerGroups")(added=sorted(added), removed=sorted(removed)))
+        self._send(messages.PeerGroups(added=sorted(added), removed=sorted(removed)))
 
     # What connections need
 
@@ -145,11 +146,7 @@ class PeerOwner:
         number = next(self._questions)
         connection.questions[number] = promise
         self._asked[number] = connection
-        self._send(
-            registry.message("PeerQuestion")(
-                id=number, connection_id=far_id, api_key=key, api_version=version, body=body
-            )
-        )
+        self._send(messages.PeerQuestion(id=number, connection_id=far_id, api_key=key, api_version=version, body=body))
 
     def forget(self, chunk: int) -> None:
         """Records at the edge that nobody will refer to, once what is being answered in this turn has gone out."""
@@ -160,12 +157,12 @@ class PeerOwner:
     def _forget(self) -> None:
         chunks, self._forgotten = self._forgotten, []
         if not self._is_lost:
-            self._send(registry.message("PeerForget")(chunks=chunks))
+            self._send(messages.PeerForget(chunks=chunks))
 
     # Messages
 
-    def _requested(self, message: Any) -> None:
-        handler = self._carried.handlers.get(message.api_key)
+    def _requested(self, message: messages.PeerRequest) -> None:
+        handler = self._carried.handler(message.feature, message.api_key)
         if handler is None or len(self._requests) >= REQUESTS_MAX or message.generation > self._generation():
             # Of a generation not heard of here: who knows whose the group is in that one?
             self._respond(message.id, NOT_OWNER)
@@ -189,7 +186,7 @@ class PeerOwner:
         self._requests[message.id] = connection
         task.start()
 
-    def _connection(self, message: Any) -> FarConnection:
+    def _connection(self, message: messages.PeerRequest) -> FarConnection:
         connection = self._connections.get(message.connection_id)
         if connection is None:
             connection = FarConnection(
@@ -213,9 +210,9 @@ class PeerOwner:
             self._respond(number, ANSWERED, bytes(task.value))
 
     def _respond(self, number: int, outcome: int, frame: bytes | None = None) -> None:
-        self._send(registry.message("PeerResponse")(id=number, outcome=outcome, frame=frame))
+        self._send(messages.PeerResponse(id=number, outcome=outcome, frame=frame))
 
-    def _answered(self, message: Any) -> None:
+    def _answered(self, message: messages.PeerAnswer) -> None:
         connection = self._asked.pop(message.id, None)
         promise = None if connection is None else connection.questions.pop(message.id, None)
         if connection is None or promise is None:
@@ -234,7 +231,7 @@ class PeerOwner:
             for number in requests:
                 self._respond(number, FAILED)
 
-    def _closed(self, message: Any) -> None:
+    def _closed(self, message: messages.PeerClosed) -> None:
         self._end(message.connection_id)
 
     def _end(self, far_id: int) -> None:
@@ -246,15 +243,15 @@ class PeerOwner:
                 self._asked.pop(number, None)
             connection.close()
 
-    def _cancelled(self, message: Any) -> None:
+    def _cancelled(self, message: messages.PeerCancel) -> None:
         connection = self._requests.pop(message.id, None)
         task = None if connection is None else connection.tasks.pop(message.id, None)
         if task is not None:
             task.cancel()
 
-    def _holdings(self, message: Any) -> None:
-        answer = registry.message("PeerHoldings")
-        held = self._carried.holdings()
+    def _holdings(self, message: messages.PeerHoldingsRequest) -> None:
+        answer = messages.PeerHoldings
+        held = self._carried.held.holdings()
         groups = [answer.HeldGroup(group_id=group.group_id, state=group.state) for group in held.groups]
         self._send(answer(id=message.id, groups=groups, with_settings=list(held.with_settings)))
 

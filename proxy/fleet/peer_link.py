@@ -7,7 +7,7 @@ too slowly, when it does not belong to the fleet. Whoever uses the link is told 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from proxy.fleet.peer_protocol import PeerProtocol
 from proxy.loop.interfaces import Notes
@@ -15,8 +15,9 @@ from proxy.loop.polling import READ, WRITE
 from proxy.loop.promise import Callback
 from proxy.loop.reactor import Reactor, ReactorTimer
 from proxy.loop.transports import Transport
-from proxy.wire import registry
+from proxy.wire import messages
 from proxy.wire.errors import ProxyError
+from proxy.wire.messages import Message
 from proxy.wire.values import MIB
 
 PING_S = 0.5
@@ -33,7 +34,7 @@ READS_MAX = 16
 class User(Protocol):
     """What is done with an established link: `peer_edge.PeerEdge` or `peer_owner.PeerOwner`."""
 
-    def receive(self, message: Any) -> None:
+    def receive(self, message: Message) -> None:
         """A message came. What it raises ends the link."""
 
     def lost(self, reason: str) -> None:
@@ -71,7 +72,7 @@ class PeerLink:
         transport.attach(self._on_event, READ)
         self._say(protocol.outgoing())
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Message) -> None:
         """Say something; on a link that has ended it is lost."""
         if not self.closed:
             self._say(self.protocol.send(message))
@@ -170,5 +171,5 @@ class PeerLink:
             self.close(f"silent for {SILENT_S:g} s")
         else:
             if self.protocol.is_established:
-                self.send(registry.message("PeerPing")(generation=self._generation()))
+                self.send(messages.PeerPing(generation=self._generation()))
             self._alarm = self._reactor.call_at(now + PING_S, self._ring)

@@ -20,11 +20,12 @@ import hmac
 from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
-from typing import Any
 
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire.frames import FrameReader
+from proxy.wire.messages import Message
+from proxy.wire.primitives import Buffer
 from proxy.wire.values import MIB
 
 MESSAGES = (
@@ -77,20 +78,20 @@ class PeerProtocol:
         self._reader = FrameReader(HANDSHAKE_BYTES_MAX)
         self._send_key = self._receive_key = b""
         self._sent = self._received = 0
-        self._outgoing = [] if dials else [self._frame("PeerChallenge", nonce=nonce, address=address)]
+        self._outgoing = [] if dials else [self._encode(messages.PeerChallenge(nonce=nonce, address=address))]
 
     def outgoing(self) -> bytes:
         """What the handshake has to say, once."""
         said, self._outgoing = self._outgoing, []
         return b"".join(said)
 
-    def send(self, message: Any) -> bytes:
+    def send(self, message: Message) -> bytes:
         """A message as bytes; only once established."""
         if not self.is_established:
             raise LocalProtocolError("a message before the handshake is over")
         return self._encode(message)
 
-    def receive_data(self, data: bytes | memoryview) -> Iterator[Any]:
+    def receive_data(self, data: bytes | memoryview) -> Iterator[Message]:
         """Messages that came; those of the handshake are dealt with here.
 
         Raises:
@@ -103,24 +104,24 @@ class PeerProtocol:
             else:
                 self._shake(message)
 
-    def _shake(self, message: Any) -> None:
-        kind = type(message)
-        if self._dials and kind is _class("PeerChallenge") and not self._peer_nonce:
+    def _shake(self, message: Message) -> None:
+        if self._dials and isinstance(message, messages.PeerChallenge) and not self._peer_nonce:
             self._meet(message)
             proof = self._proof(_DIALLER)
-            self._outgoing.append(self._frame("PeerHello", nonce=self._nonce, address=self._address, proof=proof))
-        elif self._dials and kind is _class("PeerWelcome") and self._peer_nonce:
+            hello = messages.PeerHello(nonce=self._nonce, address=self._address, proof=proof)
+            self._outgoing.append(self._encode(hello))
+        elif self._dials and isinstance(message, messages.PeerWelcome) and self._peer_nonce:
             self._check(message.proof, _DIALLED)
             self._establish()
-        elif not self._dials and kind is _class("PeerHello"):
+        elif not self._dials and isinstance(message, messages.PeerHello):
             self._meet(message)
             self._check(message.proof, _DIALLER)
-            self._outgoing.append(self._frame("PeerWelcome", proof=self._proof(_DIALLED)))
+            self._outgoing.append(self._encode(messages.PeerWelcome(proof=self._proof(_DIALLED))))
             self._establish()
         else:
-            raise NotOfTheFleet(f"{kind.__name__} in the middle of the handshake")
+            raise NotOfTheFleet(f"{type(message).__name__} in the middle of the handshake")
 
-    def _meet(self, message: Any) -> None:
+    def _meet(self, message: messages.PeerChallenge | messages.PeerHello) -> None:
         self._peer_nonce, self.peer = bytes(message.nonce), message.address
         if len(self._peer_nonce) != NONCE_BYTES or self._peer_nonce == self._nonce:
             raise NotOfTheFleet("no nonce")
@@ -133,7 +134,7 @@ class PeerProtocol:
             mine, theirs = (_DIALLER, _DIALLED) if self._dials else (_DIALLED, _DIALLER)
             self._send_key, self._receive_key = keys[mine], keys[theirs]
 
-    def _check(self, proof: Any, role: bytes) -> None:
+    def _check(self, proof: Buffer, role: bytes) -> None:
         if not hmac.compare_digest(bytes(proof), self._proof(role)):
             raise NotOfTheFleet(f"{self.peer or 'somebody'} does not have the secret of this fleet")
 
@@ -148,10 +149,7 @@ class PeerProtocol:
 
     # Messages and bytes
 
-    def _frame(self, name: str, **fields: Any) -> bytes:
-        return self._encode(_class(name)(**fields))
-
-    def _encode(self, message: Any) -> bytes:
+    def _encode(self, message: Message) -> bytes:
         kind = _kinds()[type(message)]
         body = registry.codec(MESSAGES[kind], VERSION).encode(message)
         size = 1 + len(body) + (SIGNATURE_BYTES if self._send_key else 0)
@@ -164,7 +162,7 @@ class PeerProtocol:
         self._sent += 1
         return b"".join((head, body, signature))
 
-    def _decode(self, frame: bytes) -> Any:
+    def _decode(self, frame: bytes) -> Message:
         end = len(frame)
         if self._receive_key:
             end -= SIGNATURE_BYTES
@@ -174,17 +172,14 @@ class PeerProtocol:
                 raise NotOfTheFleet("a message that nobody of the fleet has signed")
         if end < 1 or frame[0] >= len(MESSAGES):
             raise RemoteProtocolError("a message of a kind that is not known here")
-        return registry.codec(MESSAGES[frame[0]], VERSION).decode(memoryview(frame)[1:end])
+        message: Message = registry.codec(MESSAGES[frame[0]], VERSION).decode(memoryview(frame)[1:end])
+        return message
 
 
 def _sign(key: bytes, number: int, message: bytes) -> bytes:
     return hmac.digest(key, _NUMBER.pack(number) + message, "sha256")[:SIGNATURE_BYTES]
 
 
-def _class(name: str) -> Any:
-    return registry.message(name)
-
-
 @lru_cache(maxsize=1)
-def _kinds() -> dict[Any, int]:
-    return {_class(name): kind for kind, name in enumerate(MESSAGES)}
+def _kinds() -> dict[type[Message], int]:
+    return {registry.message(name): kind for kind, name in enumerate(MESSAGES)}

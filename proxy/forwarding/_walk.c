@@ -1,4 +1,4 @@
-/* Frame boundaries in C: the same as link/walk.py, which is used where this could not be built.
+/* Frame boundaries in C: the same as walk.py, which is used where this could not be built.
  *
  * Why C: what a forwarded request costs in Python is not the dozen lines of the walk but that the interpreter's code
  * and data have left the caches by the time the next request comes. This fits into a few lines of them.
@@ -8,6 +8,7 @@
 
 #define _GNU_SOURCE /* memmem */
 #define PY_SSIZE_T_CLEAN
+#include "layouts.h"
 #include "walk.h"
 
 #include <stddef.h>
@@ -18,29 +19,36 @@
 
 #define KEYS 128
 #define VERSIONS 32
-#define REQUEST_HEAD 12
-#define ANSWER_HEAD 8
-#define ANSWER_MIN 4
-#define REQUEST_MIN 8
 #define PENDING_MIN 4 /* a ring begins so small, for most connections have one request in flight */
 
 #define WORDS 4
-#define PRODUCE_MIN 10 /* from here on answers may carry addresses, in a tag */
-#define PRODUCE_MAX 13 /* the last version whose layout `is_plain_produce` knows */
-#define REMEMBERED_MAX 1024 /* bytes of a request behind its correlation id; see RememberedLook */
+#define GROUPS 4 /* dicts of group ids, and what has to be empty, see GroupLook */
 
-enum treatment { STOPS, PASSES, ACKS, WITHOUT_WORDS, WITH_KNOWN_IDS, REMEMBERED, LOOKS };
+enum treatment {
+    STOPS,
+    PASSES,
+    ACKS,
+    ACKS_AND_TOPIC,
+    WITHOUT_WORDS,
+    WITH_KNOWN_IDS,
+    OF_OTHER_GROUPS,
+    REMEMBERED,
+    LOOKS
+};
 
 struct treated {
     enum treatment how;
     int gathers;
-    int absent;              /* ACKS: the byte that stands for "no transactional id", see AcksLook */
+    int absent;              /* ACKS...: the byte that stands for "no transactional id", see AcksLook */
     int topics_at;           /* WITH_KNOWN_IDS: from the tags of the header to the topics */
     PyObject *expected;      /* strong; what the answer is for; NULL where only `look` knows */
     PyObject *known;         /* strong; of `expected`, see struct entry */
     PyObject *look;          /* strong; asked wherever what is looked for in C does not settle it */
     PyObject *remembered;    /* strong; REMEMBERED: a dict, WITH_KNOWN_IDS: one whose keys are ids, else NULL */
-    PyObject *words[WORDS];  /* strong; WITHOUT_WORDS, bytes */
+    PyObject *words[WORDS];  /* strong; bytes; of ACKS_AND_TOPIC the first only */
+    PyObject *groups[GROUPS]; /* strong; OF_OTHER_GROUPS: dicts whose keys are group ids */
+    PyObject *unless[GROUPS]; /* strong; OF_OTHER_GROUPS: none passes while any of these has something in it */
+    int is_flexible, is_listed, strings_before; /* OF_OTHER_GROUPS: see GroupPlace */
 };
 
 struct table {
@@ -49,8 +57,8 @@ struct table {
     struct treated of[KEYS][VERSIONS];
 };
 
-static PyObject *word_rewrite, *word_known, *word_absent, *word_expected, *word_words, *word_ids, *word_topics_at,
-    *word_remembered, *word_produce_version;
+static PyObject *word_rewrite, *word_known, *word_kind, *word_absent, *word_prefix, *word_expected, *word_words,
+    *word_ids, *word_topics_at, *word_remembered, *word_produce_version, *word_groups, *word_unless, *word_place;
 static PyTypeObject *pending_type, *table_type;
 
 static int32_t int32_at(const unsigned char *at)
@@ -322,24 +330,24 @@ static int fill_plain(Table *self, PyObject *plain)
     return 0;
 }
 
-/* AcksLook: absent (None: always asked in Python). */
-static int fill_acks(struct treated *to, PyObject *absent)
+/* AcksLook, TopicLook: absent (None: always asked in Python). */
+static int fill_acks(struct treated *to, PyObject *absent, enum treatment how)
 {
     if (absent == Py_None)
         return 0;
-    to->how = ACKS;
+    to->how = how;
     to->absent = (int)PyLong_AsLong(absent);
     return PyErr_Occurred() ? -1 : 0;
 }
 
 /* WordLook: words, a tuple of bytes. */
-static int fill_words(struct treated *to, PyObject *words)
+static int fill_words(struct treated *to, PyObject *words, enum treatment how)
 {
     Py_ssize_t count = PyTuple_Size(words);
     if (count < 0)
         return -1;
     if (count > WORDS)
-        return 0; /* asked in Python */
+        return 0; /* called */
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *word = PyTuple_GetItem(words, i);
         if (!word || !PyBytes_Check(word)) {
@@ -348,8 +356,22 @@ static int fill_words(struct treated *to, PyObject *words)
         }
         to->words[i] = Py_NewRef(word);
     }
-    to->how = WITHOUT_WORDS;
+    to->how = how;
     return 0;
+}
+
+/* TopicLook: prefix. */
+static int fill_topic(struct treated *to, PyObject *look, PyObject *absent)
+{
+    PyObject *prefix = PyObject_GetAttr(look, word_prefix);
+    if (prefix && !PyBytes_Check(prefix)) {
+        PyErr_SetString(PyExc_TypeError, "a prefix is bytes");
+        Py_CLEAR(prefix);
+    }
+    if (!prefix)
+        return -1;
+    to->words[0] = prefix;
+    return fill_acks(to, absent, ACKS_AND_TOPIC);
 }
 
 static int fill_dict(struct treated *to, PyObject *dict, enum treatment how)
@@ -371,28 +393,94 @@ static int fill_ids(struct treated *to, PyObject *look, PyObject *ids)
     return PyErr_Occurred() ? -1 : fill_dict(to, ids, WITH_KNOWN_IDS);
 }
 
-/* What kind of look it is, its attributes tell; a look of any other kind is called. */
+/* A tuple of so few objects; 0: of more, which is asked in Python; -1: exception. */
+static int fill_tuple(PyObject **to, PyObject *tuple, int are_dicts)
+{
+    Py_ssize_t count = PyTuple_Size(tuple);
+    if (count < 0 || count > GROUPS)
+        return count < 0 ? -1 : 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *each = PyTuple_GetItem(tuple, i);
+        if (!each || (are_dicts && !PyDict_Check(each))) {
+            PyErr_SetString(PyExc_TypeError, "groups are dicts");
+            return -1;
+        }
+        to[i] = Py_NewRef(each);
+    }
+    return 1;
+}
+
+/* GroupLook: groups, unless, words, and place, a tuple. */
+static int fill_groups(struct treated *to, PyObject *look, PyObject *groups)
+{
+    PyObject *place = PyObject_GetAttr(look, word_place), *unless = PyObject_GetAttr(look, word_unless),
+             *words = PyObject_GetAttr(look, word_words);
+    int result = -1;
+    if (place && unless && words &&
+        PyArg_ParseTuple(place, "ppi", &to->is_flexible, &to->is_listed, &to->strings_before)) {
+        result = fill_tuple(to->groups, groups, 1);
+        if (result > 0)
+            result = fill_tuple(to->unless, unless, 0);
+        if (result > 0)
+            result = fill_words(to, words, OF_OTHER_GROUPS);
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(unless);
+    Py_XDECREF(words);
+    return result;
+}
+
+/* What a kind of look has, put to use. */
+static int fill_settled(struct treated *to, PyObject *look, long kind)
+{
+    PyObject *names[] = {
+        [LOOK_ACKS] = word_absent, [LOOK_TOPIC] = word_absent, [LOOK_WORDS] = word_words,
+        [LOOK_IDS] = word_ids, [LOOK_REMEMBERED] = word_remembered, [LOOK_GROUPS] = word_groups,
+    };
+    PyObject *found = PyObject_GetAttr(look, names[kind]);
+    int result = -1;
+    if (found && kind == LOOK_ACKS)
+        result = fill_acks(to, found, ACKS);
+    else if (found && kind == LOOK_TOPIC)
+        result = fill_topic(to, look, found);
+    else if (found && kind == LOOK_WORDS)
+        result = fill_words(to, found, WITHOUT_WORDS);
+    else if (found && kind == LOOK_IDS)
+        result = fill_ids(to, look, found);
+    else if (found && kind == LOOK_GROUPS)
+        result = fill_groups(to, look, found);
+    else if (found)
+        result = fill_dict(to, found, REMEMBERED);
+    Py_XDECREF(found);
+    return result;
+}
+
+/* A look says by its `kind` what is settled here (request_inspection.LookKind); one without a kind is called. */
 static int fill_look(struct treated *to, PyObject *look)
 {
-    PyObject *expected = NULL, *found = NULL;
-    int result = 0;
+    PyObject *number, *expected = NULL;
     to->how = LOOKS;
     to->look = Py_NewRef(look);
-    if (find_attribute(look, word_expected, &expected) < 0 || (expected && expect(to, expected) < 0))
-        result = -1;
-    else if (find_attribute(look, word_remembered, &found))
-        result = found ? fill_dict(to, found, REMEMBERED) : -1;
-    else if (!expected)
-        result = 0;
-    else if (find_attribute(look, word_absent, &found))
-        result = found ? fill_acks(to, found) : -1;
-    else if (find_attribute(look, word_words, &found))
-        result = found ? fill_words(to, found) : -1;
-    else if (find_attribute(look, word_ids, &found))
-        result = found ? fill_ids(to, look, found) : -1;
-    Py_XDECREF(found);
-    Py_XDECREF(expected);
-    return result;
+    if (find_attribute(look, word_kind, &number) < 0)
+        return -1;
+    long kind = number ? PyLong_AsLong(number) : LOOK_CALLED;
+    Py_XDECREF(number);
+    if (kind == LOOK_CALLED)
+        return 0;
+    if (kind < LOOK_ACKS || kind > LOOK_GROUPS) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "no kind of look: %ld", kind);
+        return -1;
+    }
+    if (kind != LOOK_REMEMBERED) { /* which remembers what each request expects */
+        expected = PyObject_GetAttr(look, word_expected);
+        if (!expected || expect(to, expected) < 0) {
+            Py_XDECREF(expected);
+            return -1;
+        }
+        Py_DECREF(expected);
+    }
+    return fill_settled(to, look, kind);
 }
 
 static int fill_looked(Table *self, PyObject *looked)
@@ -434,6 +522,10 @@ static int table_traverse(PyObject *object, visitproc visit, void *arg)
         Py_VISIT(to->known);
         Py_VISIT(to->look);
         Py_VISIT(to->remembered);
+        for (int i = 0; i < GROUPS; i++) {
+            Py_VISIT(to->groups[i]);
+            Py_VISIT(to->unless[i]);
+        }
     }
     return 0;
 }
@@ -450,6 +542,10 @@ static int table_clear(PyObject *object)
         Py_CLEAR(to->remembered);
         for (int i = 0; i < WORDS; i++)
             Py_CLEAR(to->words[i]);
+        for (int i = 0; i < GROUPS; i++) {
+            Py_CLEAR(to->groups[i]);
+            Py_CLEAR(to->unless[i]);
+        }
     }
     return 0;
 }
@@ -485,19 +581,60 @@ static PyObject *ask_look(PyObject *look, PyObject *view, Py_ssize_t at, Py_ssiz
     return expected;
 }
 
-/* Acks of what producers without transactions send; 0 when this is not of that form. */
-static int usual_acks(const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int absent, int *acks)
+/* Acks of what producers without transactions send, and where they end; 0 when this is not of that form. */
+static Py_ssize_t usual_acks(const unsigned char *buffer, Py_ssize_t at, Py_ssize_t end, int absent, int *acks)
 {
-    if (at + 18 > end)
+    if (at + CLIENT_ID + 4 > end)
         return 0;
-    int client_id = int16_at(buffer + at + 12);
+    int client_id = int16_at(buffer + at + REQUEST_HEAD);
     if (client_id < -1)
         return 0;
-    Py_ssize_t behind = at + 14 + (client_id > 0 ? client_id : 0);
+    Py_ssize_t behind = at + CLIENT_ID + (client_id > 0 ? client_id : 0);
     if (behind + 4 > end || buffer[behind] != absent || buffer[behind + 1] != absent)
         return 0;
     *acks = int16_at(buffer + behind + 2);
-    return 1;
+    return behind + 4;
+}
+
+/* Whether a Produce has one topic, whose name has come and does not begin as the views' do; `at`: behind its acks. */
+static int is_to_another_topic(const struct treated *to, const unsigned char *frame, Py_ssize_t at, Py_ssize_t end)
+{
+    char *prefix;
+    Py_ssize_t length, prefix_length;
+    at += BEHIND_ACKS;
+    if (to->absent) { /* the count has four bytes, the length two */
+        if (at + 6 > end || int32_at(frame + at) != 1)
+            return 0;
+        length = int16_at(frame + at + 4);
+        at += 6;
+    } else { /* both are varints, one more than they say */
+        if (at + 2 > end || frame[at] != 2 || frame[at + 1] > 127)
+            return 0;
+        length = frame[at + 1] - 1;
+        at += 2;
+    }
+    if (length < 0 || length > end - at)
+        return 0;
+    if (PyBytes_AsStringAndSize(to->words[0], &prefix, &prefix_length) < 0)
+        return -1;
+    return length < prefix_length || memcmp(frame + at, prefix, (size_t)prefix_length) != 0;
+}
+
+#define SHORT_WORD 4 /* found faster by its last byte, which is to be a rare one, than memmem finds it */
+
+/* Whether a word stands in the bytes. */
+static int has_word(const unsigned char *from, size_t bytes, const char *word, size_t length)
+{
+    if (length > SHORT_WORD || !length || bytes < length)
+        return memmem(from, bytes, word, length) != NULL;
+    const unsigned char *at = from + length - 1, *end = from + bytes;
+    while ((at = memchr(at, (unsigned char)word[length - 1], (size_t)(end - at)))) {
+        if (!memcmp(at - (length - 1), word, length - 1))
+            return 1;
+        if (++at == end)
+            return 0;
+    }
+    return 0;
 }
 
 /* Whether none of the words stands in the bytes. */
@@ -508,37 +645,34 @@ static int lacks_words(const struct treated *to, const unsigned char *from, size
         Py_ssize_t length;
         if (PyBytes_AsStringAndSize(to->words[i], &word, &length) < 0)
             return -1;
-        if (memmem(from, bytes, word, (size_t)length))
+        if (has_word(from, bytes, word, (size_t)length))
             return 0;
     }
     return 1;
 }
 
-/* Entries of a compact array at *at, and *at behind their count; -1 where there is no such thing. */
+/* Entries of a compact array at *at, and *at behind their count; -1: it is null, -2: there is no such thing. */
 static long array_at(const unsigned char *frame, Py_ssize_t end, Py_ssize_t *at)
 {
     unsigned long value = 0;
     for (int shift = 0; shift < 28; shift += 7) {
         if (*at >= end)
-            return -1;
+            return -2;
         unsigned char byte = frame[(*at)++];
         value |= (unsigned long)(byte & 0x7F) << shift;
         if (byte < 0x80)
             return (long)value - 1;
     }
-    return -1;
+    return -2;
 }
-
-#define FETCH_PARTITION 33 /* of one partition in Fetch v13 to v15, its empty tag section included */
-#define UUID 16
 
 /* Fetch from v13 on: whether each topic id is known and nothing has tags. -1: exception. */
 static int names_known_ids(const struct treated *to, const unsigned char *frame, Py_ssize_t end)
 {
-    if (end < 15)
+    if (end <= CLIENT_ID)
         return 0;
-    int client_id = int16_at(frame + 12);
-    Py_ssize_t at = 14 + (client_id > 0 ? client_id : 0);
+    int client_id = int16_at(frame + REQUEST_HEAD);
+    Py_ssize_t at = CLIENT_ID + (client_id > 0 ? client_id : 0);
     if (at >= end || frame[at])
         return 0; /* tags in the header */
     at += to->topics_at;
@@ -566,6 +700,80 @@ static int names_known_ids(const struct treated *to, const unsigned char *frame,
     return 1;
 }
 
+/* The length of a string at *at, -1 for null, and *at at its first byte; -2: it is not all there. */
+static long string_at(const struct treated *to, const unsigned char *frame, Py_ssize_t end, Py_ssize_t *at)
+{
+    long length;
+    if (to->is_flexible) {
+        length = array_at(frame, end, at);
+    } else {
+        if (*at + 2 > end)
+            return -2;
+        length = int16_at(frame + *at);
+        *at += 2;
+    }
+    return length > end - *at ? -2 : length < -1 ? -1 : length;
+}
+
+/* The group that a request names, as a new reference; NULL: it is not of the usual form, or there is an exception. */
+static PyObject *leading_group(const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+{
+    if (end < 14)
+        return NULL;
+    int client_id = int16_at(frame + 12);
+    Py_ssize_t at = 14 + (client_id > 0 ? client_id : 0);
+    if (to->is_flexible && (at >= end || frame[at++]))
+        return NULL; /* tags in the header */
+    if (to->is_listed && array_at(frame, end, &at) != 1)
+        return NULL;
+    for (int i = 0; i < to->strings_before; i++) {
+        long length = string_at(to, frame, end, &at);
+        if (length < -1)
+            return NULL;
+        at += length > 0 ? length : 0;
+    }
+    long length = string_at(to, frame, end, &at);
+    if (length < 0)
+        return NULL;
+    PyObject *group = PyUnicode_DecodeUTF8((const char *)frame + at, length, NULL);
+    if (!group && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        PyErr_Clear();
+    return group;
+}
+
+/* How much is in all of them; -1: exception. */
+static Py_ssize_t size_of_all(PyObject *const *objects)
+{
+    Py_ssize_t total = 0;
+    for (int i = 0; i < GROUPS && objects[i]; i++) {
+        Py_ssize_t size = PyObject_Size(objects[i]);
+        if (size < 0)
+            return -1;
+        total += size;
+    }
+    return total;
+}
+
+/* Whether a request is about a group that nobody knows and has none of the words. -1: exception. */
+static int is_of_other_group(const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+{
+    Py_ssize_t unless = size_of_all(to->unless), known = size_of_all(to->groups);
+    if (unless || known < 0)
+        return unless < 0 || known < 0 ? -1 : 0;
+    int passes = lacks_words(to, frame + 4, (size_t)(end - 4));
+    if (passes <= 0 || !known)
+        return passes;
+    PyObject *group = leading_group(to, frame, end);
+    if (!group)
+        return PyErr_Occurred() ? -1 : 0;
+    for (int i = 0; i < GROUPS && to->groups[i] && passes > 0; i++) {
+        int found = PyDict_Contains(to->groups[i], group);
+        passes = found < 0 ? -1 : !found;
+    }
+    Py_DECREF(group);
+    return passes;
+}
+
 /* Queue what these very bytes were found to expect before. 1: so it is; 0: they are new; -1: exception. */
 static int push_remembered(
     Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t bytes, int32_t correlation_id)
@@ -586,9 +794,12 @@ static int settle(
     int32_t correlation_id)
 {
     int acks, passes = 0;
-    if (to->how == ACKS) {
-        if (!usual_acks(frame, 0, come, to->absent, &acks))
+    if (to->how == ACKS || to->how == ACKS_AND_TOPIC) {
+        Py_ssize_t behind = usual_acks(frame, 0, come, to->absent, &acks);
+        if (!behind)
             return 0;
+        if (to->how == ACKS_AND_TOPIC && (passes = is_to_another_topic(to, frame, behind, come)) <= 0)
+            return passes;
         if (!acks)
             return 1; /* it will have no answer */
         passes = 1;
@@ -600,6 +811,8 @@ static int settle(
         passes = lacks_words(to, frame, (size_t)whole);
     } else if (to->how == WITH_KNOWN_IDS) {
         passes = names_known_ids(to, frame, whole);
+    } else if (to->how == OF_OTHER_GROUPS) {
+        passes = is_of_other_group(to, frame, whole);
     }
     if (passes <= 0)
         return passes;
@@ -627,9 +840,6 @@ static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssi
     return result;
 }
 
-#define PRODUCED_PARTITION 33 /* with no record errors, no message and no tags */
-#define PRODUCED_ERRORS 30    /* where these begin */
-
 /* Whether an answer to Produce names no broker and has nothing else out of the common: it passes then. */
 static int is_plain_produce(const unsigned char *frame, Py_ssize_t end, int version)
 {
@@ -638,7 +848,8 @@ static int is_plain_produce(const unsigned char *frame, Py_ssize_t end, int vers
         return 0; /* tags in the header */
     long topics = array_at(frame, end, &at);
     for (long i = 0; i < topics; i++) {
-        long name = version >= 13 ? UUID : array_at(frame, end, &at); /* a compact string has its length as an array */
+        /* a compact string has its length as an array */
+        long name = version >= PRODUCED_IDS_SINCE ? UUID : array_at(frame, end, &at);
         if (name < 0 || name > end - at)
             return 0;
         at += name;
@@ -646,12 +857,12 @@ static int is_plain_produce(const unsigned char *frame, Py_ssize_t end, int vers
         if (partitions < 0 || partitions > (end - at) / PRODUCED_PARTITION)
             return 0;
         for (long j = 0; j < partitions; j++, at += PRODUCED_PARTITION)
-            if (memcmp(frame + at + PRODUCED_ERRORS, "\1\0\0", 3))
+            if (memcmp(frame + at + PRODUCED_ERRORS, PRODUCED_NOTHING, PRODUCED_NOTHING_BYTES))
                 return 0;
         if (at >= end || frame[at++])
             return 0;
     }
-    return topics >= 0 && at + 5 == end && !frame[at + 4]; /* throttle time, no tags */
+    return topics >= 0 && at + PRODUCED_END == end && !frame[at + PRODUCED_END - 1];
 }
 
 /* Whether the answer at `at`, of `size` bytes, is one that has to be gathered. */
@@ -970,15 +1181,20 @@ PyMODINIT_FUNC PyInit__walk(void)
     PyObject *module = PyModule_Create(&definition);
     word_rewrite = PyUnicode_InternFromString("rewrite");
     word_known = PyUnicode_InternFromString("known");
+    word_kind = PyUnicode_InternFromString("kind");
     word_absent = PyUnicode_InternFromString("absent");
+    word_prefix = PyUnicode_InternFromString("prefix");
     word_expected = PyUnicode_InternFromString("expected");
     word_words = PyUnicode_InternFromString("words");
     word_ids = PyUnicode_InternFromString("ids");
     word_topics_at = PyUnicode_InternFromString("topics_at");
     word_remembered = PyUnicode_InternFromString("remembered");
     word_produce_version = PyUnicode_InternFromString("produce_version");
-    if (!module || !word_rewrite || !word_known || !word_absent || !word_expected || !word_words || !word_ids ||
-        !word_topics_at || !word_remembered || !word_produce_version)
+    word_groups = PyUnicode_InternFromString("groups");
+    word_unless = PyUnicode_InternFromString("unless");
+    word_place = PyUnicode_InternFromString("place");
+    if (!module || !word_rewrite || !word_known || !word_kind || !word_absent || !word_prefix || !word_expected || !word_words || !word_ids ||
+        !word_topics_at || !word_remembered || !word_produce_version || !word_groups || !word_unless || !word_place)
         return NULL;
     pending_type = add_type(module, &pending_spec, "Pending");
     table_type = add_type(module, &table_spec, "Table");

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Protocol, TypeVar
 
 from proxy.brokers.cluster_view import ClusterView
 from proxy.forwarding.routes import Context, Rewrite
@@ -144,13 +144,25 @@ def placed(found: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint,
     return pairs
 
 
-def node_endpoints(book: AddressBook, topology: ClusterView, message: Any, node_ids: Iterable[int]) -> list[Any]:
+E = TypeVar("E", covariant=True)
+
+
+class MakesEndpoint(Protocol[E]):
+    """The class of the NodeEndpoints of one response."""
+
+    def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> E:
+        """Make one."""
+
+
+def node_endpoints(
+    book: AddressBook, topology: ClusterView, entry: MakesEndpoint[E], node_ids: Iterable[int]
+) -> list[E]:
     """NodeEndpoints (KIP-951) of a response: the proxy's own address of each of these brokers that has one.
 
     Args:
         book: our addresses.
         topology: the brokers, as they told of themselves.
-        message: the class of the response.
+        entry: the class of what the response lists.
         node_ids: the brokers to be named, each once.
     """
     found = []
@@ -158,7 +170,7 @@ def node_endpoints(book: AddressBook, topology: ClusterView, message: Any, node_
         broker = topology.brokers.get(node_id)
         address = book.advertise(node_id, broker.address) if broker is not None else None
         if broker is not None and address is not None:
-            found.append(message.NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=broker.rack))
+            found.append(entry(node_id=node_id, host=address.host, port=address.port, rack=broker.rack))
     return found
 
 

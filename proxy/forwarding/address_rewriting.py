@@ -9,8 +9,8 @@ in the message definitions that is neither there nor waived keeps the proxy from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from proxy.forwarding.address_book import AddressBook, placed
 from proxy.forwarding.routes import Context, Rewrite
@@ -24,8 +24,24 @@ Repair = Callable[[Any, AddressBook], None]
 Raises AnswerUnusable where that would leave a client without any broker.
 """
 
-Special = Callable[[memoryview, Sequence[Any]], bool]
+Special = Callable[[memoryview, Sequence[endpoints.Endpoint]], bool]
 """Response frame and the endpoints in it -> whether it has to go through the codec although all have a place here."""
+
+
+class HasAddress(Protocol):
+    """An entry of an answer that says where a broker is dialled."""
+
+    host: str
+    port: int
+
+
+E = TypeVar("E", bound=HasAddress)
+
+
+class HasNodeEndpoints(Protocol[E]):
+    """An answer that names new leaders (KIP-951)."""
+
+    node_endpoints: list[E]
 
 
 def rewriter(key: int, version: int, book: AddressBook, repair: Repair, special: Special | None = None) -> Rewrite:
@@ -86,12 +102,12 @@ def sized(*parts: Any) -> bytes:
     return b"".join((sum(map(len, parts)).to_bytes(4, "big"), *parts))
 
 
-def ours(entries: Any, book: AddressBook, node_id: str = "node_id") -> list[Any]:
+def ours(entries: Iterable[E] | None, book: AddressBook, node_id: str = "node_id") -> list[E]:
     """The entries of a list of brokers, with our addresses; those without one are left out."""
     return [entry for entry in entries or () if has_place(entry, book, node_id)]
 
 
-def has_place(entry: Any, book: AddressBook, node_id: str = "node_id") -> bool:
+def has_place(entry: HasAddress, book: AddressBook, node_id: str = "node_id") -> bool:
     """Give one entry our address; False when its broker cannot have one. An empty host is no address and stays."""
     if not entry.host:
         return True
@@ -111,7 +127,7 @@ def unusable(api: str) -> AnswerUnusable:
     return AnswerUnusable(f"{api}: no broker that upstream names can have a listener here")
 
 
-def drop_node_endpoints(answer: Any, book: AddressBook) -> None:
+def drop_node_endpoints(answer: HasNodeEndpoints[E], book: AddressBook) -> None:
     """NodeEndpoints (KIP-951) of Produce v10+, ShareFetch and ShareAcknowledge: who cannot be dialled is not named.
 
     The client then asks for Metadata, as it does when the broker does not know the new leader.

@@ -12,11 +12,8 @@ from typing import Protocol
 from proxy.forwarding.connection_parts import PartOwner
 from proxy.forwarding.routes import Context, Route
 from proxy.loop.promise import Promise
-from proxy.wire import frames, headers
-
-SASL_HANDSHAKE_KEY = 17
-API_VERSIONS_KEY = 18
-SASL_AUTHENTICATE_KEY = 36
+from proxy.wire import frames, headers, messages
+from proxy.wire.api_key import ApiKey
 
 
 class TakesAnswers(PartOwner, Protocol):
@@ -52,7 +49,7 @@ class OwnAnswer:
 
     def arrived(self, connection: TakesAnswers, frame: memoryview) -> None:
         """Settle the promise at the end of this turn: the waiter may do anything, also to this connection."""
-        if self.key != API_VERSIONS_KEY:  # which brokers answer to anybody
+        if self.key != ApiKey.API_VERSIONS:  # which brokers answer to anybody
             connection.is_known = True
         offset = headers.response_body_offset(self.key, self.version, frame[4:])
         body = frame[4 + offset :]
@@ -72,7 +69,8 @@ class SaslHandshakeAnswer:
 
     def arrived(self, connection: TakesAnswers, frame: memoryview) -> memoryview:
         """Note the outcome; the client gets the frame as it is."""
-        _, answer = frames.decode_response(SASL_HANDSHAKE_KEY, self.version, frame[4:])
+        answer: messages.SaslHandshakeResponse
+        _, answer = frames.decode_response(ApiKey.SASL_HANDSHAKE, self.version, frame[4:])
         connection.sasl_handshake_answered(self.version, answer.error_code)
         return frame
 
@@ -89,7 +87,8 @@ class SaslAuthenticateAnswer:
 
     def arrived(self, connection: TakesAnswers, frame: memoryview) -> memoryview:
         """Note the outcome; the client gets the frame as it is."""
-        _, answer = frames.decode_response(SASL_AUTHENTICATE_KEY, self.version, frame[4:])
+        answer: messages.SaslAuthenticateResponse
+        _, answer = frames.decode_response(ApiKey.SASL_AUTHENTICATE, self.version, frame[4:])
         connection.sasl_authenticate_answered(answer.error_code, answer.session_lifetime_ms, self._sent_at)
         return frame
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from proxy.forwarding.ask_and_reply import ask_upstream, decoded
 from proxy.forwarding.declared_api import Served
+from proxy.forwarding.early_looks import any_of
 from proxy.forwarding.interfaces import Call
 from proxy.wire import frames
 from proxy.wire.frames import Answer
-from proxy.wire.messages import Message
+from proxy.wire.messages import Message, RequestMessage
+
+R = TypeVar("R", bound=Message)
+"""The class of the answer."""
 
 
 def in_order(features: Iterable[Mapping[int, Served]]) -> dict[int, Served]:
@@ -29,7 +33,7 @@ def in_order(features: Iterable[Mapping[int, Served]]) -> dict[int, Served]:
     return {key: _chained(links) for key, links in found.items()}
 
 
-async def answer_behind(call: Call) -> Any:
+async def answer_behind(call: Call[RequestMessage[R]]) -> R:
     """The decoded answer of those behind this handler to `call.message`, as it is now. Raises UpstreamLost."""
     answer = None if call.behind is None else await call.behind(replace(call, frame=None, behind=None))
     return await ask_upstream(call, call.message) if answer is None else await decoded(call, answer)
@@ -38,14 +42,14 @@ async def answer_behind(call: Call) -> Any:
 def _chained(links: Sequence[Served]) -> Served:
     if len(links) == 1:
         return links[0]
-    looks = [link.serve_here for link in links if link.serve_here is not None]
+    looks = tuple(link.wants for link in links if link.wants is not None)
     handler = partial(_first_answer, tuple(links))
     if len(looks) < len(links):
         return Served(handler)
-    return Served(handler, lambda frame: any(look(frame) for look in looks))
+    return Served(handler, any_of(looks))
 
 
-async def _first_answer(links: tuple[Served, ...], call: Call) -> Answer | Message | None:
+async def _first_answer(links: tuple[Served, ...], call: Call[Message]) -> Answer | Message | None:
     for place, link in enumerate(links):
         if not await _wants(link, call):
             continue
@@ -57,13 +61,13 @@ async def _first_answer(links: tuple[Served, ...], call: Call) -> Answer | Messa
     return None
 
 
-async def _wants(link: Served, call: Call) -> bool:
+async def _wants(link: Served, call: Call[Message]) -> bool:
     if link.picks is not None:
         return await link.picks(call)
-    return link.serve_here is None or link.serve_here(_frame(call))
+    return link.wants is None or link.wants.look(call.key, call.version)(_frame(call))
 
 
-def _frame(call: Call) -> memoryview:
+def _frame(call: Call[Message]) -> memoryview:
     """The request as bytes, without size: as it came, or as it is now where a handler has altered it."""
     if call.frame is not None:
         return call.frame

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from proxy.forwarding.produce_acks import HEAD_MAX
-from proxy.forwarding.request_inspection import SILENT
+from proxy.forwarding.request_inspection import HEAD_MAX, SILENT
 from proxy.forwarding.walk import Expected, Look
 from proxy.forwarding.walking import Pending, RequestWalk, Table
 from proxy.wire.errors import RemoteProtocolError

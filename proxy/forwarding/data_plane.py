@@ -17,20 +17,22 @@ from proxy.brokers.interfaces import Connection
 from proxy.forwarding.client_requests import NOTHING_PASSES, Passing
 from proxy.forwarding.connection import ForwardedConnection
 from proxy.forwarding.connection_parts import EndedConnection, Question
+from proxy.forwarding.early_looks import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
 from proxy.forwarding.held_bytes import HeldBytes
 from proxy.forwarding.memory_budget import AnswerBudget, GatherBudget
 from proxy.forwarding.peer_socket import Linger, PeerSocket
-from proxy.forwarding.produce_acks import acks_layout
 from proxy.forwarding.request_inspection import (
     AcksLook,
+    GroupLook,
     IdLook,
     RememberedLook,
+    TopicLook,
     WordLook,
     look_at_beginning,
     look_to_amend,
     look_to_inspect,
 )
-from proxy.forwarding.routes import Context, Kind, Route, Routes, WithKnownIds, WithoutWords
+from proxy.forwarding.routes import Context, Kind, Route, Routes
 from proxy.forwarding.walk import Look
 from proxy.loop.interfaces import Notes
 from proxy.loop.listeners import Listener, bind
@@ -371,9 +373,9 @@ def passing(routes: Routes, turns: Turns) -> Passing:
     produce = set()
     for name, route in routes.items():
         if route.kind is Kind.PRODUCE and route.serve_here is not None:
-            looked[name] = look_at_beginning(route.serve_here, AcksLook(acks_layout(route.version), route))
+            looked[name] = _shortened(route, look_at_beginning(route.serve_here, AcksLook(route.version, route)))
         elif route.kind is Kind.PRODUCE and route.amend is None:
-            looked[name] = AcksLook(acks_layout(route.version), route)
+            looked[name] = AcksLook(route.version, route)
             produce.add(name)
         elif route.kind in (Kind.FORWARD, Kind.ANSWER):
             if route.amend is None:
@@ -401,13 +403,18 @@ def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns)
 
 def _shortened(route: Route, look: Look) -> Look:
     """In front of the look, what saves it in the common case."""
-    passes = route.passes
     if route.repeats:
         return RememberedLook(look)
-    if isinstance(passes, WithoutWords):
-        return WordLook(passes.words, look, route)
-    if isinstance(passes, WithKnownIds):
-        return IdLook(passes.ids, passes.topics_at, look, route)
+    if route.amend is not None:
+        return look
+    if isinstance(route.wants, ContainsAny):
+        return WordLook(route.wants.words, look, route)
+    if isinstance(route.wants, ByTopicPrefix) and route.kind is Kind.PRODUCE:
+        return TopicLook(route.version, route.wants.prefix.encode(), look, route)
+    if isinstance(route.wants, ByIdOrTag):
+        return IdLook(route.wants.known, route.version, look, route)
+    if isinstance(route.wants, ByKnownGroup):
+        return GroupLook(route.wants, (route.key, route.version), look, route)
     return look
 
 

@@ -12,8 +12,9 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from proxy.forwarding.early_looks import EarlyLook, EveryRequest
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Handler, Picks, WithKnownIds, WithoutWords
+from proxy.forwarding.routes import Handler, Picks
 from proxy.forwarding.split_requests import Splits
 from proxy.wire.errors import ErrorCode
 from proxy.wire.frames import Answer
@@ -22,14 +23,11 @@ from proxy.wire.messages import Message
 S = TypeVar("S")
 """What the handlers of a feature are given."""
 
-Look = Callable[[memoryview], bool]
-"""Request frame without size -> whether the feature wants it; cheap, never decodes."""
-
-Passes = Callable[[int], WithoutWords | WithKnownIds]
-"""For a version, which requests the look would not want (`routes.Route.passes`)."""
-
-Away = Callable[[Call, ErrorCode, str], Coroutine[Any, Any, Any]]
+Away = Callable[[Call[Any], ErrorCode, str], Coroutine[Any, Any, Message]]
 """The response message that says why the API is not answered now: code, and words for people."""
+
+Interrupted = Callable[[Call[Any], str], Coroutine[Any, Any, Message | None]]
+"""The response to a request whose handler had begun; words for people. None: as where it had not begun (`Away`)."""
 
 
 class Needs(Enum):
@@ -51,12 +49,10 @@ class Served:
     """What becomes of a declaration once its feature has what handlers are given."""
 
     handler: Handler
-    serve_here: Look | None = None
+    wants: EarlyLook | None = None
     """Which requests come to the handler, told from their bytes; None: all."""
     picks: Picks | None = None
     """Of those, the ones that the handler answers (`routes.Route.picks`)."""
-    passes: Passes | None = None
-    """Which requests `serve_here` need not be asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +60,7 @@ class DeclaredApi(Generic[S]):
     """One API that a feature answers, or has a say in."""
 
     key: int
-    handle: Callable[[Call, S], Coroutine[Any, Any, Answer | Message | None]]
+    handle: Callable[[Call[Any], S], Coroutine[Any, Any, Answer | Message | None]]
     """The response: a message, or a whole frame; None: this request is not the feature's, and its message is as it
     came. A handler may ask those behind it (`chain.answer_behind`), with the message as it came or altered."""
     versions: tuple[int, int] | None = None
@@ -72,15 +68,16 @@ class DeclaredApi(Generic[S]):
     the brokers have."""
     raised_to: int | None = None
     """With `versions` None: offered up to this version where the brokers have the API in a lower one."""
-    wants: Callable[[S], Look] | None = None
+    wants: Callable[[S], EarlyLook] | None = None
     """Which requests the feature wants, told from their bytes as they come. None: every request."""
     picks: Callable[[S], Picks] | None = None
     """Which of these it answers, told from the decoded request. None: those for which `handle` gives an answer."""
-    passes: Callable[[S], Passes] | None = None
-    """What saves asking `wants` about most requests."""
     needs: Needs = Needs.NOTHING
     away: Away | None = None
     """The response while the state that it needs is away: being loaded, moved, or at an owner that is not reached."""
+    interrupted: Interrupted | None = None
+    """The response where the state went away while the handler ran, so that nobody knows what was stored. None: as
+    `away`, which suits requests that clients may repeat."""
     splits: Splits | None = None
     """The list of groups in the request, which may have several owners. None: the request names one, as `group_id`."""
     groups_max: int | None = None
@@ -99,18 +96,12 @@ class DeclaredApi(Generic[S]):
         wants = None if self.wants is None else self.wants(services)
         return Served(
             handler or self.handler(services),
-            every_request if wants is None and picks is not None else wants,
+            EveryRequest() if wants is None and picks is not None else wants,
             picks,
-            None if self.passes is None else self.passes(services),
         )
 
 
-def every_request(_frame: memoryview) -> bool:
-    """Whether a request is wanted is told from the decoded request only; for APIs that are rare."""
-    return True
-
-
 def _given(
-    handle: Callable[[Call, S], Coroutine[Any, Any, Answer | Message | None]], services: S, call: Call
+    handle: Callable[[Call[Any], S], Coroutine[Any, Any, Answer | Message | None]], services: S, call: Call[Any]
 ) -> Coroutine[Any, Any, Answer | Message | None]:
     return handle(call, services)

@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from proxy.wire import headers, primitives
+from proxy.wire import headers, prefixes, primitives
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.prefixes import ArrayAt
 
-KEY = 3
+KEY = ApiKey.METADATA
 FLEXIBLE_SINCE = 9
+"""Lengths are varints from here on."""
 HIDDEN_PREFIXES = ("__proxy_", "__view.")
 HIDDEN_TOPICS = ("__individual_commit_offsets",)
 
@@ -51,24 +54,23 @@ def without_hidden(frame: bytes | memoryview, version: int) -> list[bytes | memo
         return None
     try:
         return _cut(answer, version)
-    except (IndexError, UnicodeDecodeError, RemoteProtocolError) as error:
+    except (IndexError, RemoteProtocolError) as error:
         raise Unclear from error
 
 
 def _cut(answer: bytes, version: int) -> list[bytes | memoryview] | None:
-    reader = _Reader(answer, headers.response_body_offset(KEY, version, answer), version)
-    reader.brokers()
-    count_at = reader.at
-    count = reader.count()
-    extents = sorted(_extents(answer, reader.at, version))
+    body = headers.response_body_offset(KEY, version, answer)
+    topics = prefixes.of_body("MetadataResponse", version, ArrayAt("Topics"))
+    count_at, count, at = topics(answer, len(answer), p=body)
+    extents = sorted(_extents(answer, at, version))
     if not extents:
         return None
     if len(extents) > count:
         raise Unclear
     left = count - len(extents)
-    number = primitives.uvarint(left + 1) if reader.flexible else left.to_bytes(4, "big")
+    number = primitives.uvarint(left + 1) if version >= FLEXIBLE_SINCE else left.to_bytes(4, "big")
     pieces: list[bytes | memoryview] = [answer[:count_at], number]
-    view, at = memoryview(answer), reader.at
+    view = memoryview(answer)
     for begin, end in extents:
         if begin < at:
             raise Unclear
@@ -79,15 +81,15 @@ def _cut(answer: bytes, version: int) -> list[bytes | memoryview] | None:
 
 def _extents(answer: bytes, start: int, version: int) -> Iterator[tuple[int, int]]:
     """Where the hidden topics stand."""
+    read = prefixes.of_element("MetadataResponse", version, "Topics", "Name")
     for trace in _TRACES:
         at = answer.find(trace, start)
         while at >= 0:
             begin = _begin(answer, at, version >= FLEXIBLE_SINCE)
             if begin is not None:
-                reader = _Reader(answer, begin, version)
-                name = reader.topic()
-                if is_hidden(name.decode()):
-                    yield begin, reader.at
+                name, end = read(answer, len(answer), p=begin)
+                if is_hidden(name):
+                    yield begin, end
             at = answer.find(trace, at + 1)
 
 
@@ -107,68 +109,3 @@ def _begin(answer: bytes, name_at: int, flexible: bool) -> int | None:
     if before in _NAME_BYTES and answer[name_at - 3] not in (0x00, 0xFF):
         return None  # no code begins so
     raise Unclear
-
-
-class _Reader:
-    """Goes through an answer to Metadata without keeping anything. IndexError: it ends within."""
-
-    def __init__(self, answer: bytes, at: int, version: int) -> None:
-        self._answer, self.at, self._version = answer, at, version
-        self.flexible = version >= FLEXIBLE_SINCE
-
-    def brokers(self) -> None:
-        """What stands in front of the topics."""
-        version = self._version
-        self._skip(4 * (version >= 3))
-        for _ in range(self.count()):
-            self._skip(4)
-            self._string()
-            self._skip(4)
-            if version >= 1:
-                self._string()
-            self._tags()
-        if version >= 2:
-            self._string()
-        self._skip(4 * (version >= 1))
-
-    def topic(self) -> bytes:
-        """One topic with its partitions; its name."""
-        version = self._version
-        self._skip(2)
-        name = self._string()
-        self._skip(16 * (version >= 10) + (version >= 1))
-        for _ in range(self.count()):
-            self._skip(14 if version >= 7 else 10)
-            for _ in range(3 if version >= 5 else 2):
-                self._skip(4 * self.count())
-            self._tags()
-        self._skip(4 * (version >= 8))
-        self._tags()
-        return name
-
-    def count(self) -> int:
-        """Of the elements that follow."""
-        if self.flexible:
-            number, self.at = primitives.read_uvarint(self._answer, self.at)
-            return max(number - 1, 0)
-        self._skip(4)
-        return max(int.from_bytes(self._answer[self.at - 4 : self.at], "big", signed=True), 0)
-
-    def _string(self) -> bytes:
-        if self.flexible:
-            size, self.at = primitives.read_uvarint(self._answer, self.at)
-            size = max(size - 1, 0)
-        else:
-            self._skip(2)
-            size = max(int.from_bytes(self._answer[self.at - 2 : self.at], "big", signed=True), 0)
-        self._skip(size)
-        return self._answer[self.at - size : self.at]
-
-    def _tags(self) -> None:
-        if self.flexible:
-            self.at = primitives.skip_tags(self._answer, self.at, len(self._answer))
-
-    def _skip(self, count: int) -> None:
-        self.at += count
-        if self.at > len(self._answer):
-            raise IndexError

@@ -133,7 +133,7 @@ class LocalRequests:
         taken, self._answer_bytes = self._answer_bytes, 0
         return taken
 
-    async def _decode(self, asked: request_dispatch.GatheredRequest) -> Call:
+    async def _decode(self, asked: request_dispatch.GatheredRequest) -> Call[Any]:
         """Raises RemoteProtocolError, RequestRefused where the request has too many elements."""
         frame, slices = self._frame[4:], self._connection.plane.slices
         if len(frame) > AT_ONCE_BYTES:

@@ -9,24 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Protocol, TypeAlias, TypeVar
 
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
 Range = tuple[int, int]
 """Lowest and highest version, both included."""
 
-PRODUCE, FETCH, METADATA, API_VERSIONS, DESCRIBE_QUORUM = 0, 1, 3, 18, 55
+_Api: TypeAlias = "messages.ApiVersionsResponse.ApiVersion"
 
 CAPS: Mapping[int, int] = {
-    FETCH: 15,  # 16-18 put NodeEndpoints behind the records, at the end of a stream that is passed on at once
-    API_VERSIONS: 4,  # v5 names the cluster and node the client expects (KIP-1242); clients repeat the question as v4
-    DESCRIBE_QUORUM: 1,  # v2 lists the controllers' listeners, which have no place here
+    ApiKey.FETCH: 15,  # 16-18 put NodeEndpoints behind the records, at the end of a stream that is passed on at once
+    ApiKey.API_VERSIONS: 4,  # v5 names the cluster and node that the client expects (KIP-1242); clients ask again in v4
+    ApiKey.DESCRIBE_QUORUM: 1,  # v2 lists the controllers' listeners, which have no place here
 }
 """API key -> highest version offered, whatever upstream has."""
 
-BROKER_INTERNAL = frozenset({83, 84, 85, 86, 87})
+BROKER_INTERNAL: frozenset[int] = frozenset(
+    {
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    }
+)
 """Share state between brokers: on the brokers' listener by definition, but for brokers only."""
 
 PRODUCE_ADVERTISED_MIN = 0
@@ -57,7 +66,7 @@ class FeatureOffer:
 
     def can_be_served(self, upstream: Mapping[int, Range]) -> bool:
         """Whether upstream has what it takes."""
-        return upstream.get(METADATA, (0, -1))[1] >= self.metadata_needed
+        return upstream.get(ApiKey.METADATA, (0, -1))[1] >= self.metadata_needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +142,12 @@ def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
 def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]:
     """Sentences for `check`: what will not work with this upstream. Empty when all is well."""
     found = []
-    for key in (PRODUCE, FETCH, METADATA, API_VERSIONS):
+    for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS):
         if _offered(key, upstream.get(key, (0, -1)), offer) is None:
             name, known = registry.API_KEYS[key], registry.versions(key)
             theirs = _words(upstream[key]) if key in upstream else "none"
             found.append(f"{name}: upstream serves {theirs}, this proxy knows {_words(known)}; no version in common")
-    highest = upstream.get(METADATA, (0, -1))[1]
+    highest = upstream.get(ApiKey.METADATA, (0, -1))[1]
     has = f"which has only v{highest}" if highest >= 0 else "which has no Metadata at all"
     found += [
         f"{feature.name} cannot be served here: they need Metadata v{feature.metadata_needed} upstream "
@@ -161,47 +170,46 @@ def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
     common = max(lowest, theirs[0]), min(highest, theirs[1], CAPS.get(key, highest))
     if common[0] > common[1]:
         return None
-    return (PRODUCE_ADVERTISED_MIN, common[1]) if key == PRODUCE else common
+    return (PRODUCE_ADVERTISED_MIN, common[1]) if key == ApiKey.PRODUCE else common
 
 
 def _words(versions: Range) -> str:
     return f"v{versions[0]}-v{versions[1]}"
 
 
-def ranges_of(answer: Any) -> dict[int, Range]:
+def ranges_of(answer: messages.ApiVersionsResponse) -> dict[int, Range]:
     """API key -> range of a decoded ApiVersionsResponse."""
     return {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()}
 
 
-def offer_to_client(answer: Any, version: int, offer: Offer) -> None:
+def offer_to_client(answer: messages.ApiVersionsResponse, version: int, offer: Offer) -> None:
     """Change a decoded ApiVersionsResponse of the broker into what a client is told; everything else is kept.
 
     `version` is the one the body was encoded with: an answer with error 35 always has body v0 (KIP-511), and lists the
     versions of ApiVersions only.
     """
     upstream = ranges_of(answer)
-    entry = registry.message("ApiVersionsResponse").ApiVersion
     if answer.error_code == ErrorCode.NONE:
         wanted = effective(upstream, offer)
     else:
         wanted = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
     kept = {item.api_key: item for item in answer.api_keys or ()}
-    answer.api_keys = [_entry(entry, kept.get(key), key, versions) for key, versions in wanted.items()]
+    answer.api_keys = [_entry(kept.get(key), key, versions) for key, versions in wanted.items()]
     for feature in offer.features:
         if answer.error_code == ErrorCode.NONE and feature.can_be_served(upstream):
             _offer_level(answer, version, *feature.level)
 
 
-def _entry(entry: Any, kept: Any, key: int, versions: Range) -> Any:
+def _entry(kept: _Api | None, key: int, versions: Range) -> _Api:
     if kept is None:
-        return entry(api_key=key, min_version=versions[0], max_version=versions[1])
+        return messages.ApiVersionsResponse.ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1])
     kept.min_version, kept.max_version = versions
     return kept
 
 
-def _offer_level(answer: Any, version: int, name: str, level: int) -> None:
+def _offer_level(answer: messages.ApiVersionsResponse, version: int, name: str, level: int) -> None:
     """A feature at the level served here, supported and finalized; upstream's own level speaks of something else."""
-    message = registry.message("ApiVersionsResponse")
+    message = messages.ApiVersionsResponse
     if version >= FEATURE_MIN_ZERO_SINCE:
         mine = message.SupportedFeatureKey(name=name, min_version=0, max_version=level)
         answer.supported_features = _replaced(answer.supported_features, mine)
@@ -210,5 +218,12 @@ def _offer_level(answer: Any, version: int, name: str, level: int) -> None:
         answer.finalized_features = _replaced(answer.finalized_features, final)
 
 
-def _replaced(features: Any, mine: Any) -> list[Any]:
-    return [*(feature for feature in features or () if feature.name != mine.name), mine]
+class _Named(Protocol):
+    name: str
+
+
+F = TypeVar("F", bound=_Named)
+
+
+def _replaced(features: Iterable[F], mine: F) -> list[F]:
+    return [*(feature for feature in features if feature.name != mine.name), mine]

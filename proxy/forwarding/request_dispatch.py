@@ -13,13 +13,14 @@ from proxy.forwarding.broker_answers import TOKEN
 from proxy.forwarding.client_requests import Passing, RequestHead
 from proxy.forwarding.connection_parts import PartOwner
 from proxy.forwarding.connection_state import ClientState
-from proxy.forwarding.produce_acks import acks_layout, read_acks
 from proxy.forwarding.routes import Kind, Route
 from proxy.forwarding.sasl import Sasl
 from proxy.forwarding.walk import Expected
 from proxy.forwarding.walking import Pending
 from proxy.loop.transports import Data
-from proxy.wire.errors import RemoteProtocolError, RequestRefused
+from proxy.wire import prefixes
+from proxy.wire.errors import RequestRefused
+from proxy.wire.prefixes import FieldOf
 
 
 class GatheredRequest(NamedTuple):
@@ -128,10 +129,8 @@ def pass_whole(connection: Forwards, asked: GatheredRequest, frame: memoryview) 
 
 
 def _wants_no_answer(route: Route, frame: memoryview) -> bool:
-    acks = read_acks(acks_layout(route.version), frame, 0, len(frame))
-    if acks is None:
-        raise RemoteProtocolError("Produce request without acks")
-    return acks == 0
+    acks = prefixes.of_request(route.key, route.version, FieldOf("Acks"))(frame[4:], len(frame) - 4)
+    return bool(acks == 0)
 
 
 def _ends_tokens(connection: TakesRequests, head: RequestHead) -> bool:

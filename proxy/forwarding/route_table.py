@@ -23,18 +23,12 @@ from proxy.forwarding.apis import (
 )
 from proxy.forwarding.chain import in_order
 from proxy.forwarding.declared_api import Served
+from proxy.forwarding.early_looks import kind_at
 from proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
-from proxy.forwarding.offered_versions import (
-    API_VERSIONS,
-    BROKER_INTERNAL,
-    CAPS,
-    FETCH,
-    EffectiveVersions,
-    client_facing,
-    is_newer,
-)
+from proxy.forwarding.offered_versions import BROKER_INTERNAL, CAPS, EffectiveVersions, client_facing, is_newer
 from proxy.forwarding.routes import Kind, Route, Routes, refusal
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import LocalProtocolError
 from proxy.wire.values import Limits
 
@@ -94,9 +88,9 @@ class _Table:
 
     def fallback(self, key: int, version: int) -> Route:
         """The route of what is not listed."""
-        if key == API_VERSIONS:
+        if key == ApiKey.API_VERSIONS:
             return k18_api_versions.unsupported_version(version)
-        if key == FETCH and key in self._served and version in k01_old_fetch.VERSIONS:
+        if key == ApiKey.FETCH and key in self._served and version in k01_old_fetch.VERSIONS:
             return k01_old_fetch.route(version)
         if key not in registry.API_KEYS:
             if self._versions.offer.pass_unknown and is_newer(key) and version >= 0:
@@ -109,16 +103,16 @@ class _Table:
         return refusal(key, version, f"{name} is for {whom} among themselves")
 
     def _served_here(self, key: int, version: int, served: Served) -> Route:
-        if served.serve_here is None:
+        if served.wants is None:
             return Route(kind=Kind.LOCAL, key=key, version=version, handler=served.handler)
         forwarded = self._forwarded(key, version)
         return replace(
             forwarded,
             kind=Kind.PRODUCE if forwarded.kind is Kind.PRODUCE else Kind.INSPECT,
             handler=served.handler,
-            serve_here=served.serve_here,
+            serve_here=served.wants.look(key, version),
             picks=served.picks,
-            passes=None if served.passes is None else served.passes(version),
+            wants=kind_at(served.wants, version),
         )
 
     def _forwarded(self, key: int, version: int) -> Route:

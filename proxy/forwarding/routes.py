@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from proxy.forwarding.early_looks import EarlyLook
 from proxy.forwarding.interfaces import Call
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
@@ -51,31 +52,14 @@ Raises `errors.AnswerUnusable` when the answer cannot be passed on without an ad
 the connection ends, with the text in the log.
 """
 
-Handler = Callable[[Call], Coroutine[Any, Any, Answer | Message | None]]
+Handler = Callable[[Call[Any]], Coroutine[Any, Any, Answer | Message | None]]
 """The response: a message, or a whole frame; None = forward the request."""
 
-FramedHandler = Callable[[Call], Coroutine[Any, Any, Answer | None]]
+FramedHandler = Callable[[Call[Any]], Coroutine[Any, Any, Answer | None]]
 """As `Handler`, where only a whole frame can be used."""
 
-Picks = Callable[[Call], Coroutine[Any, Any, bool]]
+Picks = Callable[[Call[Any]], Coroutine[Any, Any, bool]]
 """Whether the handler answers it."""
-
-
-@dataclass(frozen=True, slots=True)
-class WithoutWords:
-    """Requests in which none of these words stands are not served here."""
-
-    words: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WithKnownIds:
-    """Fetch requests whose topic ids are all among these, and which have no tags, are not served here."""
-
-    ids: Mapping[bytes, None]
-    """May grow and shrink."""
-    topics_at: int
-    """Bytes from the (empty) tags of the header to the topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +78,8 @@ class Route:
     picks: Picks | None = None
     """INSPECT: what `handler` answers of the requests that `serve_here` lets come, told from the decoded request; the
     rest is forwarded. None: all of them."""
-    passes: WithoutWords | WithKnownIds | None = None
-    """INSPECT without `amend`: a rule that saves asking `serve_here` about most requests."""
+    wants: EarlyLook | None = None
+    """INSPECT: the kind of look that `serve_here` is, where it is one that the walk settles without asking it."""
     repeats: bool = False
     """Requests come again byte for byte, `amend` changes nothing in them, and what it and `serve_here` (when it says
     no) say of the same bytes stays true: it may be remembered."""

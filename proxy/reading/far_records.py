@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any
 
 from proxy.brokers.connection_slots import HasSlots, OptionalSlot
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.batches import BatchTable, split_complete
+from proxy.wire.primitives import Buffer
 
 VERSION = 0
-BATCHES, RECORDS = "PeerBatches", "PeerRecords"
 
 
 class FarSlice:
@@ -36,8 +35,8 @@ class FarSlice:
 
     def reference(self) -> bytes:
         """What stands for them in an answer."""
-        message = registry.message(RECORDS)(chunk=self._chunk, start=self._start, end=self._end)
-        return registry.codec(RECORDS, VERSION).encode(message)
+        message = messages.PeerRecords(chunk=self._chunk, start=self._start, end=self._end)
+        return registry.codec_of(messages.PeerRecords, VERSION).encode(message)
 
 
 class FarRecords:
@@ -76,9 +75,9 @@ class Elsewhere:
         """Names the link; never 0."""
         self._forget = forget
 
-    def batches(self, data: Any, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
+    def batches(self, data: Buffer, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
         """What stands in the Fetch answer for records; see `taken_in`."""
-        told = registry.codec(BATCHES, VERSION).decode(data)
+        told = registry.codec_of(messages.PeerBatches, VERSION).decode(data)
         batches = BatchTable(bytes(told.rows)).widened(fetch_offset)
         return batches, FarRecords(told.chunk, batches[-1].end if batches else 0, self._forget)
 
@@ -93,7 +92,7 @@ def holder_of(connection: HasSlots) -> int:
     return 0 if elsewhere is None else elsewhere.holder
 
 
-def taken_in(connection: HasSlots, data: Any, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
+def taken_in(connection: HasSlots, data: Buffer, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
     """The whole batches of what a Fetch answer has for records, and their bytes. Raises RemoteProtocolError.
 
     `fetch_offset`: where they were asked for (`batches.split_complete`).
@@ -119,7 +118,7 @@ class HeldRecords:
         self._chunks: OrderedDict[int, memoryview] = OrderedDict()
         self._names = count(1)
 
-    def hold(self, answer: Any, copied_below: int) -> None:
+    def hold(self, answer: messages.FetchResponse, copied_below: int) -> None:
         """Keep the records of a decoded Fetch answer; what stands for them takes their place there.
 
         `copied_below` as in `taken_in`.
@@ -138,12 +137,12 @@ class HeldRecords:
         self.bytes += len(kept)
         while self.bytes > self._limit_bytes and len(self._chunks) > 1:
             self.bytes -= len(self._chunks.popitem(last=False)[1])
-        message = registry.message(BATCHES)(chunk=name, rows=batches.rows)
-        return registry.codec(BATCHES, VERSION).encode(message)
+        message = messages.PeerBatches(chunk=name, rows=batches.rows)
+        return registry.codec_of(messages.PeerBatches, VERSION).encode(message)
 
-    def records_of(self, reference: Any) -> memoryview | None:
+    def records_of(self, reference: Buffer) -> memoryview | None:
         """The bytes that a reference means; None when they are not here any more. Raises RemoteProtocolError."""
-        told = registry.codec(RECORDS, VERSION).decode(reference)
+        told = registry.codec_of(messages.PeerRecords, VERSION).decode(reference)
         chunk = self._chunks.get(told.chunk)
         return None if chunk is None else chunk[told.start : told.end]
 

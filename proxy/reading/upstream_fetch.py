@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from proxy.brokers.connection_slots import OptionalSlot
 from proxy.brokers.interfaces import Connection
@@ -23,11 +23,11 @@ from proxy.forwarding.services import Services
 from proxy.loop.promise import Promise
 from proxy.reading.chunk_cache import ReadKey
 from proxy.reading.far_records import Records, taken_in
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.batches import BatchTable
 from proxy.wire.errors import ErrorCode, ProxyError
 
-FETCH = 1
 FETCH_VERSION_MAX = 17
 """v18 adds nothing for a consumer."""
 FETCH_VERSION_WITH_IDS = 13
@@ -36,6 +36,9 @@ LAST_FETCHED_EPOCH_SINCE = 12
 
 SMALL_PART = 2
 """A chunk less than 1/SMALL_PART of the answer it came in is copied, so that it does not keep the rest in memory."""
+
+PartitionAnswer: TypeAlias = "messages.FetchResponse.PartitionData"
+"""What a Fetch answer says of one partition."""
 
 VIEW_IS_OLD = frozenset(
     {
@@ -69,13 +72,12 @@ class AskedPartition(NamedTuple):
 
     topic: bytes | str
     """Topic id, or name where the version has names."""
-    entry: Any
-    """FetchRequest.FetchPartition."""
+    entry: messages.FetchRequest.FetchPartition
 
 
 def fetch_version(versions: EffectiveVersions) -> int:
     """The highest version of Fetch that every broker has and that is of use here."""
-    return min(FETCH_VERSION_MAX, versions.upstream.get(FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
+    return min(FETCH_VERSION_MAX, versions.upstream.get(ApiKey.FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
 
 
 class UpstreamFetch(ABC):
@@ -114,7 +116,7 @@ class UpstreamFetch(ABC):
     def asked(self) -> list[AskedPartition]:
         """The partitions to be read, as the request names them."""
         with_epoch = self._version >= LAST_FETCHED_EPOCH_SINCE
-        entry = registry.message("FetchRequest").FetchPartition
+        entry = messages.FetchRequest.FetchPartition
         return [
             AskedPartition(
                 topic,
@@ -140,11 +142,10 @@ class UpstreamFetch(ABC):
         session_id: int = 0,
     ) -> None:
         """Ask, in this order. `session_id`: one of the client's that is closed by it."""
-        message = registry.message("FetchRequest")
-        topics: dict[bytes | str, list[Any]] = {}
+        message = messages.FetchRequest
+        topics: dict[bytes | str, list[messages.FetchRequest.FetchPartition]] = {}
         for topic, entry in asked:
             topics.setdefault(topic, []).append(entry)
-        field_name = "topic_id" if self._by_id else "topic"
         request = message(
             max_wait_ms=max(round(wait_s * 1000), 0),
             min_bytes=min_bytes,
@@ -152,12 +153,12 @@ class UpstreamFetch(ABC):
             isolation_level=int(read_committed),
             session_id=session_id,
             session_epoch=-1,
-            topics=[message.FetchTopic(**{field_name: topic, "partitions": each}) for topic, each in topics.items()],
+            topics=[_topic_entry(topic, each) for topic, each in topics.items()],
         )
         self._UNDER_WAY.put(self._connection, self)
         try:
-            body = registry.request(FETCH, self._version).encode(request)
-            self._answer = self._connection.ask(FETCH, self._version, body)
+            body = registry.request(ApiKey.FETCH, self._version).encode(request)
+            self._answer = self._connection.ask(ApiKey.FETCH, self._version, body)
         except Exception:
             self._over()  # else others would wait for what nobody has asked
             raise
@@ -189,7 +190,7 @@ class UpstreamFetch(ABC):
             self._ended()
 
     def _take_in(self, answer: memoryview) -> None:
-        response = registry.response(FETCH, self._version).decode(answer)
+        response = registry.codec_of(messages.FetchResponse, self._version).decode(answer)
         self.throttle_time_ms = response.throttle_time_ms
         self.error_code = response.error_code
         for topic in response.responses:
@@ -197,7 +198,7 @@ class UpstreamFetch(ABC):
             for partition in topic.partitions:
                 self._take_in_partition((name, partition.partition_index), partition, len(answer))
 
-    def _take_in_partition(self, place: tuple[bytes | str, int], partition: Any, answer_bytes: int) -> None:
+    def _take_in_partition(self, place: tuple[bytes | str, int], partition: PartitionAnswer, answer_bytes: int) -> None:
         read = self._by_place.get(place)
         if read is None:
             return
@@ -219,11 +220,17 @@ class UpstreamFetch(ABC):
     # What is the feature's
 
     @abstractmethod
-    def _refused(self, read: PartitionRead, partition: Any) -> None:
+    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
         """FetchResponse.PartitionData has an error, or a diverging epoch."""
 
     @abstractmethod
-    def _brought(self, read: PartitionRead, partition: Any, batches: BatchTable, records: Records) -> None:
+    def _brought(
+        self,
+        read: PartitionRead,
+        partition: PartitionAnswer,
+        batches: BatchTable,
+        records: Records,
+    ) -> None:
         """What the broker says of a partition, and its whole batches, which may be none."""
 
     @abstractmethod
@@ -233,3 +240,12 @@ class UpstreamFetch(ABC):
     @abstractmethod
     def _ended(self) -> None:
         """Whoever waited for `done` has gone on."""
+
+
+def _topic_entry(
+    topic: bytes | str, partitions: list[messages.FetchRequest.FetchPartition]
+) -> messages.FetchRequest.FetchTopic:
+    """By id or by name."""
+    if isinstance(topic, bytes):
+        return messages.FetchRequest.FetchTopic(topic_id=topic, partitions=partitions)
+    return messages.FetchRequest.FetchTopic(topic=topic, partitions=partitions)

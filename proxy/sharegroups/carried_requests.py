@@ -8,22 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from proxy.fleet.carried import Prepared
 from proxy.fleet.group_owners import HeldGroup, Holdings
-from proxy.forwarding.address_book import node_endpoints
+from proxy.forwarding.address_book import MakesEndpoint, node_endpoints
 from proxy.forwarding.apis import k32_broker_addresses
-from proxy.forwarding.apis.k32_broker_addresses import DESCRIBE_CONFIGS
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import FramedHandler
 from proxy.forwarding.services import Services
 from proxy.reading.far_records import HeldRecords
-from proxy.reading.upstream_fetch import FETCH, SMALL_PART
-from proxy.sharegroups.services import ShareServices
-from proxy.wire import frames, registry
+from proxy.reading.upstream_fetch import SMALL_PART
+from proxy.sharegroups.services import FEATURE, ShareServices
+from proxy.wire import frames, messages, registry
+from proxy.wire.api_key import ApiKey
+from proxy.wire.message_classes import copied
+from proxy.wire.messages import Message
+from proxy.wire.primitives import Buffer
 
-SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+_Completed: TypeAlias = (
+    "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse | messages.DescribeConfigsResponse"
+)
+_NamesNode: TypeAlias = "messages.ShareFetchResponse.NodeEndpoint | messages.ShareAcknowledgeResponse.NodeEndpoint"
+E = TypeVar("E")
 
 
 class ShareEdge:
@@ -33,36 +40,43 @@ class ShareEdge:
         self.held = HeldRecords(services.limits.share_cache_bytes)
         self._services = services
 
-    def prepared(self, call: Call) -> Prepared:
+    def prepared(self, call: Call[Message]) -> Prepared:
         """Without room for records here it takes none, and is answered in the end (fleet/README.md rule 9)."""
         request, answers, now = call.message, self._services.answers, self._services.timers.now()
-        if call.key != SHARE_FETCH or request.max_records <= 0:
+        if not isinstance(request, messages.ShareFetchRequest) or request.max_records <= 0:
             return Prepared(request, now)
         size = min(request.max_bytes, self._services.limits.local_answer_bytes)
         if answers.has_room(size):
             return Prepared(request, now)
         answers.reserve(size)  # refused, and counted as such
-        fields = {name: getattr(request, name) for name in type(request).__slots__ if name != "unknown_tags"}
-        return Prepared(type(request)(**fields | {"max_records": 0}), now + max(request.max_wait_ms, 0) / 1000)
+        without_records = copied(request)
+        without_records.max_records = 0
+        return Prepared(without_records, now + max(request.max_wait_ms, 0) / 1000)
 
-    def completed(self, call: Call, frame: Any) -> bytes | None:
+    def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
         """The answer with records and addresses of this proxy; None when records are not here any more."""
-        if call.key not in (SHARE_FETCH, SHARE_ACKNOWLEDGE, DESCRIBE_CONFIGS):
+        if call.key not in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.DESCRIBE_CONFIGS):
             return bytes(frame)
+        answer: _Completed
         _, answer = frames.decode_response(call.key, call.version, memoryview(frame)[4:])
-        if call.key == DESCRIBE_CONFIGS:  # of brokers named beside a group
+        if isinstance(answer, messages.DescribeConfigsResponse):  # of brokers named beside a group
             k32_broker_addresses.hide(answer, self._services.book)
             return frames.response(call.key, call.version, call.correlation_id, answer)
-        if call.key == SHARE_FETCH and not self._put_in(answer):
-            return None
-        if answer.node_endpoints:
-            message = registry.message(f"{registry.API_KEYS[call.key]}Response")
-            nodes = [endpoint.node_id for endpoint in answer.node_endpoints]
-            services = self._services
-            answer.node_endpoints = node_endpoints(services.book, services.topology, message, nodes)
+        if isinstance(answer, messages.ShareFetchResponse):
+            if not self._put_in(answer):
+                return None
+            answer.node_endpoints = self._with_ours(answer.node_endpoints, messages.ShareFetchResponse.NodeEndpoint)
+        else:
+            entry = messages.ShareAcknowledgeResponse.NodeEndpoint
+            answer.node_endpoints = self._with_ours(answer.node_endpoints, entry)
         return frames.response(call.key, call.version, call.correlation_id, answer)
 
-    def _put_in(self, answer: Any) -> bool:
+    def _with_ours(self, named: Iterable[_NamesNode], entry: MakesEndpoint[E]) -> list[E]:
+        """The addresses of this proxy for the brokers that the owner named."""
+        services, nodes = self._services, [endpoint.node_id for endpoint in named]
+        return node_endpoints(services.book, services.topology, entry, nodes) if nodes else []
+
+    def _put_in(self, answer: messages.ShareFetchResponse) -> bool:
         """Bytes in place of references; whether they are all here."""
         for topic in answer.responses or ():
             for partition in topic.partitions:
@@ -74,9 +88,9 @@ class ShareEdge:
 
     def told(self, key: int, version: int, answer: memoryview) -> bytes | memoryview:
         """See carried.EdgeOfLink; records stay here."""
-        if key != FETCH:
+        if key != ApiKey.FETCH:
             return answer
-        codec = registry.response(FETCH, version)
+        codec = registry.codec_of(messages.FetchResponse, version)
         decoded = codec.decode(answer)
         self.held.hold(decoded, len(answer) // SMALL_PART)
         return codec.encode(decoded)
@@ -87,7 +101,9 @@ class ShareEdge:
 
 
 class CarriedShareRequests:
-    """See carried.CarriedRequests."""
+    """See carried.CarriedRequests and carried.HoldsGroups."""
+
+    feature = FEATURE
 
     def __init__(self, services: ShareServices, handlers: Mapping[int, FramedHandler]) -> None:
         self._services = services
@@ -100,11 +116,11 @@ class CarriedShareRequests:
 
     @property
     def groups(self) -> AbstractSet[str]:
-        """See carried.CarriedRequests."""
+        """See carried.HoldsGroups."""
         return self._services.coordinator.groups.keys()
 
     def holdings(self) -> Holdings:
-        """See carried.CarriedRequests."""
+        """See carried.HoldsGroups."""
         coordinator = self._services.coordinator
         groups = [HeldGroup(group_id, group.state) for group_id, group in sorted(coordinator.groups.items())]
         return Holdings(groups, list(coordinator.groups_with_settings()))

@@ -7,11 +7,11 @@ name, those that came first; all others are one, OTHERS. A group that is gone ma
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from proxy.loop.histogram import Histogram, seconds
 from proxy.sharegroups.model.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
 
 OTHERS = "(others)"
@@ -20,39 +20,9 @@ OTHERS = "(others)"
 ACKNOWLEDGE_TYPES = {ACCEPT: "accept", RELEASE: "release", REJECT: "reject", RENEW: "renew"}
 """AcknowledgeType; gaps, which clients acknowledge for offsets without a record, are not counted, as on a broker."""
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 RATIOS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 RECORDS = tuple(2.0**power for power in range(13))
 """Upper bounds of histograms, included."""
-
-
-class Histogram:
-    """Values counted by ranges, as Prometheus has them."""
-
-    __slots__ = ("_bounds", "_counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-        """The sum of all values."""
-
-    def observe(self, value: float, times: int = 1) -> None:
-        """Count a value."""
-        self._counts[bisect_left(self._bounds, value)] += times
-        self.total += value * times
-
-    def cumulative(self) -> Iterator[tuple[str, int]]:
-        """(upper bound, values up to it), from the lowest to "+Inf"."""
-        count = 0
-        for bound, more in zip([*self._bounds, "+Inf"], self._counts, strict=True):
-            count += more
-            yield str(bound), count
-
-
-def seconds() -> Histogram:
-    """An empty histogram of times."""
-    return Histogram(SECONDS)
 
 
 @dataclass(slots=True)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from proxy.brokers.questions import METADATA, about_topics
+from proxy.brokers.questions import about_topics
 from proxy.loop.promise import Task
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import told_in_time
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
 
 LOOK_EVERY_S = 60.0
@@ -73,7 +74,7 @@ class DeletedTopics:
         for node_id in brokers:
             if not left:
                 break
-            answer = await own.ask(node_id, METADATA, about_topics(ids=sorted(left)))
+            answer = await own.ask(node_id, ApiKey.METADATA, about_topics(ids=sorted(left)))
             left &= {topic.topic_id for topic in answer.topics if topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID}
         return left
 

@@ -7,25 +7,30 @@ broker is not the coordinator, or the client may not describe the group, the id 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from proxy.brokers.interfaces import Connection
 from proxy.loop.promise import Promise
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION = 15, 5
+DESCRIBE_GROUPS_VERSION = 5
 """v5 tells the state of a classic group and "Dead" of everything else; v6 answers 69 for that."""
 
-CONSUMER_GROUP_DESCRIBE, SHARE_GROUP_DESCRIBE, STREAMS_GROUP_DESCRIBE = 69, 77, 89
 
 DEAD = "Dead"
 
+_Described: TypeAlias = (
+    "messages.ConsumerGroupDescribeResponse | messages.ShareGroupDescribeResponse"
+    " | messages.StreamsGroupDescribeResponse"
+)
+
 _TYPES: Mapping[int, str] = {
-    CONSUMER_GROUP_DESCRIBE: "a consumer group",
-    SHARE_GROUP_DESCRIBE: "a share group of the cluster itself",
-    STREAMS_GROUP_DESCRIBE: "a streams group",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "a consumer group",
+    ApiKey.SHARE_GROUP_DESCRIBE: "a share group of the cluster itself",
+    ApiKey.STREAMS_GROUP_DESCRIBE: "a streams group",
 }
 
 
@@ -33,15 +38,15 @@ async def taken_by(connection: Connection, services: ShareServices, group_id: st
     """Words for what holds the id upstream, or None when nothing is known to."""
     offered = services.versions.upstream
     typed = {key: _ask(connection, key, offered[key], group_id) for key in _TYPES if key in offered}
-    message = registry.message("DescribeGroupsRequest")
-    body = registry.request(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(message(groups=[group_id]))
-    classic = await connection.ask(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
+    message = messages.DescribeGroupsRequest
+    body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(message(groups=[group_id]))
+    classic = await connection.ask(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
     found: str | None = None
-    for group in registry.response(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).decode(classic).groups:
+    for group in registry.codec_of(messages.DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION).decode(classic).groups:
         if group.error_code == ErrorCode.NONE and group.group_state != DEAD:
             found = "a classic group"
     for key, (version, answer) in typed.items():
-        described = registry.response(key, version).decode(await answer)
+        described: _Described = registry.response(key, version).decode(await answer)
         if any(group.error_code == ErrorCode.NONE for group in described.groups):
             found = _TYPES[key]
     return found

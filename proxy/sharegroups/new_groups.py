@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from proxy.brokers.interfaces import Connection
-from proxy.durable.interfaces import JournalRefused
+from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
 from proxy.loop.waiting import settled_within
 from proxy.sharegroups.group_id_types import taken_by
 from proxy.sharegroups.model.group import ShareGroup
 from proxy.sharegroups.services import ShareServices
-from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
+from proxy.sharegroups.state_writes import client_code
 from proxy.wire.errors import ErrorCode
 
 

@@ -19,24 +19,24 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from proxy.durable.gate import StateGate
+from proxy.durable.state_partitions import state_partition
 from proxy.fleet.group_owners import HeldAnywhere
 from proxy.forwarding.ask_and_reply import ask_upstream, decoded, reply
-from proxy.forwarding.declared_api import DeclaredApi, Needs, Served, every_request
+from proxy.forwarding.declared_api import DeclaredApi, Needs, Served
+from proxy.forwarding.early_looks import ByGroupId, EveryRequest
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import Handler
 from proxy.forwarding.split_requests import Splits
-from proxy.sharegroups.apis.group_ids import ServeHere, any_entry, leading_string
+from proxy.sharegroups.apis.held_groups import any_entry
 from proxy.sharegroups.services import ShareServices
-from proxy.sharegroups.state_records import state_partition
 from proxy.sharegroups.while_loading import loaded
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
 
 Serve = Literal["auto", "local", "upstream"]
-
-HEARTBEAT = 76
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,32 +104,28 @@ def chosen(api: DeclaredApi[ShareServices], served: Served, choice: ShareChoice,
     if api.needs is not Needs.OWNER or api.wants is not None:
         return served
     if api.splits is None:
-        return Served(_of_one(served.handler, choice, services), _names_local(choice))
+        return Served(_of_one(served.handler, choice, services), ByGroupId(choice.may_be_local))
     handler = _of_several(served.handler, api.splits, choice, services)
-    return Served(handler, every_request, any_entry(api.splits.groups, choice.may_be_local))
+    return Served(handler, EveryRequest(), any_entry(api.splits.groups, choice.may_be_local))
 
 
 # Requests about one group
 
 
-def _names_local(choice: ShareChoice) -> ServeHere:
-    def serve_here(frame: memoryview) -> bool:
-        group_id = leading_string(frame, 0)
-        return group_id is not None and choice.may_be_local(group_id)
-
-    return serve_here
-
-
 def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> Handler:
-    async def handle(call: Call) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> Answer | Message | None:
         group_id = call.message.group_id or ""
         await _known(services, (group_id,))
         if not choice.may_be_local(group_id):
             return None
-        refusal = choice.refusal(group_id) if call.key == HEARTBEAT and call.message.member_epoch == 0 else None
+        refusal = (
+            choice.refusal(group_id)
+            if call.key == ApiKey.SHARE_GROUP_HEARTBEAT and call.message.member_epoch == 0
+            else None
+        )
         if refusal is not None:
             services.notes("share-group-not-served", group_id=group_id, reason=refusal[1])
-            answer = registry.message("ShareGroupHeartbeatResponse")
+            answer = messages.ShareGroupHeartbeatResponse
             return reply(call, answer(error_code=refusal[0], error_message=refusal[1]))
         return await handler(call)
 
@@ -147,7 +143,7 @@ async def _known(services: ShareServices, group_ids: Iterable[str]) -> None:
 
 
 def _of_several(handler: Handler, splits: Splits, choice: ShareChoice, services: ShareServices) -> Handler:
-    async def handle(call: Call) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> Answer | Message | None:
         entries = splits.entries(call.message)
         await _known(services, splits.groups(call.message))
         mine, rest = list[Any](), list[Any]()
@@ -160,8 +156,8 @@ def _of_several(handler: Handler, splits: Splits, choice: ShareChoice, services:
         answer = await handler(splits.about(call, mine))
         if not rest or answer is None:
             return answer
-        theirs = await ask_upstream(call, splits.about(call, rest).message)
-        joined: Message = await splits.joined(call, [theirs, await decoded(call, answer)])
-        return joined
+        theirs: Message = await ask_upstream(call, splits.about(call, rest).message)
+        answers: list[Message] = [theirs, await decoded(call, answer)]
+        return await splits.joined(call, answers)
 
     return handle

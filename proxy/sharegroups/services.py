@@ -35,6 +35,9 @@ from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
 from proxy.wire.values import Limits
 
+FEATURE = "share groups"
+"""What links of a fleet call them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOptions(AskingOptions):
@@ -86,6 +89,16 @@ class ShareServices(Services):
     fleet: Fleet | None = None
     """Other proxies that own groups; None where this one owns all or none."""
 
+    @property
+    def feature(self) -> str:
+        """See owner_routing.OwnedServices."""
+        return FEATURE
+
+    @property
+    def state_wait_s(self) -> float:
+        """See owner_routing.OwnedServices."""
+        return self.options.state_wait_s
+
     def holds(self, group_id: str) -> bool:
         """Whether a share group is held, here or by another proxy."""
         return self.coordinator.group(group_id) is not None or (
@@ -93,7 +106,7 @@ class ShareServices(Services):
         )
 
 
-ShareHandler = Callable[[Call, ShareServices], Coroutine[Any, Any, Answer | Message | None]]
+ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, Answer | Message | None]]
 """A handler before it has what it is given: see `forwarding.declared_api.DeclaredApi.handle`."""
 
 

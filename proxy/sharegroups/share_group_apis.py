@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from proxy.brokers.topic_leaders import METADATA_VERSION
+from proxy.durable.owner_routing import OwnedApi
 from proxy.forwarding.declared_api import DeclaredApi, Needs, Served
 from proxy.forwarding.offered_versions import FeatureOffer, ranges_of
 from proxy.forwarding.routes import FramedHandler, Handler
@@ -26,10 +26,10 @@ from proxy.sharegroups.apis import (
     k92_delete_share_group_offsets,
 )
 from proxy.sharegroups.apis.held_groups import held_anywhere
-from proxy.sharegroups.owner_routing import OwnedApi
 from proxy.sharegroups.placement import ShareChoice, ShareRules, chosen
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.while_loading import when_all_is_loaded, when_loaded
+from proxy.wire import messages
 
 APIS: tuple[DeclaredApi[ShareServices], ...] = (
     *foreign_groups.APIS,
@@ -62,14 +62,16 @@ OFFER = FeatureOffer(
 ids in Metadata (KIP-516: they are told from v10 on, taken from v12 on)."""
 
 
-def is_native(answers: Iterable[Any]) -> bool:
+def is_native(answers: Iterable[messages.ApiVersionsResponse | None]) -> bool:
     """Whether upstream itself serves share groups with renewal: every broker's decoded ApiVersionsResponse (v3+) has
     ShareFetch v2 and a finalized share.version of at least 1 (decides `share_groups.serve: auto`)."""
     answers = list(answers)
     return bool(answers) and all(map(_is_native, answers))
 
 
-def _is_native(answer: Any) -> bool:
+def _is_native(answer: messages.ApiVersionsResponse | None) -> bool:
+    if answer is None:
+        return False
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
     highest = ranges_of(answer).get(k78_share_fetch.KEY, (0, -1))[1]
     return highest >= k78_share_fetch.VERSIONS[1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from proxy.durable import ownership_rules
 from proxy.durable.described_state import DescribedState, unknown_type
 from proxy.durable.gate import StateGate
+from proxy.durable.state_partitions import state_partition
 from proxy.sharegroups.apis.group_configs import settings_of
 from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, ShareSnapshot
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.partitioner import partition_for
+from proxy.wire.messages import Message
 from proxy.wire.values import ZERO_UUID
 
 TOPIC = "__proxy_share_state"
@@ -28,18 +29,13 @@ PARTITIONS = ownership_rules.PARTITIONS
 
 PARTITION, GROUP, SETTINGS, TAKEOVER, KEEP_ALIVE = range(5)
 """Record types."""
-_SCHEMAS = {PARTITION: "SharePartitionKey", GROUP: "ShareGroupKey", SETTINGS: "ShareGroupSettingsKey"}
-_TYPES = {"partition": PARTITION, "group": GROUP, "settings": SETTINGS}
+_TYPES = frozenset({PARTITION, GROUP, SETTINGS})
+"""Those that are not of every state."""
 _KEY_VERSION = 0
 
-GROUPS_REMEMBERED = 10_000
-"""Groups whose state partition is not computed anew."""
-REMEMBERED_LENGTH_MAX = 256
-"""Longer group ids are not remembered: clients may send ids of 32 KiB."""
 KEYS_REMEMBERED = 1_000
 """Share partitions whose key is not encoded anew."""
 
-GROUP_VALUE = "ShareGroupValue"
 VALUE_VERSION = 0
 """The version written of groups."""
 _INT16 = 2
@@ -56,18 +52,6 @@ class StateKey(NamedTuple):
     """Only of kind "partition"."""
 
 
-def state_partition(group_id: str) -> int:
-    """The partition of the state topic that holds everything about a group."""
-    return _short(group_id) if len(group_id) <= REMEMBERED_LENGTH_MAX else _state_partition(group_id)
-
-
-def _state_partition(group_id: str) -> int:
-    return partition_for(group_id.encode(), PARTITIONS)
-
-
-_short = lru_cache(maxsize=GROUPS_REMEMBERED)(_state_partition)
-
-
 def _partition_of(key: StateKey) -> int:
     return state_partition(key.group_id)
 
@@ -80,21 +64,26 @@ def share_gate() -> StateGate:
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def encode_key(key: StateKey) -> bytes:
     """The key of a record about a group, its settings, or one of its share partitions."""
-    kind = _TYPES[key.kind]
-    if kind == PARTITION:
-        return _key(kind, group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
-    return _key(kind, group_id=key.group_id)
+    if key.kind == "group":
+        return _key(GROUP, messages.ShareGroupKey(group_id=key.group_id))
+    if key.kind == "settings":
+        return _key(SETTINGS, messages.ShareGroupSettingsKey(group_id=key.group_id))
+    name = messages.SharePartitionKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+    return _key(PARTITION, name)
 
 
 def decode_key(key: bytes) -> StateKey:
     """Read a key. Raises RemoteProtocolError, also for types that are not known here and those of every state."""
     kind = int.from_bytes(key[:_INT16], "big", signed=True)
-    if kind not in _SCHEMAS or len(key) < _INT16:
+    if kind not in _TYPES or len(key) < _INT16:
         raise unknown_type(key)
-    stored = registry.codec(_SCHEMAS[kind], _KEY_VERSION).decode(key, _INT16)
-    if kind == PARTITION:
-        return StateKey("partition", stored.group_id, bytes(stored.topic_id), stored.partition)
-    return StateKey("group" if kind == GROUP else "settings", stored.group_id)
+    if kind == GROUP:
+        return StateKey("group", registry.codec_of(messages.ShareGroupKey, _KEY_VERSION).decode(key, _INT16).group_id)
+    if kind == SETTINGS:
+        named = registry.codec_of(messages.ShareGroupSettingsKey, _KEY_VERSION).decode(key, _INT16)
+        return StateKey("settings", named.group_id)
+    share = registry.codec_of(messages.SharePartitionKey, _KEY_VERSION).decode(key, _INT16)
+    return StateKey("partition", share.group_id, bytes(share.topic_id), share.partition)
 
 
 SHARE_STATE: DescribedState[StateKey] = DescribedState(
@@ -104,7 +93,7 @@ SHARE_STATE: DescribedState[StateKey] = DescribedState(
     topic=TOPIC,
     partitions=PARTITIONS,
     transactional_prefix="__proxy-share-",
-    record_types=frozenset(_SCHEMAS),
+    record_types=_TYPES,
     takeover_type=TAKEOVER,
     keep_alive_type=KEEP_ALIVE,
     encode_key=encode_key,
@@ -116,7 +105,7 @@ SHARE_STATE: DescribedState[StateKey] = DescribedState(
 
 def group_value(epoch: int) -> bytes:
     """What is stored of a group."""
-    return _value(GROUP_VALUE, registry.message(GROUP_VALUE)(epoch=epoch))
+    return _value(messages.ShareGroupValue(epoch=epoch))
 
 
 def group_epoch(value: bytes) -> int:
@@ -124,7 +113,7 @@ def group_epoch(value: bytes) -> int:
     version = int.from_bytes(value[:_INT16], "big", signed=True)
     if version != VALUE_VERSION or len(value) < _INT16:
         raise RemoteProtocolError(f"a share group of version {version} is not known here")
-    return int(registry.codec(GROUP_VALUE, version).decode(value, _INT16).epoch)
+    return registry.codec_of(messages.ShareGroupValue, version).decode(value, _INT16).epoch
 
 
 def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -> None:
@@ -157,11 +146,10 @@ def groups_in(coordinator: ShareCoordinator, partitions: Container[int]) -> list
     return sorted(group_id for group_id in held if state_partition(group_id) in partitions)
 
 
-def _key(kind: int, **fields: Any) -> bytes:
-    schema = _SCHEMAS[kind]
-    body = registry.codec(schema, _KEY_VERSION).encode(registry.message(schema)(**fields))
+def _key(kind: int, message: Message) -> bytes:
+    body = registry.codec_of(type(message), _KEY_VERSION).encode(message)
     return kind.to_bytes(_INT16, "big") + body
 
 
-def _value(schema: str, message: Any) -> bytes:
-    return VALUE_VERSION.to_bytes(_INT16, "big") + registry.codec(schema, VALUE_VERSION).encode(message)
+def _value(message: Message) -> bytes:
+    return VALUE_VERSION.to_bytes(_INT16, "big") + registry.codec_of(type(message), VALUE_VERSION).encode(message)

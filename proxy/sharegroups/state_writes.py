@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.durable.interfaces import Journal, JournalRefused
+from proxy.durable.interfaces import ANSWER_MAX_S, Journal, JournalRefused
+from proxy.durable.state_partitions import state_partition
 from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
 from proxy.loop.waiting import settled_by
 from proxy.sharegroups.audit_events import Audit
 from proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
 from proxy.sharegroups.model.partition import SharePartition, Transition
-from proxy.sharegroups.state_records import StateKey, state_partition
+from proxy.sharegroups.state_records import StateKey
 from proxy.wire.errors import ErrorCode
 
 Entry = tuple[StateKey, bytes | None]
@@ -35,12 +36,6 @@ WAITING_MAX = 100_000
 
 ROUND_BYTES_MAX = 1 << 20
 """Snapshots that are made at a time, for each partition of the state topic; one more may be larger alone."""
-
-ANSWER_MAX_S = 25.0
-"""Whoever waits longer for a write is told to come again, while the append goes on: its outcome may be unknown for as
-long as the leader of the state partition, or a replica in sync, is away. After a crash that is 9 s until the controller
-has noticed (broker.session.timeout.ms), 14 s were seen where the controller crashed itself. A client that is told
-sooner repeats what is stored by then, and hears INVALID_RECORD_STATE. Clients wait for 30 s (request.timeout.ms)."""
 
 _RETRIABLE = frozenset(
     {

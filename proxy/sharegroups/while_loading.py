@@ -10,15 +10,16 @@ goes to the broker as if nothing had been. Ordinary groups do not pay for troubl
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from proxy.durable.gate import HOLD_MAX_S
+from proxy.durable.state_partitions import state_partition
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import Handler
 from proxy.loop.waiting import first_until
 from proxy.sharegroups.services import ShareServices
-from proxy.sharegroups.state_records import state_partition
 from proxy.wire.errors import ErrorCode
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
@@ -34,7 +35,7 @@ def when_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Han
     """The handler of a request about one group, once it is known whether that is a share group."""
     handler = api.handler(services)
 
-    async def handle(call: Call) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> Answer | Message | None:
         group_id = call.message.group_id
         if not await loaded(services, (state_partition(group_id),)):
             return await _refusal(api, call)
@@ -47,7 +48,7 @@ def when_all_is_loaded(api: DeclaredApi[ShareServices], services: ShareServices)
     """The handler of a request about all groups."""
     handler = api.handler(services)
 
-    async def handle(call: Call) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> Answer | Message | None:
         if not await loaded(services, services.gate.loading):
             return await _refusal(api, call)
         return await handler(call)
@@ -73,6 +74,6 @@ async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:
     return True
 
 
-async def _refusal(api: DeclaredApi[ShareServices], call: Call) -> bytes:
+async def _refusal(api: DeclaredApi[ShareServices], call: Call[Any]) -> bytes:
     assert api.away is not None  # noqa: S101  # of our own declarations: see share_group_apis
     return reply(call, await api.away(call, LOADING, WORDS))

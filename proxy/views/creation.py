@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.brokers.interfaces import Connection
+from proxy.brokers.questions import TopicEntry
 from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.promise import Promise
 from proxy.loop.waiting import first_until, wait_until
@@ -57,9 +58,9 @@ class SeenView:
 
     code: ErrorCode
     name: ViewName
-    view: Any | None = None
+    view: TopicEntry | None = None
     """The broker's Metadata entry of the view's topic, if it has one."""
-    base: Any | None = None
+    base: TopicEntry | None = None
     """That of its base."""
     known: View | None = None
     """What it is, as of this look, where it can be shown: the catalog may be about a later one already."""
@@ -99,7 +100,7 @@ class ViewCreation:
         if views:
             await self.ensure(connection, views)
 
-    def file(self, entries: Iterable[Any]) -> list[str]:
+    def file(self, entries: Iterable[TopicEntry]) -> list[str]:
         """Note which ids of Metadata entries are plain; the names of the others, which are views'."""
         views = []
         for entry in entries:
@@ -160,7 +161,7 @@ class _Look:
         self._made: set[str] = set()
         """Views that are there, though not every broker knows yet."""
         self._found: dict[str, SeenView] = {}
-        self._entries: Mapping[str, Any] = {}
+        self._entries: Mapping[str, TopicEntry] = {}
         """The last Metadata answer, by name."""
 
     async def run(self) -> dict[str, SeenView]:
@@ -289,8 +290,8 @@ class _Look:
                 if code in _MAYBE:
                     self._made.add(topic)
                 else:
-                    reason = text or f"CreateTopics was answered with {ErrorCode(code).name}"
-                    self._refuse(self._waiting[topic], ErrorCode(code), reason)
+                    reason = text or f"CreateTopics was answered with {ErrorCode.of(code).name}"
+                    self._refuse(self._waiting[topic], ErrorCode.of(code), reason)
 
     async def _grow(self, name: ViewName, partitions: int) -> None:
         topic = name.topic
@@ -300,7 +301,7 @@ class _Look:
         if code == ErrorCode.NONE:
             self._room.notes("view-grown", view=topic, partitions=partitions)
         elif code not in _GROWN:
-            reason = text or ErrorCode(code).name
+            reason = text or ErrorCode.of(code).name
             self._room.notes("view-not-grown", view=topic, partitions=partitions, reason=reason)
             await self._ready(name, len(self._entries[topic].partitions))
 
@@ -316,7 +317,7 @@ class _Look:
         if code in _DELETED:
             self._room.notes("view-replaced", view=name.topic, reason="its base was deleted and made anew")
             return
-        reason = f"its base was made anew, and its topic cannot be deleted: {text or ErrorCode(code).name}"
+        reason = f"its base was made anew, and its topic cannot be deleted: {text or ErrorCode.of(code).name}"
         self._refuse(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
 
     @property

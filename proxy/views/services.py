@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from proxy.brokers.interfaces import Connection
+from proxy.brokers.questions import TopicEntry
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Workers
 from proxy.loop.promise import Promise, settled
@@ -55,7 +56,7 @@ class ViewKeeper(Protocol):
     def read(self, topics: Iterable[str]) -> tuple[list[ViewName], dict[str, ErrorCode]]:
         """See ViewCreation.read."""
 
-    def file(self, entries: Iterable[Any]) -> list[str]:
+    def file(self, entries: Iterable[TopicEntry]) -> list[str]:
         """See ViewCreation.file."""
 
 

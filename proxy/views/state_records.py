@@ -7,42 +7,43 @@ the last record of a key counts, and two proxies that find a view unbound write 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from proxy.views.model.catalog import Binding, ViewCatalog
 from proxy.views.model.plans import BadPlan, Plan
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.messages import Message
 
 TOPIC = "__proxy_views"
 PARTITIONS = 1
 
 BINDING, PLAN = range(2)
 """Record types."""
-_KEYS = {BINDING: "ViewBindingKey", PLAN: "ViewPlanKey"}
-_VALUES = {BINDING: "ViewBindingValue", PLAN: "ViewPlanValue"}
 _KEY_VERSION = _VALUE_VERSION = 0
 _INT16 = 2
+
+M = TypeVar("M", bound=Message)
 
 
 def binding_key(topic: str) -> bytes:
     """The key of what is stored about a view."""
-    return _key(BINDING, view=topic)
+    return _key(BINDING, messages.ViewBindingKey(view=topic))
 
 
 def binding_value(binding: Binding) -> bytes:
     """What is stored about a view."""
-    return _value(BINDING, view_id=binding.view_id, base_id=binding.base_id)
+    return _value(messages.ViewBindingValue(view_id=binding.view_id, base_id=binding.base_id))
 
 
 def plan_key(plan_id: str) -> bytes:
     """The key of a plan."""
-    return _key(PLAN, plan_id=plan_id)
+    return _key(PLAN, messages.ViewPlanKey(plan_id=plan_id))
 
 
 def plan_value(plan: Plan) -> bytes:
     """What is stored of a plan."""
-    return _value(PLAN, topic=plan.topic, starts=list(plan.starts))
+    return _value(messages.ViewPlanValue(topic=plan.topic, starts=list(plan.starts)))
 
 
 def take_in(catalog: ViewCatalog, key: bytes | None, value: bytes | None) -> None:
@@ -52,38 +53,42 @@ def take_in(catalog: ViewCatalog, key: bytes | None, value: bytes | None) -> Non
         RemoteProtocolError: it cannot be read here, or would change a plan; the catalog is as it was.
     """
     kind = int.from_bytes((key or b"")[:_INT16], "big", signed=True)
-    if key is None or len(key) < _INT16 or kind not in _KEYS:
+    if key is None or len(key) < _INT16 or kind not in (BINDING, PLAN):
         raise RemoteProtocolError(f"a record of type {kind} is not known here")
-    named = registry.codec(_KEYS[kind], _KEY_VERSION).decode(key, _INT16)
     if kind == BINDING:
-        catalog.bind(named.view, None if value is None else _binding(_read(kind, value)))
-    elif value is not None and not catalog.add_plan(_plan(named.plan_id, _read(kind, value))):
-        raise RemoteProtocolError(f"plan {named.plan_id!r} was written again with other ranges; the first ones stay")
+        view = registry.codec_of(messages.ViewBindingKey, _KEY_VERSION).decode(key, _INT16).view
+        catalog.bind(view, None if value is None else _binding(value))
+        return
+    plan_id = registry.codec_of(messages.ViewPlanKey, _KEY_VERSION).decode(key, _INT16).plan_id
+    if value is not None and not catalog.add_plan(_plan(plan_id, value)):
+        raise RemoteProtocolError(f"plan {plan_id!r} was written again with other ranges; the first ones stay")
 
 
-def _binding(stored: Any) -> Binding:
+def _binding(value: bytes) -> Binding:
+    stored = _read(messages.ViewBindingValue, value)
     return Binding(bytes(stored.view_id), bytes(stored.base_id))
 
 
-def _plan(plan_id: str, stored: Any) -> Plan:
+def _plan(plan_id: str, value: bytes) -> Plan:
+    stored = _read(messages.ViewPlanValue, value)
     try:
         return Plan(plan_id, tuple(stored.starts), stored.topic)
     except BadPlan as error:
         raise RemoteProtocolError(f"plan {plan_id!r}: {error}") from None
 
 
-def _key(kind: int, **fields: Any) -> bytes:
-    body = registry.codec(_KEYS[kind], _KEY_VERSION).encode(registry.message(_KEYS[kind])(**fields))
+def _key(kind: int, message: Message) -> bytes:
+    body = registry.codec_of(type(message), _KEY_VERSION).encode(message)
     return kind.to_bytes(_INT16, "big") + body
 
 
-def _value(kind: int, **fields: Any) -> bytes:
-    body = registry.codec(_VALUES[kind], _VALUE_VERSION).encode(registry.message(_VALUES[kind])(**fields))
+def _value(message: Message) -> bytes:
+    body = registry.codec_of(type(message), _VALUE_VERSION).encode(message)
     return _VALUE_VERSION.to_bytes(_INT16, "big") + body
 
 
-def _read(kind: int, value: bytes) -> Any:
+def _read(message: type[M], value: bytes) -> M:
     version = int.from_bytes(value[:_INT16], "big", signed=True)
     if version != _VALUE_VERSION or len(value) < _INT16:
-        raise RemoteProtocolError(f"{_VALUES[kind]} of version {version} is not known here")
-    return registry.codec(_VALUES[kind], version).decode(value, _INT16)
+        raise RemoteProtocolError(f"{message.__name__} of version {version} is not known here")
+    return registry.codec_of(message, version).decode(value, _INT16)

@@ -16,11 +16,12 @@ from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnConnection, connection
 from proxy.brokers.own_log import EARLIEST, LATEST
 from proxy.views.state_records import PARTITIONS, TOPIC
-from proxy.wire import records, registry
+from proxy.wire import messages, records
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address
 
-PRODUCE, PRODUCE_VERSION = 0, 9
+PRODUCE_VERSION = 9
 """Topics go by name up to here, and nothing of what came later is wanted."""
 FETCH_BYTES = 1 << 20
 WRITE_MS = 10_000
@@ -65,13 +66,13 @@ class ViewTopic:
         """Write records, to all replicas in sync. Raises as `leader`."""
         now = time.time_ns() // 1_000_000
         batch = records.build_batch(0, [records.Record(key, value, timestamp=now) for key, value in facts])
-        message = registry.message("ProduceRequest")
+        message = messages.ProduceRequest
         data = message.TopicProduceData(
             name=TOPIC, partition_data=[message.PartitionProduceData(index=0, records=batch)]
         )
         request = message(acks=ALL_REPLICAS, timeout_ms=WRITE_MS, topic_data=[data])
         async with connection(leader, self._client.settings) as opened:
-            answer = await opened.ask(PRODUCE, request, version=PRODUCE_VERSION)
+            answer = await opened.ask(ApiKey.PRODUCE, request, version=PRODUCE_VERSION)
         self._topic.check(answer.responses[0].partition_responses[0].error_code, "WRITE")
 
     async def all(self) -> list[Fact]:
@@ -109,8 +110,14 @@ class Reading:
 
     async def next(self, wait_ms: int) -> list[Fact]:
         """What comes next; empty when nothing came in time. Raises as `leader`, RemoteProtocolError for bad bytes."""
-        limits = {"max_bytes": FETCH_BYTES, "partition_bytes": FETCH_BYTES}
-        (entry,) = await own_log.fetch(self.opened, TOPIC, {0: self.position}, wait_ms=wait_ms, **limits)
+        (entry,) = await own_log.fetch(
+            self.opened,
+            TOPIC,
+            {0: self.position},
+            wait_ms=wait_ms,
+            max_bytes=FETCH_BYTES,
+            partition_bytes=FETCH_BYTES,
+        )
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.position = await _offset(self._topic, self.opened, EARLIEST)
             return []

@@ -6,8 +6,8 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <stdint.h>
-#include <string.h>
+
+#include "record_bytes.h"
 
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "rows are of little-endian numbers: the twin in Python serves here"
@@ -21,8 +21,6 @@ enum { KEPT = 0, ABORTED = 1, MARKER = 2 };
 enum { BASE = 0, LAST = 8, TIMESTAMP = 16, PRODUCER = 24, POSITION = 32, SIZE = 36, EPOCH = 40, COUNT = 44, ATTRIBUTES = 48 };
 enum { MAGIC = 50 };
 
-static uint32_t big32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]; }
-static uint64_t big64(const uint8_t *p) { return (uint64_t)big32(p) << 32 | big32(p + 4); }
 static void put(uint8_t *row, int at, const void *value, size_t size) { memcpy(row + at, value, size); }
 static int64_t get64(const uint8_t *row, int at) { int64_t v; memcpy(&v, row + at, 8); return v; }
 static int32_t get32(const uint8_t *row, int at) { int32_t v; memcpy(&v, row + at, 4); return v; }

@@ -29,7 +29,7 @@ ROW = Struct("<qqqqIIiihbx")
 KEPT, ABORTED, MARKER = range(3)
 """What becomes of a batch under read_committed."""
 
-_MAGIC_AT = 50
+_ATTRIBUTES_AT, _MAGIC_AT = 48, 50
 """In a row."""
 _TRANSACTION = Struct("<qq")
 
@@ -111,6 +111,12 @@ class BatchTable(Sequence[Batch]):
     def records_count(self) -> int:
         """Records in all of them, as their headers say."""
         return _count(self.rows)
+
+    @property
+    def kinds(self) -> Iterable[tuple[int, int]]:
+        """Of each its magic, and the lower byte of its attributes."""
+        rows = self.rows
+        return zip(rows[_MAGIC_AT :: ROW.size], rows[_ATTRIBUTES_AT :: ROW.size], strict=True)
 
     def widened(self, fetch_offset: int) -> BatchTable:
         """What `split_complete` makes of them with that fetch offset."""

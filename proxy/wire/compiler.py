@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from proxy.wire import decoding, encoding
 from proxy.wire.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
+from proxy.wire.message_classes import Message
+from proxy.wire.primitives import Buffer
 from proxy.wire.specs import MessageSpec
 
-Buffer = bytes | bytearray | memoryview
+M = TypeVar("M", bound=Message)
+"""The class of the message."""
 
 _BAD_BYTES = (IndexError, struct.error, UnicodeDecodeError, RemoteProtocolError)
 _BAD_VALUES = (struct.error, TypeError, AttributeError, ValueError, OverflowError, LocalProtocolError)
 
 
-class Codec:
+class Codec(Generic[M]):
     """Reads and writes one message in one version. Each direction is compiled when it is first used."""
 
     __slots__ = (
@@ -37,7 +40,7 @@ class Codec:
         "version",
     )
 
-    def __init__(self, spec: MessageSpec, version: int, message_class: type[Any]) -> None:
+    def __init__(self, spec: MessageSpec, version: int, message_class: type[M]) -> None:
         self.spec = spec
         self.version = version
         self.message_class = message_class
@@ -47,7 +50,7 @@ class Codec:
         self._decode_in_slices: Callable[..., Any] | None = None
         self._encode_in_slices: Callable[..., Any] | None = None
 
-    def decode(self, buffer: Buffer, offset: int = 0) -> Any:
+    def decode(self, buffer: Buffer, offset: int = 0) -> M:
         """Read the message that stands between `offset` and the end of `buffer`.
 
         bytes and records come as memoryviews: of `buffer` itself where the message carries records, else of a copy.
@@ -60,7 +63,7 @@ class Codec:
             raise RemoteProtocolError(f"{self}: {len(buffer) - position} bytes too many")
         return message
 
-    def decode_prefix(self, buffer: Buffer, offset: int = 0) -> tuple[Any, int]:
+    def decode_prefix(self, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
         """Read a message that may be followed by something else. Returns (message, position behind it)."""
         data, view = self._readable(buffer)
         try:
@@ -71,7 +74,7 @@ class Codec:
         self._check_end(position, data)
         return message, position
 
-    def decode_in_slices(self, buffer: Buffer, offset: int, elements_max: int) -> Generator[None, None, Any]:
+    def decode_in_slices(self, buffer: Buffer, offset: int, elements_max: int) -> Generator[None, None, M]:
         """As `decode`, with pauses; never more than `elements_max` elements of arrays.
 
         Raises:
@@ -80,6 +83,7 @@ class Codec:
         data, view = self._readable(buffer)
         try:
             decode = self._decode_in_slices or self._compile_decode_in_slices()
+            message: M
             message, position = yield from decode(data, view, offset, len(data), elements_max)
         except _BAD_BYTES as error:
             raise self._unreadable(error) from error
@@ -88,7 +92,7 @@ class Codec:
             raise RemoteProtocolError(f"{self}: {len(data) - position} bytes too many")
         return message
 
-    def encode(self, message: Any) -> bytes:
+    def encode(self, message: M) -> bytes:
         """The bytes of the message, without header.
 
         Raises:
@@ -98,7 +102,7 @@ class Codec:
         self.encode_into(message, parts)
         return b"".join(parts)
 
-    def encode_into(self, message: Any, parts: list[Any]) -> None:
+    def encode_into(self, message: M, parts: list[Any]) -> None:
         """Append the bytes of the message as parts; records are not copied. After an error `parts` is undefined.
 
         Raises:
@@ -111,7 +115,7 @@ class Codec:
         except _BAD_VALUES as error:
             raise LocalProtocolError(f"{self}: {error}") from error
 
-    def encode_in_slices(self, message: Any, parts: list[Any]) -> Generator[None, None, None]:
+    def encode_in_slices(self, message: M, parts: list[Any]) -> Generator[None, None, None]:
         """As `encode_into`, with pauses."""
         if type(message) is not self.message_class:
             raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from struct import calcsize
 from typing import Any
 
-from proxy.wire.messages import default_source
+from proxy.wire.message_classes import default_source
 from proxy.wire.primitives import ELEMENTS_MAX, STRING_MAX
 from proxy.wire.source import CODES, NUMBERS, Source
 from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-from proxy.wire.messages import default_source
+from proxy.wire.message_classes import default_source
 from proxy.wire.source import CODES, NUMBERS, Source
 from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from functools import cache
-from struct import Struct
 from typing import Any, NamedTuple
 
 from proxy.wire import primitives, registry
 from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from proxy.wire.skipping import Skipper
 from proxy.wire.source import Source
 from proxy.wire.specs import FIXED_SIZES, FieldSpec, MessageSpec, SchemaError, StructSpec
 from proxy.wire.values import UNKNOWN_NODE
@@ -47,8 +47,6 @@ class Endpoint(NamedTuple):
     """Of the tagged fields around it, outermost first."""
 
 
-_NUMBERS = {"i16": "h", "u16": "H", "i32": "i"}
-
 Locator = Callable[[Any, int], list[Endpoint]]
 """(buffer, offset of the body) -> the endpoints in the order of the bytes. Raises RemoteProtocolError."""
 
@@ -66,8 +64,7 @@ def locator(key: int, version: int) -> Locator | None:
     Raises:
         UnknownVersion: there is no such response.
     """
-    registry.response(key, version)
-    spec = registry.response_spec(key)
+    spec = registry.versioned_response_spec(key, version)
     walker = _Walker(spec, version)
     if not walker.carries(spec.root):
         return None
@@ -170,19 +167,12 @@ def _carrying(spec: MessageSpec) -> list[StructSpec]:
     return found
 
 
-class _Walker:
-    """Writes `locate(buf, p, end)`; `skip` are bytes already known to be skipped but not yet added to `p`."""
+class _Walker(Skipper):
+    """Writes `locate(buf, p, end)`."""
 
     def __init__(self, spec: MessageSpec, version: int) -> None:
-        self.source = Source(spec, version)
+        super().__init__(spec, version)
         self.source.names.update(Endpoint=Endpoint, TagSize=TagSize)
-        self.source.names.update({f"read_{name}": Struct(">" + code).unpack_from for name, code in _NUMBERS.items()})
-        self.version = version
-        self.spec = spec
-        self.line = self.source.line
-        self.block = self.source.block
-        self.fresh = self.source.fresh
-        self.skip = 0
         self.node = str(UNKNOWN_NODE)
         """The name that holds the node id of the structure being walked."""
         self.sizes: tuple[str, ...] = ()
@@ -207,39 +197,29 @@ class _Walker:
             if any(self.is_carrier(field) for field in self.source.tagged_fields(root)):
                 self.struct(root)
             else:
-                self.fields(root, up_to_last_carrier=True)
+                self.walked(root, self.up_to_last_carrier(root))
             self.flush()
             with self.block("if p > end:"):
                 self.line("raise IndexError")
             self.line("return found")
         return self.source
 
-    def flush(self) -> None:
-        if self.skip:
-            self.line(f"p += {self.skip}")
-            self.skip = 0
-
-    def here(self) -> str:
-        """The position with what is still to be skipped."""
-        return f"p + {self.skip}" if self.skip else "p"
-
-    def struct(self, struct_: StructSpec) -> None:
-        """Walk or skip a whole structure."""
-        self.fields(struct_)
-        if self.source.is_flexible():
-            self.tags(struct_)
-
-    def fields(self, struct_: StructSpec, up_to_last_carrier: bool = False) -> None:
+    def up_to_last_carrier(self, struct_: StructSpec) -> list[FieldSpec]:
         fields = self.source.plain_fields(struct_)
-        if up_to_last_carrier:
-            places = [i for i, field in enumerate(fields) if self.is_carrier(field) or field.name.lower() == "port"]
-            fields = fields[: places[-1] + 1]
+        places = [i for i, field in enumerate(fields) if self.is_carrier(field) or field.name.lower() == "port"]
+        return fields[: places[-1] + 1]
+
+    def fields(self, struct_: StructSpec) -> None:
+        self.walked(struct_, self.source.plain_fields(struct_))
+
+    def walked(self, struct_: StructSpec, fields: list[FieldSpec]) -> None:
+        """These fields of a structure, with what is found in them."""
         has_address = struct_.name in self._with_address
         outer = self.node
         for field in fields:
             if _names_node(field) and self.carries(struct_):
                 self.node = self.fresh("node")
-                self.line(f"{self.node} = read_i32(buf, {self.here()})[0]")
+                self.line(f"{self.node} = read_int32(buf, {self.here()})[0]")
             if has_address and field.name.lower() == "host":
                 self.host(field)
             elif has_address and field.name.lower() == "port":
@@ -260,101 +240,24 @@ class _Walker:
             self.line(f"host = str(buf[p - {n}:p], 'utf-8')")
 
     def port(self, field: FieldSpec) -> None:
-        read = {"int32": "read_i32", "uint16": "read_u16"}[field.type]
-        self.line(f"port = {read}(buf, p)[0]")
+        self.line(f"port = read_{field.type}(buf, p)[0]")
         self.line(f"p += {FIXED_SIZES[field.type]}")
         sizes = "".join(f"{size}, " for size in self.sizes)
         self.line(f"found.append(Endpoint({self.node}, start, p, host, port, ({sizes})))")
 
-    def length(self, field: FieldSpec, short: bool) -> str:
-        """Read a length; it is -1 for null. Whatever was to be skipped is skipped."""
-        n = self.fresh("n")
-        if self.source.is_flexible(field):
-            self.line(f"{n} = buf[{self.here()}]")
-            self.line(f"p += {self.skip + 1}")
-            with self.block(f"if {n} > 127:"):
-                self.line(f"{n}, p = read_uvarint(buf, p - 1)")
-            self.line(f"{n} -= 1")
-        else:
-            read, size = ("read_i16", 2) if short else ("read_i32", 4)
-            self.line(f"{n} = {read}(buf, {self.here()})[0]")
-            self.line(f"p += {self.skip + size}")
-            with self.block(f"if {n} < -1:"):
-                self.line(f"raise P.refusal({field.name!r}, {n}, end - p)")
-        self.skip = 0
-        return n
-
-    def value(self, field: FieldSpec) -> None:
-        if field.is_array:
-            self.array(field)
-        elif field.struct is not None:
-            self.single_struct(field.struct, field.is_nullable(self.version))
-        elif field.type in FIXED_SIZES:
-            self.skip += FIXED_SIZES[field.type]
-        else:
-            self.variable(field)
-
-    def variable(self, field: FieldSpec) -> None:
-        n = self.length(field, short=field.type == "string")
-        with self.block(f"if {n} > 0:"):
-            self.line(f"p += {n}")
-
-    def single_struct(self, struct_: StructSpec, nullable: bool) -> None:
-        if not nullable:
-            self.struct(struct_)
-            return
-        flag = self.fresh("n")
-        self.line(f"{flag} = buf[{self.here()}]")
-        self.line(f"p += {self.skip + 1}")
-        self.skip = 0
-        with self.block(f"if {flag} == 1:"):
-            self.struct(struct_)
-            self.flush()
-        with self.block(f"elif {flag} != 255:"):
-            self.line(f"raise P.refusal({struct_.name!r}, {flag}, end - p)")
-
-    def array(self, field: FieldSpec) -> None:
-        n = self.length(field, short=False)
-        size = self.source.min_element(field)
-        with self.block(f"if {n} > {primitives.ELEMENTS_MAX} or {n} * {size} > end - p:"):
-            self.line(f"raise P.refusal({field.name!r}, {n}, end - p)")
-        fixed = self.fixed_size(field)
-        if fixed is not None:
-            with self.block(f"if {n} > 0:"):
-                self.line(f"p += {n} * {fixed}")
-            return
-        with self.block(f"for _ in range({n}):"):
-            if field.struct is not None:
-                self.struct(field.struct)
-            else:
-                self.variable(field)
-            self.flush()
-
     def fixed_size(self, field: FieldSpec) -> int | None:
-        """The size of an element if it is the same for all and holds no address."""
-        if field.struct is None:
-            return FIXED_SIZES.get(field.type)
-        fields = self.source.plain_fields(field.struct)
-        if self.source.is_flexible() or self.carries(field.struct):
-            return None
-        if any(inner.is_array or inner.type not in FIXED_SIZES for inner in fields):
-            return None
-        return sum(FIXED_SIZES[inner.type] for inner in fields)
+        """As above, where it holds no address."""
+        return None if field.struct is not None and self.carries(field.struct) else super().fixed_size(field)
 
-    def tags(self, struct_: StructSpec) -> None:
-        t = self.fresh("t")
-        self.line(f"{t} = buf[{self.here()}]")
-        self.line(f"p += {self.skip + 1}")
-        self.skip = 0
+    def some_tags(self, t: str, struct_: StructSpec) -> None:
         carriers_here = [field for field in self.source.tagged_fields(struct_) if self.is_carrier(field)]
-        with self.block(f"if {t}:"):
-            if carriers_here:
-                self.tagged_carriers(carriers_here)
-            else:
-                self.line("p = P.skip_tags(buf, p - 1, end)")
+        if carriers_here:
+            self.tagged_carriers(t, carriers_here)
+        else:
+            super().some_tags(t, struct_)
 
-    def tagged_carriers(self, fields: list[FieldSpec]) -> None:
-        t, tag, size = (self.fresh(prefix) for prefix in ("t", "k", "s"))
+    def tagged_carriers(self, t: str, fields: list[FieldSpec]) -> None:
+        tag, size = self.fresh("k"), self.fresh("s")
         self.line(f"{t}, p = read_uvarint(buf, p - 1)")
         self.line(f"P.check_tags({t}, end - p)")
         with self.block(f"for _ in range({t}):"):

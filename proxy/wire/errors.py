@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-
-INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes.
-
-    `ErrorCode(number)` takes every int16, for a newer broker may answer with a code that is not listed here: such a
-    one keeps its number and is called UNKNOWN_137.
-    """
+    """Kafka's error codes. A number that came from elsewhere is turned into one by `ErrorCode.of` and nothing else."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -157,13 +152,21 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
     @classmethod
-    def _missing_(cls, value: object) -> ErrorCode | None:
-        """A code that is not listed; not kept, so that answers cannot make the class grow."""
-        if not isinstance(value, int) or not INT16_MIN <= value <= INT16_MAX:
-            return None
-        code = int.__new__(cls, value)
-        code._name_, code._value_ = f"UNKNOWN_{int(value)}", int(value)
+    def of(cls, number: int) -> ErrorCode:
+        """The code with this number, for any number: a newer broker may answer with a code that is not listed here.
+
+        Such a one keeps its number and is called UNKNOWN_CODE_137. It is made anew each time, so that answers cannot
+        make the class grow: compare with ==.
+        """
+        known = _CODES.get(number)
+        if known is not None:
+            return known
+        code = int.__new__(cls, number)
+        code._name_, code._value_ = f"UNKNOWN_CODE_{int(number)}", int(number)
         return code
+
+
+_CODES: Mapping[int, ErrorCode] = {int(code): code for code in ErrorCode}
 
 
 class ProxyError(Exception):

@@ -2,7 +2,7 @@
 
 ARTIFACT is a kafka-clients jar, or a folder with `common/message/*.json`. Only facts about the layout are kept (names,
 types, versions, tags, defaults); prose and comments stay behind. Every definition must be understood by `specs.parse`
-before anything is written, so an upgrade that brings a new notion stops here.
+before anything is written, so an upgrade that brings a new notion stops here. `python -m proxy.wire.stubs` comes next.
 """
 
 from __future__ import annotations

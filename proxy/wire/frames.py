@@ -10,6 +10,7 @@ from proxy.wire import headers, registry
 from proxy.wire.compiler import Codec
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.headers import RequestHeader
+from proxy.wire.messages import Message
 from proxy.wire.values import MIB
 
 FRAME_BYTES_MAX = 100 * MIB
@@ -44,7 +45,7 @@ Answer = bytes | Pieces
 """A response frame, size included, as a handler gives it."""
 
 
-def request(key: int, version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
+def request(key: int, version: int, correlation_id: int, client_id: str | None, message: Message) -> bytes:
     """A request with its size in front.
 
     Raises:
@@ -54,7 +55,7 @@ def request(key: int, version: int, correlation_id: int, client_id: str | None, 
     return _frame(header, registry.request(key, version), message)
 
 
-def response(key: int, version: int, correlation_id: int, message: Any) -> bytes:
+def response(key: int, version: int, correlation_id: int, message: Message) -> bytes:
     """A response with its size in front.
 
     Raises:
@@ -64,7 +65,7 @@ def response(key: int, version: int, correlation_id: int, message: Any) -> bytes
     return _frame(header, registry.response(key, version), message)
 
 
-def response_in_slices(key: int, version: int, correlation_id: int, message: Any) -> Generator[None, None, bytes]:
+def response_in_slices(key: int, version: int, correlation_id: int, message: Message) -> Generator[None, None, bytes]:
     """As `response`, with pauses."""
     parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
     yield from registry.response(key, version).encode_in_slices(message, parts)
@@ -72,13 +73,13 @@ def response_in_slices(key: int, version: int, correlation_id: int, message: Any
     return b"".join(parts)
 
 
-def answer(key: int, version: int, correlation_id: int, message: Any) -> Answer:
+def answer(key: int, version: int, correlation_id: int, message: Message) -> Answer:
     """`response` for messages with records, which may be `Pieces`; whatever is large is not copied."""
     header = headers.encode_response_header(key, version, correlation_id)
     return _pieces(_parts(header, registry.response(key, version), message))
 
 
-def answer_in_slices(key: int, version: int, correlation_id: int, message: Any) -> Generator[None, None, Answer]:
+def answer_in_slices(key: int, version: int, correlation_id: int, message: Message) -> Generator[None, None, Answer]:
     """As `answer`, with pauses."""
     parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
     yield from registry.response(key, version).encode_in_slices(message, parts)
@@ -176,11 +177,11 @@ class FrameReader:
         return not self._buffer
 
 
-def _frame(header: bytes, codec: Codec, message: Any) -> bytes:
+def _frame(header: bytes, codec: Codec[Any], message: Message) -> bytes:
     return b"".join(_parts(header, codec, message))
 
 
-def _parts(header: bytes, codec: Codec, message: Any) -> list[Any]:
+def _parts(header: bytes, codec: Codec[Any], message: Message) -> list[Any]:
     parts: list[Any] = [b"", header]
     codec.encode_into(message, parts)
     parts[0] = _SIZE.pack(sum(map(len, parts)))

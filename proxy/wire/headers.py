@@ -14,10 +14,10 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from proxy.wire import primitives, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.primitives import Tags
 
-API_VERSIONS_KEY = 18
 CONTROLLED_SHUTDOWN_KEY = 7
 
 _KEY_VERSION_ID = Struct(">hhi")
@@ -25,6 +25,8 @@ _PEEK = _KEY_VERSION_ID.unpack_from
 PEEK_BYTES = _KEY_VERSION_ID.size
 """Bytes of a request frame that `peek` needs."""
 _START = Struct(">hhih")
+CLIENT_ID_AT = _START.size
+"""Where the bytes of the client id begin in a request frame; its length stands before them."""
 _INT32 = Struct(">i")
 _CORRELATION_ID = _INT32.unpack_from
 
@@ -48,7 +50,7 @@ def request_header_version(key: int, version: int) -> int:
     """
     if key == CONTROLLED_SHUTDOWN_KEY and version == 0:
         return 0
-    return 2 if version in _request_versions(key, version).flexible else 1
+    return 2 if version in registry.versioned_request_spec(key, version).flexible else 1
 
 
 @cache
@@ -58,10 +60,9 @@ def response_header_version(key: int, version: int) -> int:
     Raises:
         UnknownVersion: there is no such response.
     """
-    if key == API_VERSIONS_KEY:
+    if key == ApiKey.API_VERSIONS:
         return 0
-    registry.response(key, version)
-    return 1 if version in registry.response_spec(key).flexible else 0
+    return 1 if version in registry.versioned_response_spec(key, version).flexible else 0
 
 
 def peek(frame: Any) -> tuple[int, int, int]:
@@ -162,11 +163,6 @@ def encode_response_header(key: int, version: int, correlation_id: int, unknown_
     parts: list[bytes] = [start]
     primitives.write_tags(parts.append, [], unknown_tags)
     return b"".join(parts)
-
-
-def _request_versions(key: int, version: int) -> Any:
-    registry.request(key, version)
-    return registry.request_spec(key)
 
 
 def _client_id(frame: Any) -> tuple[str | None, int]:

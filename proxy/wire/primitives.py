@@ -21,6 +21,9 @@ STRING_MAX = 0x7FFF
 _CACHED_STRUCTS = 256
 """Integer arrays up to this length get a Struct that is kept (replica lists, partition lists)."""
 
+Buffer = bytes | bytearray | memoryview
+"""Bytes in memory."""
+
 Tags = tuple[tuple[int, bytes], ...]
 """Unknown tagged fields of one structure: (tag, bytes), as they came."""
 

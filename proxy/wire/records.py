@@ -9,15 +9,18 @@ The forwarding path never opens a batch; the share room needs the headers only.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
 from typing import NamedTuple, Protocol
 
-from proxy.wire import compression
+from proxy.wire import compression, record_positions
 from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from proxy.wire.primitives import Buffer
+from proxy.wire.record_positions import RecordPositions
 from proxy.wire.values import MIB
-from proxy.wire.varints import read_varlong, varlong
+from proxy.wire.varints import varlong
 
 HEADER = Struct(">qiibIhiqqqhii")
 """base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
@@ -29,6 +32,8 @@ DECOMPRESSED_MAX = 64 * MIB
 
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
+CREATE_TIME, LOG_APPEND_TIME = range(2)
+"""Who sets the timestamps of a batch, the producer or the broker (TimestampType, KIP-32)."""
 COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
@@ -40,18 +45,12 @@ _CRC_AT = 17
 _CRC_FROM = 21
 _SIZE_MIN = {0: 14, 1: 22, 2: HEADER.size - LOG_OVERHEAD}
 """By magic: the smallest size a batch or message can say (LegacyRecord.RECORD_OVERHEAD_V0 and _V1)."""
-_RECORD_MIN = 7
-"""Bytes of the smallest record: seven varints and attributes of one byte each."""
-_HEADER_MIN = 2
-"""Bytes of the smallest record header: two lengths."""
 
 _START = Struct(">qi").unpack_from
 _READ = HEADER.unpack_from
 _UINT32 = Struct(">I")
 _OFFSET_MAX = (1 << 63) - 1
 _INT64 = Struct(">q")
-
-Buffer = bytes | bytearray | memoryview
 
 
 class HeaderFields(Protocol):
@@ -96,6 +95,11 @@ class BatchFacts:
         return bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
     @property
+    def timestamp_type(self: HeaderFields) -> int:
+        """CREATE_TIME or LOG_APPEND_TIME."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
+
+    @property
     def end(self: HeaderFields) -> int:
         """Where the next batch begins."""
         return self.position + self.size
@@ -135,6 +139,7 @@ class Record(NamedTuple):
     timestamp: int = NO_TIMESTAMP
     """Milliseconds since 1970."""
     offset: int = -1
+    timestamp_type: int = CREATE_TIME
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
@@ -255,9 +260,14 @@ def seal(batch: bytes) -> bytes:
 
 def checksum(batch: Buffer) -> int:
     """The CRC-32C of a whole batch of magic 2: over everything from the attributes on."""
+    return _crc32c()(memoryview(batch)[_CRC_FROM:])
+
+
+@cache
+def _crc32c() -> Callable[[memoryview], int]:
     from crc32c import crc32c  # the forwarding path does not need it
 
-    return int(crc32c(memoryview(batch)[_CRC_FROM:]))
+    return crc32c
 
 
 def has_valid_checksum(batch: Buffer) -> bool:
@@ -272,63 +282,37 @@ def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> l
         RemoteProtocolError: no such batch, a wrong checksum, or one that decompresses to more than `decompressed_max`.
         compression.CodecMissing: the batch is compressed by a codec that is not installed.
     """
+    header = read_header(batch)
+    if not has_valid_checksum(batch):
+        raise RemoteProtocolError(f"the checksum of the record batch at offset {header.base_offset} is wrong")
+    area, positions = find_records(batch, header, decompressed_max)
+    return positions.build(area, Record, header.timestamp_type)
+
+
+def read_header(batch: Buffer) -> BatchHeader:
+    """The header of one whole batch of magic 2. Raises RemoteProtocolError: these bytes are none."""
     header = next(iter_batches(batch), None)
     if header is None or header.size != len(batch) or header.magic != 2:
         raise RemoteProtocolError("not exactly one whole record batch of magic 2")
-    if not has_valid_checksum(batch):
-        raise RemoteProtocolError(f"the checksum of the record batch at offset {header.base_offset} is wrong")
-    data = bytes(memoryview(batch)[HEADER.size :])
-    data = compression.decompress(header.compression, data, decompressed_max)
-    if header.records_count * _RECORD_MIN > len(data):
-        raise RemoteProtocolError(f"{header.records_count} records cannot be in {len(data)} bytes")
-    try:
-        return list(_records(data, header))
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise RemoteProtocolError(f"a record of the batch at offset {header.base_offset} is broken") from error
+    return header
 
 
-def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    position = 0
-    for _ in range(header.records_count):
-        length, position = read_varlong(data, position)
-        end = position + length
-        if not position < end <= len(data):
-            raise RemoteProtocolError(f"a record of {length} bytes, {len(data) - position} are left")
-        timestamp_delta, position = read_varlong(data, position + 1)
-        offset_delta, position = read_varlong(data, position)
-        key, position = _read_sized(data, position, end)
-        value, position = _read_sized(data, position, end)
-        headers, position = _read_headers(data, position, end)
-        if position != end:
-            raise RemoteProtocolError("a record does not end where its length says")
-        timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
-        yield Record(key, value, headers, timestamp, header.base_offset + offset_delta)
-    if position != len(data):
-        raise RemoteProtocolError(f"{len(data) - position} bytes behind the last record of a batch")
+def find_records(
+    batch: Buffer, header: BatchHeader, decompressed_max: int = DECOMPRESSED_MAX
+) -> tuple[Buffer, RecordPositions]:
+    """The opened records area of a batch whose checksum was checked, and where in it the records stand.
 
+    The area of a batch that is not compressed is a view of its bytes.
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = read_varlong(data, position)
-    if not 0 <= count * _HEADER_MIN <= end - position:
-        raise RemoteProtocolError(f"{count} record headers cannot be in {end - position} bytes")
-    headers = []
-    for _ in range(count):
-        name, position = _read_sized(data, position, end)
-        value, position = _read_sized(data, position, end)
-        if name is None:
-            raise RemoteProtocolError("a record header without a name")
-        headers.append((name.decode(), value))
-    return tuple(headers), position
-
-
-def _read_sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = read_varlong(data, position)
-    if length == -1:
-        return None, position
-    stop = position + length
-    if not position <= stop <= end:
-        raise RemoteProtocolError(f"a length of {length} in a record, {end - position} bytes are left")
-    return data[position:stop], stop
+    Raises:
+        RemoteProtocolError: a broken record, or more than `decompressed_max` bytes. compression.CodecMissing.
+    """
+    area: Buffer = memoryview(batch)[HEADER.size :]
+    if header.compression != compression.NONE:
+        area = compression.opened(header.compression, bytes(area), decompressed_max)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    count, first, last = header.records_count, header.base_offset, header.last_offset
+    return area, record_positions.find(area, count, first, last, header.base_timestamp, append_time)
 
 
 class ControlRecord(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from proxy.wire import messages, specs
-from proxy.wire.compiler import Codec
+from proxy.wire import message_classes, specs
+from proxy.wire.compiler import Codec, M
 from proxy.wire.errors import ProxyError
 from proxy.wire.specs import MessageSpec, VersionRange
 
@@ -60,43 +60,65 @@ def request_spec(key: int) -> MessageSpec:
     return specs.load(f"{_entry(key)[0]}Request")
 
 
+def versioned_request_spec(key: int, version: int) -> MessageSpec:
+    """The definition of the API's request, which has this version. Raises UnknownVersion."""
+    return _with_version(request_spec(key), version)
+
+
+def versioned_response_spec(key: int, version: int) -> MessageSpec:
+    """The definition of the API's response, which has this version. Raises UnknownVersion."""
+    return _with_version(response_spec(key), version)
+
+
 def response_spec(key: int) -> MessageSpec:
     """The definition of the API's response. Raises UnknownVersion."""
     return specs.load(f"{_entry(key)[0]}Response")
 
 
 def message(name: str) -> Any:
-    """The class of a message by its schema name ("ShareFetchRequest"); of all its versions.
+    """The class of a message whose schema name is known at run time only; `messages` has those that code names.
 
     Raises:
         SchemaError: there is no such definition.
     """
-    return messages.message_class(name)
+    return message_classes.message_class(name)
 
 
 @cache
-def codec(name: str, version: int) -> Codec:
+def codec(name: str, version: int) -> Codec[Any]:
     """The codec of any message by its schema name, record schemas included.
 
     Raises:
         SchemaError: there is no such definition. UnknownVersion: it has no such version.
     """
-    spec = specs.load(name)
-    if version not in spec.valid:
-        raise UnknownVersion(f"{name} has no version {version}")
-    return Codec(spec, version, message(name))
+    return Codec(_with_version(specs.load(name), version), version, message(name))
 
 
 @cache
-def request(key: int, version: int) -> Codec:
+def request(key: int, version: int) -> Codec[Any]:
     """The codec of a request. Raises UnknownVersion."""
     return codec(f"{_entry(key)[0]}Request", version)
 
 
 @cache
-def response(key: int, version: int) -> Codec:
+def response(key: int, version: int) -> Codec[Any]:
     """The codec of a response. Raises UnknownVersion."""
     return codec(f"{_entry(key)[0]}Response", version)
+
+
+def codec_of(message: type[M], version: int) -> Codec[M]:
+    """The codec of a message by its class.
+
+    Raises:
+        UnknownVersion: it has no such version.
+    """
+    return codec(message.__name__, version)
+
+
+def _with_version(spec: MessageSpec, version: int) -> MessageSpec:
+    if version not in spec.valid:
+        raise UnknownVersion(f"{spec.name} has no version {version}")
+    return spec
 
 
 def _entry(key: int) -> tuple[str, VersionRange, tuple[str, ...]]:

@@ -162,7 +162,16 @@ def location() -> Path | Traversable:
 
 def names() -> tuple[str, ...]:
     """The names of Kafka's own messages, sorted (those of `internal/` are not listed)."""
-    return tuple(sorted(entry.name[:-5] for entry in location().iterdir() if entry.name.endswith(".json")))
+    return _names_in(location())
+
+
+def internal_names() -> tuple[str, ...]:
+    """The names of the messages of this proxy (`internal/`), sorted."""
+    return _names_in(location().joinpath("internal"))
+
+
+def _names_in(folder: Path | Traversable) -> tuple[str, ...]:
+    return tuple(sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".json")))
 
 
 def strip_comments(text: str) -> str:

@@ -34,6 +34,16 @@ class OffsetRange(NamedTuple):
     last: int
 
 
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic (org.apache.kafka.common.TopicPartition)."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
 class TopicIdPartition(NamedTuple):
     """A partition by topic id (16 raw bytes), as the share requests name it."""
 

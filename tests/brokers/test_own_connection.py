@@ -9,8 +9,8 @@ import trustme
 
 from proxy.brokers import own_connection
 from proxy.brokers.own_connection import OwnSettings
-from proxy.brokers.questions import METADATA
-from proxy.wire import registry
+from proxy.wire import frames, headers, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address, Limits
 from tests.support.small_broker import RANGES, Broker, Net
@@ -24,7 +24,7 @@ async def test_a_version_nobody_shares_is_a_clear_error(autojump_clock: trio.tes
         net = Net(nursery, {A: Broker(ranges={**RANGES, 3: (90, 91)})})
         async with own_connection.connection(A, OwnSettings(connect=net)) as opened:
             with pytest.raises(RemoteProtocolError, match="no version of Metadata"):
-                await opened.ask(METADATA, registry.message("MetadataRequest")(topics=[]))
+                await opened.ask(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
         nursery.cancel_scope.cancel()
 
 
@@ -92,4 +92,48 @@ async def test_an_http_port_is_named_as_such_at_once() -> None:
         address = Address("127.0.0.1", opened.socket.getsockname()[1])
         with trio.fail_after(5), pytest.raises(RemoteProtocolError, match="no Kafka frame but HTTP"):
             await own_connection.open_connection(address, OwnSettings())
+        nursery.cancel_scope.cancel()
+
+
+class OtherVersions(Broker):
+    """Answers ApiVersions in these versions only, and refuses others as KIP-511 has it."""
+
+    def __init__(self, first: int, last: int, *, tells: bool = True) -> None:
+        super().__init__(ranges={**RANGES, 18: (first, last)})
+        self.tells = tells
+        self.asked: list[int] = []
+
+    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> bool:
+        key, version, correlation_id = headers.peek(frame)
+        if key != 18:
+            return await super()._answer(stream, frame)
+        self.asked.append(version)
+        answer = self._k18(None)
+        if not self.ranges[18][0] <= version <= self.ranges[18][1]:
+            only = [each for each in answer.api_keys if each.api_key == 18] if self.tells else []
+            answer = registry.message("ApiVersionsResponse")(error_code=35, api_keys=only)
+            version = 0
+        await stream.send_all(frames.response(18, version, correlation_id, answer))
+        return True
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "tells", "asked"), [(0, 2, True, [3, 2]), (0, 0, False, [3, 0]), (4, 9, True, [3, 5])]
+)
+async def test_a_broker_of_another_age_is_asked_again_in_a_version_it_has(
+    first: int, last: int, tells: bool, asked: list[int], autojump_clock: trio.testing.MockClock
+) -> None:
+    broker = OtherVersions(first, last, tells=tells)
+    async with trio.open_nursery() as nursery:
+        async with own_connection.connection(A, OwnSettings(connect=Net(nursery, {A: broker}))) as opened:
+            assert opened.versions.ranges[3] == RANGES[3]
+        assert broker.asked == asked
+        nursery.cancel_scope.cancel()
+
+
+async def test_no_common_version_of_api_versions_is_a_clear_error(autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        settings = OwnSettings(connect=Net(nursery, {A: OtherVersions(8, 9)}))
+        with pytest.raises(RemoteProtocolError, match="ApiVersions 8 to 9, none is known here"):
+            await own_connection.open_connection(A, settings)
         nursery.cancel_scope.cancel()

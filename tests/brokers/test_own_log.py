@@ -42,3 +42,12 @@ async def test_fetch_goes_by_name_without_a_session() -> None:
     (topic,) = request.topics
     asked = [(each.partition, each.fetch_offset, each.partition_max_bytes) for each in topic.partitions]
     assert (topic.topic, asked) == ("t", [(3, 10, 100), (5, 0, 100)])
+
+
+async def test_fetch_goes_by_topic_id_where_it_is_known() -> None:
+    """So that a topic made anew under the same name is not taken for the old one."""
+    opened = Opened(registry.message("FetchResponse")(responses=[]))
+    limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
+    assert await fetch(opened, "t", {3: 10}, topic_id=b"i" * 16, **limits) == []  # type: ignore[arg-type]
+    (topic,) = opened.asked.topics
+    assert (bytes(topic.topic_id), [each.fetch_offset for each in topic.partitions]) == (b"i" * 16, [10])

@@ -8,8 +8,8 @@ import trio
 from proxy.brokers import own_questions
 from proxy.brokers.own_connection import OwnSettings
 from proxy.brokers.own_questions import OwnIdentityQuestions
-from proxy.brokers.questions import METADATA
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import UpstreamLost
 from proxy.wire.values import Address
 from tests.support.small_broker import Broker, Net
@@ -43,7 +43,7 @@ async def settled(promise):
 
 async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock) -> None:
     async def test(asking: OwnIdentityQuestions) -> None:
-        answer = await settled(asking.ask(1, METADATA, question()))
+        answer = await settled(asking.ask(1, ApiKey.METADATA, question()))
         assert [broker.node_id for broker in answer.brokers] == [1]
 
     await with_questions({A: Broker(), B: None}, test)
@@ -55,7 +55,7 @@ async def test_a_broker_that_cannot_be_asked_is_an_error(autojump_clock: trio.te
     async def test(asking: OwnIdentityQuestions) -> None:
         for node_id in (2, 3):
             with pytest.raises(UpstreamLost):
-                await settled(asking.ask(node_id, METADATA, question()))
+                await settled(asking.ask(node_id, ApiKey.METADATA, question()))
 
     await with_questions({A: Broker(), B: None}, test)
 
@@ -66,7 +66,7 @@ async def test_one_too_many_fails_at_once(
     monkeypatch.setattr(own_questions, "QUESTIONS_MAX", 1)
 
     async def test(asking: OwnIdentityQuestions) -> None:
-        first, second = asking.ask(1, METADATA, question()), asking.ask(1, METADATA, question())
+        first, second = asking.ask(1, ApiKey.METADATA, question()), asking.ask(1, ApiKey.METADATA, question())
         with pytest.raises(UpstreamLost, match="under way"):
             second.result()
         await settled(first)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.brokers.questions import (
-    DESCRIBE_CONFIGS,
-    FIND_COORDINATOR,
-    METADATA,
     CoordinatorOf,
     Resource,
     about_all_topics,
@@ -16,6 +13,7 @@ from proxy.brokers.questions import (
     about_topics,
 )
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 
 
 def read(key: int, version: int, question: Any) -> Any:
@@ -24,7 +22,7 @@ def read(key: int, version: int, question: Any) -> Any:
 
 
 def test_topics_by_name_and_by_id_are_not_created() -> None:
-    question = read(METADATA, 12, about_topics(["a"], [b"i" * 16], operations=True))
+    question = read(ApiKey.METADATA, 12, about_topics(["a"], [b"i" * 16], operations=True))
     assert [(topic.name, bytes(topic.topic_id)) for topic in question.topics] == [("a", bytes(16)), (None, b"i" * 16)]
     assert not question.allow_auto_topic_creation
     assert question.include_topic_authorized_operations
@@ -32,17 +30,17 @@ def test_topics_by_name_and_by_id_are_not_created() -> None:
 
 def test_no_topics_and_all_topics_are_two_questions() -> None:
     """An empty list asks about the brokers alone."""
-    assert read(METADATA, 12, about_topics()).topics == []
-    assert read(METADATA, 12, about_all_topics()).topics is None
+    assert read(ApiKey.METADATA, 12, about_topics()).topics == []
+    assert read(ApiKey.METADATA, 12, about_all_topics()).topics is None
 
 
 def test_coordinators_of_groups_and_of_transactional_ids() -> None:
-    question = read(FIND_COORDINATOR, 4, about_coordinators(CoordinatorOf.TRANSACTION, ("x", "y")))
+    question = read(ApiKey.FIND_COORDINATOR, 4, about_coordinators(CoordinatorOf.TRANSACTION, ("x", "y")))
     assert (question.key_type, question.coordinator_keys) == (1, ["x", "y"])
-    assert read(FIND_COORDINATOR, 4, about_coordinators(CoordinatorOf.GROUP, ["g"])).key_type == 0
+    assert read(ApiKey.FIND_COORDINATOR, 4, about_coordinators(CoordinatorOf.GROUP, ["g"])).key_type == 0
 
 
 def test_settings_of_one_resource() -> None:
-    (resource,) = read(DESCRIBE_CONFIGS, 1, about_settings(Resource.TOPIC, "t", ["max.message.bytes"])).resources
+    (resource,) = read(ApiKey.DESCRIBE_CONFIGS, 1, about_settings(Resource.TOPIC, "t", ["max.message.bytes"])).resources
     named = (resource.resource_type, resource.resource_name, resource.configuration_keys)
     assert named == (2, "t", ["max.message.bytes"])

@@ -211,7 +211,7 @@ def test_an_error_nobody_knows_costs_no_connection(world: World, key: int) -> No
     """Fetch and ListOffsets of a newer broker: the client is told -1, which it can handle."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
-    world.cluster.fail_next[key] = [ErrorCode(30_137)] * 10
+    world.cluster.fail_next[key] = [ErrorCode.of(30_137)] * 10
     entry = entries(world.member().fetch(topic, wait_ms=0))[topic.topic_id, 0]
     assert entry.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     world.cluster.fail_next[key] = []

@@ -100,6 +100,7 @@ class World:
         self.taken: dict[int, TakenOver] = {}
         self.lost: list[tuple[int, ErrorCode]] = []
         self.views = 0
+        self.offset = -5
         self.journal = TopicJournal(SHARE_STATE, self.loop, lambda event, **_: self.notes.append(event), "proxy:1")  # type: ignore[arg-type]
         self.journal.links = self.links  # type: ignore[assignment]
         self.journal.leaders = dict.fromkeys(range(50), LEADER)
@@ -130,14 +131,16 @@ class World:
         done(registry.message("InitProducerIdResponse")(error_code=code, producer_id=7, producer_epoch=epoch))
         return request
 
-    def produced(self, **codes: int) -> dict[int, list[bytes]]:
-        """Answer the Produce that is out; what it carried: partition -> keys."""
+    def produced(self, offset: int | None = None, **codes: int) -> dict[int, list[bytes]]:
+        """Answer the Produce that is out; what it carried: partition -> keys. `offset`: not behind all others."""
         key, request, done = self.channel("Append").asked.pop(0)
         assert (key, request.acks, request.transactional_id) == (0, -1, None)
         (topic,) = request.topic_data
         answer = registry.message("ProduceResponse")
+        self.offset += 10
+        at = self.offset if offset is None else offset
         entries = [
-            answer.PartitionProduceResponse(index=data.index, error_code=codes.get("code", 0), base_offset=5)
+            answer.PartitionProduceResponse(index=data.index, error_code=codes.get("code", 0), base_offset=at)
             for data in topic.partition_data
         ]
         done(answer(responses=[answer.TopicProduceResponse(name=topic.name, partition_responses=entries)]))
@@ -364,3 +367,17 @@ def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
     world.produced()
     assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
     assert told == [True]
+
+
+def test_append_to_another_log_is_told_and_nobody_hears_that_it_is_stored(world: World) -> None:
+    """The topic was deleted and made anew since: what is appended there does not count at a replay."""
+    told: list[int] = []
+    world.journal.on_went_back = told.append
+    promise = world.put()
+    world.loop.turn()
+    world.produced(offset=0)
+    assert told == [PARTITION]
+    assert not promise.done
+    world.journal.stop([PARTITION], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the topic is another")
+    with pytest.raises(JournalRefused):
+        promise.result()

@@ -13,6 +13,7 @@ import trio
 from proxy.durable import ownership_group, ownership_rules
 from proxy.durable.ownership_group import Membership
 from proxy.durable.ownership_rules import PARTITIONS
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import UpstreamLost
 
 SESSION_S = 6.0
@@ -29,12 +30,12 @@ class Coordinator:
         self.settings = None
 
     async def ask(self, key: int, _request: Any) -> Any:
-        if key == ownership_group.FIND_COORDINATOR:
+        if key == ApiKey.FIND_COORDINATOR:
             self.asked.append(trio.current_time())
         await trio.lowlevel.checkpoint()
         if self.away:
             raise UpstreamLost("nobody is there")
-        if key == ownership_group.FIND_COORDINATOR:
+        if key == ApiKey.FIND_COORDINATOR:
             return SimpleNamespace(coordinators=[SimpleNamespace(error_code=0, node_id=1, host="one", port=1)]), None
         table = {"m": ownership_rules.OwnerInTable(NAME, tuple(range(PARTITIONS)))}
         return SimpleNamespace(

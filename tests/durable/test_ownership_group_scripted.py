@@ -15,8 +15,9 @@ import trio
 from trio.testing import MockClock
 
 from proxy.durable import ownership_group
-from proxy.durable.ownership_group import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP, Membership
+from proxy.durable.ownership_group import Membership
 from proxy.durable.ownership_rules import PARTITIONS
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 
 SESSION_S = 6.0
@@ -44,7 +45,12 @@ class Coordinator:
             await trio.sleep_forever()
         if key in self.answers:
             return SimpleNamespace(error_code=self.answers[key], coordinators=[])
-        answers = {JOIN_GROUP: self._join, SYNC_GROUP: self._sync, HEARTBEAT: self._beat, LEAVE_GROUP: self._leave}
+        answers = {
+            ApiKey.JOIN_GROUP: self._join,
+            ApiKey.SYNC_GROUP: self._sync,
+            ApiKey.HEARTBEAT: self._beat,
+            ApiKey.LEAVE_GROUP: self._leave,
+        }
         return await answers[key](request)
 
     async def _join(self, request: Any) -> Any:
@@ -215,7 +221,7 @@ async def test_member_that_the_group_went_on_without_gives_everything_up_and_joi
 ) -> None:
     a = Member(coordinator, "a", nursery, fleet=False)
     await until(a.part.is_valid)
-    coordinator.answers[HEARTBEAT] = code
+    coordinator.answers[ApiKey.HEARTBEAT] = code
     await until(lambda: not a.part.assigned)
     assert {"share-groups-off", "commits-off"} <= set(a.notes)
     assert not a.part.is_valid()
@@ -229,7 +235,7 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
 ) -> None:
     a = Member(coordinator, "a", nursery, fleet=False)
     await until(a.part.is_valid)
-    coordinator.answers[HEARTBEAT] = ErrorCode.FENCED_INSTANCE_ID
+    coordinator.answers[ApiKey.HEARTBEAT] = ErrorCode.FENCED_INSTANCE_ID
     await until(lambda: not a.part.assigned)
     assert a.part.trouble == "a second proxy was started with the same address"
     assert a.part._instance is None, "it goes on without a name"
@@ -248,7 +254,7 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
 async def test_refusal_is_named_and_tried_again(
     autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator, code: ErrorCode, words: str
 ) -> None:
-    coordinator.answers[JOIN_GROUP] = code
+    coordinator.answers[ApiKey.JOIN_GROUP] = code
     a = Member(coordinator, "a", nursery, fleet=False)
     await until(lambda: a.refused)
     reason, error = a.refused[0]

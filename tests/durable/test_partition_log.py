@@ -46,6 +46,14 @@ def test_last_value_counts_and_deletions_delete():
     assert made.done
 
 
+def test_values_that_come_again_are_in_memory_once():
+    """A commit of 10,000 ranges stores 10,000 records with one value."""
+    made = replay(takeover(7, 0), put(7, 0, a="same", b="same", c="other", d="other"))
+    assert state(made) == {"a": "same", "b": "same", "c": "other", "d": "other"}
+    assert made.values[b"a"] is made.values[b"b"]
+    assert made.values[b"c"] is made.values[b"d"]
+
+
 def test_next_owner_goes_on():
     made = replay(takeover(7, 0), put(7, 0, a="1", b="1"), takeover(7, 1), put(7, 1, a="2"))
     assert state(made) == {"a": "2", "b": "1"}

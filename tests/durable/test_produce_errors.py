@@ -17,7 +17,7 @@ def test_what_may_be_said_after_an_append_is_unknown() -> None:
     """And nothing else is: a code that is only ever raised before the append is definite for its attempt."""
     after = {row.code for row in PRODUCE_ERRORS if row.raised is not Raised.BEFORE}
     assert after == {row.code for row in PRODUCE_ERRORS if row.follows is Follows.UNKNOWN}
-    assert after >= {ErrorCode(code) for code in (-1, 3, 6, 7, 20, 56)}
+    assert after >= {ErrorCode.of(code) for code in (-1, 3, 6, 7, 20, 56)}
 
 
 @pytest.mark.parametrize("code", sorted(set(ErrorCode) - {row.code for row in PRODUCE_ERRORS}))

@@ -21,13 +21,14 @@ from proxy.durable.interfaces import JournalRefused
 from proxy.durable.journal import TopicJournal
 from proxy.durable.ownership_group import Membership
 from proxy.durable.state_home import DRAIN_S, StateHome
+from proxy.durable.state_partitions import state_partition
 from proxy.forwarding.pump import new_pump
 from proxy.loop.promise import Promise
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups.held_state import HeldShareState
 from proxy.sharegroups.model.coordinator import ShareCoordinator
 from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate, state_partition
+from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.records import Record, decode_records
 from tests.support import state_cluster
@@ -344,6 +345,75 @@ async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster:
     assert proxy.is_open != (True, True)
     cluster.away, cluster.away_after = False, inf
     await until(lambda: proxy.is_open == (True, True))
+
+
+@pytest.mark.parametrize("made_anew", [False, True], ids=["deleted", "deleted and made anew by somebody"])
+@pytest.mark.parametrize("appends", [False, True], ids=["nothing is appended", "something is appended"])
+async def test_topic_that_is_deleted_is_made_anew_and_what_was_in_it_is_gone(
+    jumping: MockClock, cluster: StateCluster, made_anew: bool, appends: bool
+) -> None:
+    """From here too; the other state goes on, and what is stored from then on is there for the next owner."""
+    proxy = await owning(cluster)
+    await stored(proxy.put("gone"))
+    proxy.texts.values[TEXT] = "gone"
+    del cluster.topics[TEST_STATE.topic]
+    if made_anew:
+        cluster.make(TEST_STATE.topic, 8)
+    promise = proxy.put("not stored") if appends else None
+    await until(lambda: "test-state-topic-lost" in proxy.notes)
+    await until(lambda: proxy.is_open == (True, True))
+    assert proxy.texts.values == {}
+    assert proxy.share.gate.lets_in(EVERYTHING)
+    assert promise is None or code_of(promise) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert proxy.home.served == set(EVERYTHING)
+    await stored(proxy.put("new"))
+    proxy.scope.cancel()
+    second = await owning(cluster, "b:1")
+    assert second.texts.values == {TEXT: "new"}
+    assert proxy.notes.count("test-state-topic-lost") == 1
+    assert "share-state-topic-lost" not in proxy.notes
+
+
+async def test_topic_that_is_deleted_while_it_is_taken_over_is_made_anew(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    cluster.held[PRODUCE] = []
+    proxy = Proxy(cluster, "a:1", fleet=True)
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: len(cluster.held[PRODUCE]) >= 2)
+    del cluster.topics[TEST_STATE.topic]
+    cluster.release(PRODUCE)
+    await until(lambda: proxy.is_open == (True, True))
+    await stored(proxy.put("kept"))
+
+
+async def test_number_given_up_while_its_topic_is_gone_does_not_come_back(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    proxy = await owning(cluster)
+    cluster.refuses_to_make = {TEST_STATE.topic}
+    del cluster.topics[TEST_STATE.topic]
+    await until(lambda: "test-state-topic-lost" in proxy.notes)
+    proxy.owner.assign({NUMBER, 4})
+    await until(lambda: proxy.owner.gave_back)
+    cluster.refuses_to_make = set()
+    await until(lambda: proxy.home.served == {NUMBER, 4})
+    assert proxy.test.served == {n for n in (NUMBER, 4) if n < 8}
+
+
+async def test_topic_that_one_broker_does_not_know_for_a_moment_is_not_lost(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    """As a broker that has just started; what is held stays held."""
+    proxy = await owning(cluster)
+    proxy.texts.values[TEXT] = "kept"
+    logs = cluster.topics.pop(TEST_STATE.topic)
+    proxy.test._leaders.look_soon()
+    await trio.sleep(0.25)
+    cluster.topics[TEST_STATE.topic] = logs
+    await trio.sleep(30)
+    assert proxy.texts.values == {TEXT: "kept"}
+    assert "test-state-topic-lost" not in proxy.notes
 
 
 async def test_lease_that_ends_closes_all_gates_by_itself(jumping: MockClock, cluster: StateCluster) -> None:

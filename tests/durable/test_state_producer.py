@@ -9,7 +9,17 @@ import pytest
 
 from proxy.durable import state_producer
 from proxy.durable.produce_errors import PRODUCE_ERRORS, Follows
-from proxy.durable.state_producer import Append, Identify, Lost, Refused, StateProducer, Stored, TakenOver, WriterStage
+from proxy.durable.state_producer import (
+    Append,
+    Identify,
+    Lost,
+    Refused,
+    StateProducer,
+    Stored,
+    TakenOver,
+    WentBack,
+    WriterStage,
+)
 from proxy.wire.errors import ErrorCode, LocalProtocolError
 from proxy.wire.records import Record, decode_records, iter_batches
 from tests.support.state_leader import (
@@ -62,6 +72,11 @@ def add(producer, *tokens, now=0.0):
         assert producer.add([Record(token.encode(), b"v")], token, now)
 
 
+def accept(producer, now):
+    """The append is stored, behind all others."""
+    return producer.appended(OK, producer._log_end, now)
+
+
 def report(producer, outcome, now, offset=50):
     if outcome is CUT:
         return producer.unanswered(now)
@@ -105,7 +120,7 @@ def test_an_append_has_a_size():
     for _ in range(3):
         request = producer.next_request(0.0)
         if request is not None:
-            sizes.append(len(producer.appended(OK, 1, 0.0)))
+            sizes.append(len(accept(producer, 0.0)))
     assert sizes == [2, 2]
 
 
@@ -117,7 +132,7 @@ def test_a_topic_that_takes_less_gets_smaller_batches():
         producer.add([Record(b"k%d" % number, random.Random(number).randbytes(10_000))], number, 0.0)
     while (request := producer.next_request(0.0)) is not None:
         sizes.append(len(request.batch))
-        stored += len(producer.appended(OK, 1, 0.0))
+        stored += len(accept(producer, 0.0))
     assert stored == 120
     assert max(sizes) <= 20_000
 
@@ -218,7 +233,7 @@ def test_too_large_together_is_stored_one_by_one(code):
         if request is None:
             break
         fits = len(request.batch) <= largest
-        for outcome in producer.appended(OK if fits else code, 1, 1.0):
+        for outcome in accept(producer, 1.0) if fits else producer.appended(code, -1, 1.0):
             (stored if isinstance(outcome, Stored) else refused).append(outcome.token)
     assert (stored, refused) == (["a", "b", "d", "e"], ["c"])
 
@@ -376,7 +391,7 @@ def test_what_it_wants_is_what_it_gives():
     producer.identified(OK, 7, 1, 0.0)
     assert producer.wants(0.0) is Append
     producer.next_request(0.0)
-    producer.appended(OK, 1, 0.0)
+    accept(producer, 0.0)
     assert producer.wants(0.0) is None
     add(producer, "a")
     assert producer.wants(0.0) is Append
@@ -388,7 +403,7 @@ def test_sequences_begin_again_behind_the_highest():
     producer._sequence = state_producer.SEQUENCES - 1
     add(producer, "a")
     assert batch_of(producer.next_request(0.0)).sequence == state_producer.SEQUENCES - 1
-    producer.appended(OK, 1, 0.0)
+    accept(producer, 0.0)
     add(producer, "b")
     assert batch_of(producer.next_request(0.0)).sequence == 0
 
@@ -413,6 +428,29 @@ def test_what_waits_behind_something_unknown_that_was_put_back_is_refused_too():
     assert producer.overdue(late) == [Refused("b", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert producer.tokens() == ["a"]
     assert producer.next_deadline() == float("inf")
+
+
+@pytest.mark.parametrize("offset", [0, 40, 42])
+def test_append_at_an_offset_that_was_taken_says_that_the_log_is_another(offset):
+    """The topic was made anew, or the end of the log is lost: what is appended there does not count at a replay."""
+    producer = ready()
+    add(producer, "a", "b")
+    producer.next_request(0.0)
+    assert producer.appended(OK, 41, 0.0) == [Stored("a"), Stored("b")]
+    add(producer, "c")
+    producer.next_request(1.0)
+    assert producer.appended(OK, offset, 1.0) == [WentBack(offset)]
+    assert producer.tokens() == ["c"], "whoever waits is not told that it is stored"
+    assert producer.wants(100.0) is None
+
+
+def test_offsets_that_are_not_told_or_behind_others_say_nothing():
+    """Control records and others' appends lie in between; a broker may not know the offset of a repetition."""
+    producer = ready()
+    for offset in (41, -1, 90):
+        add(producer, "a")
+        producer.next_request(0.0)
+        assert producer.appended(OK, offset, 0.0) == [Stored("a")]
 
 
 def story(seed, steps=400):

@@ -162,6 +162,62 @@ async def test_topic_that_is_deleted_and_made_anew_is_read_anew(autojump_clock: 
     assert followed.notes.count("test-state-read-anew") == 2
 
 
+async def test_topic_made_anew_between_two_fetches_is_noticed_although_it_is_longer(
+    autojump_clock: MockClock, followed: Followed
+) -> None:
+    """Nobody looked while it was gone, and every offset that is asked for is there."""
+    followed.make()
+    followed.put(1, "old")
+    followed.run()
+    await followed.holds(**{NAMES[1]: "old"})
+    followed.make()
+    for n in range(20):
+        followed.put(2, f"new {n}")
+    await followed.holds(**{NAMES[2]: "new 19"})
+    assert followed.notes.count("test-state-read-anew") == 1
+    assert set.union(*followed.texts.forgotten) == set(range(8))
+
+
+async def test_fault_of_the_follower_ends_one_partition_only(autojump_clock: MockClock, followed: Followed) -> None:
+    """Whatever it raises; the partition is read again when its topic is made anew."""
+    followed.make()
+    apply = followed.texts.apply
+
+    def faulty(key: bytes, value: bytes | None) -> None:
+        if value == b"faulty":
+            raise KeyError("a bug")
+        apply(key, value)
+
+    followed.texts.apply = faulty  # type: ignore[method-assign]
+    followed.run()
+    followed.put(3, "faulty")
+    await until(lambda: followed.tail.unreadable)
+    assert followed.tail.unreadable == {3: "a fault of ours: KeyError('a bug')"}
+    followed.put(4, "read")
+    await followed.holds(**{NAMES[4]: "read"})
+    assert followed.notes.count("callback-failed") == followed.notes.count("test-state-unreadable") == 1
+    followed.make()
+    followed.put(3, "well")
+    await followed.holds(**{NAMES[3]: "well"})
+    assert followed.tail.is_all_loaded
+
+
+async def test_whoever_waits_for_it_is_told_what_became_of_it(autojump_clock: MockClock, followed: Followed) -> None:
+    """Trouble with finding the topic, and everything that may have made it loaded."""
+    errors, loaded = list[str](), list[bool]()
+    followed.tail.on_trouble = lambda error: errors.append(str(error))
+    followed.tail.on_read = lambda: loaded.append(followed.tail.is_all_loaded)
+    followed.cluster.away = True
+    followed.run()
+    await trio.sleep(1)
+    assert errors[0] == "nobody is there"
+    assert not loaded
+    followed.cluster.away = False
+    followed.make()
+    await until(lambda: loaded and loaded[-1])
+    assert loaded[0] is False
+
+
 async def test_log_that_was_cut_is_read_anew(autojump_clock: MockClock, followed: Followed) -> None:
     """A leader that lost the end of its log: what is held of that partition may never have been."""
     followed.make()

@@ -11,6 +11,7 @@ from proxy.forwarding.apis.k32_broker_addresses import BROKER
 from proxy.reading.far_records import HeldRecords
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.apis.group_configs import GROUP
+from proxy.sharegroups.services import FEATURE
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
 from proxy.wire.values import Address, Limits
@@ -39,9 +40,9 @@ def test_records_never_go_to_the_owner_and_are_let_go_when_used_up(world):
     assert len(answer.responses[0].partitions[0].records) > 100_000
     assert max(sizes) < 10_000
     assert member.acknowledge({(topic.topic_id, 0): [(0, 99, [1])]}).error_code == 0
-    assert world.peer.edge.held.bytes > 0
+    assert world.peer.edges[FEATURE].held.bytes > 0
     world.timers.advance(10)
-    assert world.peer.edge.held.bytes == 0
+    assert world.peer.edges[FEATURE].held.bytes == 0
     assert "PeerForget" in world.wire.sent
 
 
@@ -160,7 +161,7 @@ def test_broker_that_hangs_up_ends_the_connection(world):
 
 
 def test_records_that_had_to_be_dropped_end_the_session_and_are_given_back(world):
-    world.peer.edge.held = HeldRecords(1)
+    world.peer.edges[FEATURE].held = HeldRecords(1)
     topic, other = world.cluster.create("t"), world.cluster.create("u")
     world.cluster.produce(topic, 10)
     world.cluster.produce(other, 10)
@@ -168,7 +169,7 @@ def test_records_that_had_to_be_dropped_end_the_session_and_are_given_back(world
     answer = member.fetch(topic, other)
     assert answer.error_code == NOT_FOUND
     assert len(world.services.coordinator.sessions) == 0
-    world.peer.edge.held = HeldRecords(1 << 20)
+    world.peer.edges[FEATURE].held = HeldRecords(1 << 20)
     world.timers.advance(3)
     member.epoch = 0
     assert acquired(member.fetch(topic, other), topic) == [(0, 9, 2)]
@@ -239,7 +240,7 @@ def test_fault_about_one_client_fails_what_it_asked_and_not_the_link(world, monk
     world.cluster.produce(topic, 10)
     member, other = world.member(), world.member(member_id="m2")
     with monkeypatch.context() as patch:
-        patch.setattr(world.peer.edge, hook, fails)
+        patch.setattr(world.peer.edges[FEATURE], hook, fails)
         reply = member.send_fetch(topic)
         with pytest.raises(ZeroDivisionError):
             _ = reply.message

@@ -12,13 +12,14 @@ import trio
 import trustme
 
 from proxy.fleet import links, peer_link
+from proxy.fleet.carried import CarriedFeatures
 from proxy.fleet.links import LINKS_MAX, FleetLinks, LinkTls
 from proxy.fleet.unproven_links import UNPROVEN_MAX
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups.carried_requests import CarriedShareRequests
-from proxy.sharegroups.services import ShareServices
+from proxy.sharegroups.services import FEATURE, ShareServices
 from proxy.wire import registry
 from proxy.wire.values import Address
 from tests.support.far import FarWorld
@@ -46,10 +47,11 @@ class One:
         self.services.timers = reactor
         self.table = Table()
         self.notes: list[tuple[str, dict[str, Any]]] = []
+        shares = CarriedShareRequests(self.services, {76: self._handle})
         self.links = FleetLinks(
             reactor,
             self.services,
-            CarriedShareRequests(self.services, {76: self._handle}),
+            CarriedFeatures([shares], shares),
             self.table,
             lambda event, **context: self.notes.append((event, context)),
             address=name,
@@ -113,7 +115,7 @@ def test_request_goes_to_the_owner_and_its_answer_comes_back() -> None:
         a.sees(b)
         assert a.links.missing == [b.address]
         peer = await until(lambda: a.links.owner(3))
-        answer = peer.serve(call_of(a))
+        answer = peer.serve(call_of(a), FEATURE)
         await until(lambda: answer.done)
         assert answer.result() == b"answer of client"
         assert (b.served, b.links.far_clients, a.links.requests_waiting) == (1, 1, 0)
@@ -145,7 +147,7 @@ def test_link_that_ends_is_made_anew_and_one_that_nobody_wants_is_not() -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         a.sees(b)
         first = await until(lambda: a.links.owner(0))
-        waiting = first.serve(call_of(a))
+        waiting = first.serve(call_of(a), FEATURE)
         for link in list(b.links._accepted):
             link.close("cut")
         await until(lambda: waiting.done)
@@ -198,7 +200,7 @@ def test_strangers_do_not_take_the_places_of_members() -> None:
         await until(lambda: b.events().count("peer-refused") > LINKS_MAX)
         a.sees(b)
         first = await until(lambda: a.links.owner(0))
-        answer = first.serve(call_of(a))
+        answer = first.serve(call_of(a), FEATURE)
         assert await until(lambda: answer.done)
         for link in list(b.links._accepted):
             link.close("cut")
@@ -265,7 +267,7 @@ def test_encrypted_links_do_what_plain_ones_do(name: str) -> None:
         b.sees(a)
         for one in (a, b):
             peer = await until(lambda one=one: one.links.owner(3))
-            answers = [peer.serve(call_of(one, "g" * 30_000)) for _ in range(20)]
+            answers = [peer.serve(call_of(one, "g" * 30_000), FEATURE) for _ in range(20)]
             await until(lambda answers=answers: all(answer.done for answer in answers))
             assert {answer.result() for answer in answers} == {b"answer of client"}
         assert {type(link._transport).__name__ for link in a.links._accepted} == {"TlsTransport"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.fleet import owner
+from proxy.sharegroups.services import FEATURE
 from proxy.wire import registry
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from tests.support.far import FarWorld
@@ -47,7 +48,7 @@ def test_fault_of_a_handler_is_noted_and_fails_that_request_only(world, monkeypa
     async def broken(call):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(world.owner._carried, "_handlers", {76: broken})
+    monkeypatch.setattr(world.owner._carried._features[FEATURE], "_handlers", {76: broken})
     world.wire.held = []
     world.owner.receive(request())
     assert outcomes(world) == [2]
@@ -88,7 +89,7 @@ def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(wor
     def fails():
         raise ZeroDivisionError
 
-    monkeypatch.setattr(world.owner._carried, "_handlers", {76: waits})
+    monkeypatch.setattr(world.owner._carried._features[FEATURE], "_handlers", {76: waits})
     world.wire.held = []
     for number in (1, 2):
         world.owner.receive(request(id=number, connection_id=number, correlation_id=number))

@@ -248,7 +248,7 @@ def some_routes(**handlers: Any) -> Routes:
         for version in versions:
             routes.add(Route(kind=kind, key=key, version=version, **options))
 
-    add(PRODUCE, range(12), Kind.PRODUCE)
+    add(PRODUCE, range(3, 12), Kind.PRODUCE)
     add(FETCH, range(16), Kind.FORWARD)
     add(HEARTBEAT, range(5), Kind.FORWARD)
     add(API_VERSIONS, range(5), Kind.FORWARD)

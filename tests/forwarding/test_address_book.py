@@ -62,7 +62,7 @@ def test_brokers_that_an_answer_names_have_our_addresses_and_each_is_there_once(
     topology = ClusterView()
     topology.fold(metadata(brokers=told, topics=[]), 0.0)
     plane.taken.add(2)
-    named = node_endpoints(book, topology, registry.message("ShareFetchResponse"), [3, 1, 3, 2, 9])
+    named = node_endpoints(book, topology, registry.message("ShareFetchResponse").NodeEndpoint, [3, 1, 3, 2, 9])
     assert [(each.node_id, each.host, each.port, each.rack) for each in named] == [
         (1, "proxy.example", 19094, "r1"),
         (3, "proxy.example", 19096, "r3"),

@@ -6,15 +6,15 @@ import pytest
 
 from proxy.forwarding.ask_and_reply import ask, reply, told
 from proxy.forwarding.interfaces import Call
-from proxy.wire import frames, registry
+from proxy.wire import frames, messages
 from proxy.wire.errors import RemoteProtocolError
 
 
 def test_a_question_reaches_the_broker_and_its_answer_comes_back(world):
     """Encoded in the version asked for, without header."""
-    request = registry.message("HeartbeatRequest")(group_id="g", generation_id=3, member_id="m")
+    request = messages.HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     answer = ask(world.client, 12, 4, request).result()
-    assert told(12, 4, answer).error_code == 25
+    assert told(messages.HeartbeatResponse, 4, answer).error_code == 25
     ((key, version, seen),) = world.broker.asked
     assert (key, version, seen.group_id, seen.generation_id) == (12, 4, "g", 3)
 
@@ -23,13 +23,13 @@ def test_an_answer_that_is_none_is_the_brokers_fault():
     """Bytes missing or left over end the connection with a clear error."""
     for answer in (b"", b"\x00" * 100):
         with pytest.raises(RemoteProtocolError):
-            told(12, 4, memoryview(answer))
+            told(messages.HeartbeatResponse, 4, memoryview(answer))
 
 
 def test_a_reply_has_the_callers_correlation_id(world):
     """A whole frame with its size, in the caller's version."""
     call = Call(12, 4, 99, "client", None, world.client)
-    frame = reply(call, registry.message("HeartbeatResponse")(error_code=25))
+    frame = reply(call, messages.HeartbeatResponse(error_code=25))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     correlation_id, answer = frames.decode_response(12, 4, memoryview(frame)[4:])
     assert (correlation_id, answer.error_code) == (99, 25)

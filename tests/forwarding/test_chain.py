@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from proxy.forwarding.chain import answer_behind, in_order
 from proxy.forwarding.declared_api import Served
+from proxy.forwarding.early_looks import AnyOf, ByKnownGroup, ContainsAny, EveryRequest, Whenever
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task, settled
 from proxy.sharegroups import share_group_apis
@@ -52,7 +54,7 @@ def says(answer: Any, here: bool = True) -> Served:
     async def handle(_: Call) -> Any:
         return answer
 
-    return Served(handle, lambda _: here)
+    return Served(handle, Whenever(lambda: here))
 
 
 def takes(topic: str) -> Served:
@@ -67,7 +69,7 @@ def takes(topic: str) -> Served:
         answer.topics += told(f"{topic}, by its feature").topics
         return answer
 
-    return Served(handle, lambda frame: topic.encode() in bytes(frame))
+    return Served(handle, ContainsAny((topic.encode(),)))
 
 
 def run(served: Served, call: Call) -> Any:
@@ -103,9 +105,9 @@ def test_a_request_is_picked_when_one_wants_it() -> None:
     frame = memoryview(b"")
     for one, other, expected in ((wants, not_, True), (not_, wants, True), (not_, not_, False)):
         joined = chain(one, other)
-        assert joined.serve_here is not None
-        assert joined.serve_here(frame) is expected
-    assert chain(not_, Served(not_.handler)).serve_here is None
+        assert joined.wants is not None
+        assert joined.wants.look(COMMIT, VERSION)(frame) is expected
+    assert chain(not_, Served(not_.handler)).wants is None
 
 
 def test_what_is_picked_from_the_decoded_request_is_not_looked_for_in_its_bytes() -> None:
@@ -157,3 +159,20 @@ def test_the_handlers_of_the_product_fit_together() -> None:
     both = in_order((view, share))
     assert set(both) == set(share) | set(view)
     assert {key: both[key] for key in set(share) - set(view)} == {key: share[key] for key in set(share) - set(view)}
+
+
+def test_what_none_of_several_features_wants_passes_at_once() -> None:
+    """Where each of them says by which groups it is told; else they are asked."""
+    mine, theirs = {"mine": 1}, {"theirs": 1}
+    unless: set[int] = set()
+    a = replace(says(None), wants=ByKnownGroup(ContainsAny((b"ic/",)), (mine,), words=(b"ic/",)))
+    b = replace(says(None), wants=ByKnownGroup(EveryRequest(), (theirs,), (unless,)))
+    asked = replace(says(None), wants=EveryRequest())
+
+    def joined(*features: Served) -> Any:
+        return in_order({COMMIT: each} for each in features)[COMMIT].wants
+
+    exactly = AnyOf((ContainsAny((b"ic/",)), EveryRequest()))
+    assert joined(a, b) == ByKnownGroup(exactly, (mine, theirs), (unless,), (b"ic/",))
+    assert joined(b) == b.wants
+    assert joined(a, asked) == AnyOf((a.wants, asked.wants))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pytest
 
 from proxy.forwarding.client_requests import NOTHING_PASSES, ClientRequests, Passing
-from proxy.forwarding.produce_acks import acks_layout
 from proxy.forwarding.request_inspection import AcksLook, look_to_amend, look_to_inspect
 from proxy.forwarding.walking import Pending
 from proxy.wire.errors import RemoteProtocolError
@@ -28,7 +27,7 @@ class Named:
 
 FETCH = Named("fetch")
 PRODUCE = Named("produce")
-PRODUCED = {struct.pack(">hh", 0, version): AcksLook(acks_layout(version), PRODUCE) for version in (0, 3, 7, 9, 11)}
+PRODUCED = {struct.pack(">hh", 0, version): AcksLook(version, PRODUCE) for version in (3, 7, 9, 11)}
 WHOLE = {struct.pack(">hh", 78, 1): look_to_amend(lambda frame: amend(frame), Named("whole"))}
 PASSING = Passing({struct.pack(">hh", 1, 11): FETCH}, PRODUCED | WHOLE, frozenset(PRODUCED))
 
@@ -101,7 +100,7 @@ STREAM = b"".join(
         produce(9, -3, -1, transactional_id=b"tx"),
         produce(11, 10, 0),
         request(1, 11, 11),
-        produce(0, 12, 0),
+        produce(3, 12, 0),
         produce(3, 13, 1, client_id=b""),
     )
 )
@@ -194,7 +193,7 @@ def test_a_negative_size_is_told_from_a_long_one() -> None:
 
 
 def test_a_produce_request_that_ends_before_its_acks_is_the_peers_fault() -> None:
-    with pytest.raises(RemoteProtocolError, match="acks"):
+    with pytest.raises(RemoteProtocolError, match="ProduceRequest v7: it ends too early"):
         Walk().receive(request(0, 7, 1, b"\x00\x02me\xff\xff") + bytes(100))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.forwarding.declared_api import DeclaredApi, Needs, every_request
+from proxy.forwarding.declared_api import DeclaredApi, Needs
+from proxy.forwarding.early_looks import ContainsAny, EveryRequest
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Picks, WithoutWords
+from proxy.forwarding.routes import Picks
 from proxy.loop.promise import Task
 
 
@@ -30,7 +31,7 @@ def test_a_handler_gets_what_its_feature_gives() -> None:
     """Bound where it is declared, so that who runs it knows no feature."""
     served = DeclaredApi(key=7, handle=handle).served("services")
     assert ran(served.handler(call_of(7))) == b"7 services"
-    assert (served.serve_here, served.picks, served.passes) == (None, None, None)
+    assert (served.wants, served.picks) == (None, None)
 
 
 def test_a_feature_may_run_the_handler_elsewhere() -> None:
@@ -42,7 +43,7 @@ def test_a_feature_may_run_the_handler_elsewhere() -> None:
 
 
 def test_what_is_wanted_is_asked_of_what_the_feature_gives() -> None:
-    """The look, the choice among decoded requests, and the rule that saves the look."""
+    """The look, and the choice among decoded requests."""
 
     def picks(services: str) -> Picks:
         async def is_wanted(call: Call) -> bool:
@@ -53,19 +54,14 @@ def test_what_is_wanted_is_asked_of_what_the_feature_gives() -> None:
     api = DeclaredApi(
         key=7,
         handle=handle,
-        wants=lambda services: lambda frame: services.encode() in bytes(frame),
+        wants=lambda services: ContainsAny((services.encode(),)),
         picks=picks,
-        passes=lambda services: lambda version: WithoutWords((services.encode(), str(version).encode())),
     )
     served = api.served("7")
-    assert served.serve_here is not None
+    assert served.wants == ContainsAny((b"7",))
     assert served.picks is not None
-    assert served.passes is not None
-    assert served.serve_here(memoryview(b"a 7"))
-    assert not served.serve_here(memoryview(b"a 8"))
     assert ran(served.picks(call_of(7)))
     assert not ran(served.picks(call_of(8)))
-    assert served.passes(3) == WithoutWords((b"7", b"3"))
 
 
 def test_what_is_told_from_the_decoded_request_only_is_always_collected() -> None:
@@ -74,5 +70,4 @@ def test_what_is_told_from_the_decoded_request_only_is_always_collected() -> Non
     async def none(_: Call) -> bool:
         return False
 
-    assert DeclaredApi(key=7, handle=handle, picks=lambda _: none).served("s").serve_here is every_request
-    assert every_request(memoryview(b""))
+    assert DeclaredApi(key=7, handle=handle, picks=lambda _: none).served("s").wants == EveryRequest()

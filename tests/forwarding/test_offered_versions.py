@@ -8,6 +8,7 @@ from proxy.forwarding import offered_versions
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.sharegroups import share_group_apis
 from proxy.wire import frames, registry
+from proxy.wire.api_key import ApiKey
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RELEASES = ("3.9.1", "4.3.0")
@@ -55,7 +56,7 @@ def test_every_offered_range_is_within_ours_and_upstreams(release):
     upstream = table(release)
     for key, (lowest, highest) in offered_versions.effective(upstream, UPSTREAM).items():
         ours, theirs = registry.versions(key), upstream[key]
-        assert lowest >= max(ours[0], theirs[0]) or key == offered_versions.PRODUCE
+        assert lowest >= max(ours[0], theirs[0]) or key == ApiKey.PRODUCE
         assert highest <= min(ours[1], theirs[1])
 
 

@@ -5,8 +5,22 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import pytest
+
 from proxy.forwarding import request_inspection
-from proxy.forwarding.request_inspection import IdLook, RememberedLook, WordLook, look_at_beginning, look_to_amend
+from proxy.forwarding.request_inspection import (
+    HEAD_MAX,
+    SILENT,
+    AcksLook,
+    IdLook,
+    RememberedLook,
+    TopicLook,
+    WordLook,
+    look_at_beginning,
+    look_to_amend,
+)
+from proxy.wire import frames, headers, registry
+from proxy.wire.errors import RemoteProtocolError
 
 
 @dataclass(frozen=True)
@@ -65,10 +79,11 @@ def test_a_request_without_the_words_passes_once_it_is_whole() -> None:
         assert look(frame, 0, len(frame) - 1, len(frame)) is None
 
 
-def test_ids_are_left_to_the_look_behind() -> None:
+def test_ids_and_topics_are_left_to_the_look_behind() -> None:
     """Only the walk in C reads them itself."""
     frame = request(b"ids")
-    assert IdLook({}, 26, lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
+    assert TopicLook(9, b"__view.", lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
+    assert IdLook({}, 13, lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
 
 
 def test_a_request_is_looked_at_with_what_has_come() -> None:
@@ -77,3 +92,47 @@ def test_a_request_is_looked_at_with_what_has_come() -> None:
     frame = request(b"produce")
     assert look(frame, 0, 12, len(frame)) is None
     assert look(frame, 0, len(frame), len(frame)) is PLAIN
+
+
+VERSIONS = range(registry.versions(0)[0], registry.versions(0)[1] + 1)
+
+
+def produce(version: int, acks: int, client_id: str | None, transactional_id: str | None) -> bytes:
+    message = registry.message("ProduceRequest")(
+        acks=acks, timeout_ms=1000, topic_data=[], transactional_id=transactional_id
+    )
+    return frames.request(0, version, 77, client_id, message)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("client_id", [None, "", "x" * 300])
+@pytest.mark.parametrize("transactional_id", [None, "tx" * 100])
+def test_a_produce_without_acks_expects_no_answer(
+    version: int, acks: int, client_id: str | None, transactional_id: str | None
+) -> None:
+    """In the middle of a buffer with something else around it; as soon as its acks have come."""
+    look, data = AcksLook(version, PLAIN), produce(version, acks, client_id, transactional_id)
+    expected = PLAIN if acks else SILENT
+    for around in (b"\x00", b"\xff"):
+        buffer = memoryview(around * 5 + data + around * 40)
+        found = [look(buffer, 5, 5 + end, 5 + len(data)) for end in range(12, len(data) + 1)]
+        first = found.index(expected)
+        assert found == [None] * first + [expected] * (len(found) - first)
+        assert first < len(found) - 1
+
+
+def test_acks_beyond_the_limit_are_not_waited_for_in_pieces() -> None:
+    """A tagged field in the header may be of any length; nobody keeps megabytes to find two bytes."""
+    header = headers.encode_request_header(headers.RequestHeader(0, 9, 5, "c", ((9, bytes(HEAD_MAX)),)))
+    data = header + produce(9, 1, None, None)[15:]
+    frame = memoryview(struct.pack(">i", len(data)) + data)
+    assert AcksLook(9, PLAIN)(frame, 0, len(frame), len(frame)) is None
+
+
+@pytest.mark.parametrize("broken", [b"\xff\xfe" + bytes(20), b"\xff\xff" + b"\xff" * 20])
+def test_a_produce_that_is_none_is_the_peers_fault(broken: bytes) -> None:
+    """A negative length, a varint without end."""
+    frame = memoryview(struct.pack(">ihhi", 8 + len(broken), 0, 9, 1) + broken)
+    with pytest.raises(RemoteProtocolError, match="ProduceRequest v9"):
+        AcksLook(9, PLAIN)(frame, 0, len(frame), len(frame))

@@ -4,6 +4,7 @@ import pytest
 
 from proxy.forwarding import route_table
 from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.early_looks import EveryRequest
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
 from proxy.forwarding.routes import Kind, Routes, header
 from proxy.sharegroups import share_group_apis
@@ -17,7 +18,7 @@ async def handler(call):
 
 
 SERVED = {key: route_table.Served(handler) for key in share_group_apis.OFFER.apis} | {
-    16: route_table.Served(handler, lambda frame: True)
+    16: route_table.Served(handler, EveryRequest())
 }
 
 

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from proxy.forwarding import walk as twin
-from proxy.forwarding.produce_acks import acks_layout
+from proxy.forwarding.early_looks import AnyOf, ByGroupId, ByKnownGroup, ByTopicPrefix, ContainsAny
 from proxy.forwarding.request_inspection import (
     SILENT,
     AcksLook,
+    GroupLook,
     IdLook,
     RememberedLook,
+    TopicLook,
     WordLook,
+    look_at_beginning,
     look_to_amend,
     look_to_inspect,
 )
@@ -43,10 +46,16 @@ def name(key: int, version: int) -> bytes:
     return struct.pack(">hh", key, version)
 
 
-PLAIN, ANSWERED, PRODUCE, LOOKED, FETCH, IDS, REPEATED = (
+PLAIN, ANSWERED, PRODUCE, LOOKED, FETCH, IDS, REPEATED, COMMIT = (
     Named("plain"), Named("answered", len), Named("produce"), Named("looked"), Named("fetch"), Named("ids"),
-    Named("repeated"),
+    Named("repeated"), Named("commit"),
 )  # fmt: skip
+
+
+def topic_look(version: int) -> TopicLook:
+    """Topics called "mine..." are served here."""
+    serve_here = ByTopicPrefix("mine").look(0, version)
+    return TopicLook(version, b"mine", look_at_beginning(serve_here, AcksLook(version, PRODUCE)), PRODUCE)
 
 
 def mine(frame: memoryview) -> bool:
@@ -61,9 +70,10 @@ def tables() -> Iterator[Any]:
         looked = {
             name(78, 1): look_to_amend(lambda frame: LOOKED if frame[-1] % 2 else None, PLAIN),
             name(1, 11): WordLook((b"mine", b"never"), inspect, FETCH),
-            name(1, 13): IdLook({KNOWN_ID: None}, 26, ids, IDS),
+            name(1, 13): IdLook({KNOWN_ID: None}, 13, ids, IDS),
             name(3, 9): RememberedLook(look_to_inspect(mine, look_to_amend(lambda _: None, REPEATED))),
-            **{name(0, version): AcksLook(acks_layout(version), PRODUCE) for version in (0, 2, 3, 8, 9, 11)},
+            **{name(0, version): AcksLook(version, PRODUCE) for version in (3, 7, 8, 9, 11)},
+            **{name(0, version): topic_look(version) for version in (4, 12)},
         }
         yield walk.Table({name(12, 4): PLAIN, name(10, 2): ANSWERED}, looked, SILENT)
 
@@ -105,14 +115,29 @@ def produce(version: int, random_: random.Random) -> bytes:
     acks = struct.pack(">h", random_.choice((0, 1, -1)))
     if version >= 9:
         return client_id + b"\0" + random_.choice((b"\0", b"\3tx")) + acks + bytes(20)
-    return client_id + (random_.choice((b"\xff\xff", b"\0\2tx")) if version >= 3 else b"") + acks + bytes(20)
+    return client_id + (random_.choice((b"\xff\xff", b"\0\2tx"))) + acks + bytes(20)
+
+
+def produce_to_topics(version: int, number: int, random_: random.Random) -> bytes:
+    """Of the codec: to no topic, one or more."""
+    message = registry.message("ProduceRequest")
+    data = [message.PartitionProduceData(index=0, records=random_.choice((None, b"mine" * 5)))]
+    names = random_.choices(("a", "", "min", "mine", "minefield", "x" * 130), k=random_.choice((0, 1, 1, 1, 2)))
+    request = message(
+        acks=random_.choice((0, 1)),
+        transactional_id=random_.choice((None, None, "tx")),
+        topic_data=[message.TopicProduceData(name=name, partition_data=data) for name in names],
+    )
+    return frames.request(0, version, number, random_.choice((None, "", "me")), request)
 
 
 def some_request(random_: random.Random, number: int) -> bytes:
     key, version = random_.choice(
-        ((12, 4), (10, 2), (78, 1), (1, 11), (1, 13), (3, 9), (0, 2), (0, 8), (0, 9), (99, 1))
+        ((12, 4), (10, 2), (78, 1), (1, 11), (1, 13), (3, 9), (0, 3), (0, 8), (0, 9), (0, 4), (0, 12), (99, 1))
     )
     body = random_.randbytes(random_.randrange(40)) + random_.choice((b"", b"mine"))
+    if key == 0 and version in (4, 12):
+        return produce_to_topics(version, number, random_)
     if key == 0:
         body = produce(version, random_)
     elif version == 13:
@@ -180,6 +205,33 @@ def test_answers_in_c_and_in_python(seed: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_produce_to_one_other_topic_calls_no_look_in_c(version: int) -> None:
+    """As soon as the name of its topic has come."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("settled in C")
+
+    message = registry.message("ProduceRequest")
+    for name_, acks, expected in (("orders", 1, [(1, PRODUCE)]), ("min", 1, [(1, PRODUCE)]), ("orders", 0, [])):
+        data = [message.PartitionProduceData(index=0, records=b"x" * 50)]
+        topics = [message.TopicProduceData(name=name_, partition_data=data)]
+        frame = frames.request(0, version, 1, "me", message(acks=acks, topic_data=topics))
+        table = in_c.Table({}, {name(0, version): TopicLook(version, b"mine", never, PRODUCE)}, SILENT)
+        for end in (frame.index(name_.encode()) + len(name_), len(frame)):
+            walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
+            assert walk.receive(memoryview(frame.ljust(200)), 0, end) == end
+            assert list(walk.pending) == expected
+
+
+def test_a_look_of_an_unknown_kind_is_refused() -> None:
+    """Rather than taken for another one."""
+    for kind in (-1, 99):
+        look = type("Odd", (), {"kind": kind})()
+        with pytest.raises(ValueError, match="no kind of look"):
+            in_c.Table({}, {name(0, 3): look}, SILENT)
+
+
 @pytest.mark.parametrize("module", [twin, in_c])
 def test_what_waits_is_a_queue(module: Any) -> None:
     """Taken off at both ends, however many there were."""
@@ -194,6 +246,133 @@ def test_what_waits_is_a_queue(module: Any) -> None:
     assert (len(pending), list(pending)) == (0, [])
     with pytest.raises(IndexError):
         pending.popleft()
+
+
+GROUPS = ("plain", "known", "gruppe-ü", "", "g" * 200)
+COMMITS = [
+    (key, version) for key in (8, 9, 28) for version in range(registry.versions(key)[0], registry.versions(key)[1] + 1)
+]
+
+
+def known_group(groups: tuple[dict[str, Any], ...], unless: tuple[set[int], ...] = ()) -> ByKnownGroup:
+    """Requests about these groups, or with a text of ranges."""
+    by_group = ByGroupId(lambda group: bool(any(unless)) or any(group in each for each in groups))
+    return ByKnownGroup(AnyOf((ContainsAny((b"ic/",)), by_group)), groups, unless, (b"ic/",))
+
+
+KNOWN = known_group(({"known": 1}, {"gruppe-ü": None}), (set(),))
+
+
+def commit_of(key: int, version: int, random_: random.Random) -> tuple[bytes, bool]:
+    """A request of the codec, and whether it is about groups that nobody knows, without a text."""
+    message = registry.message(f"{registry.API_KEYS[key]}Request")
+    group, metadata = random_.choice(GROUPS), random_.choice(("", "user text", "ic/1;5-7", None))
+    client_id = random_.choice((None, "", "me", "ic/1;"))
+    one = is_plain = group not in ("known", "gruppe-ü")
+    if key == 9:
+        names, metadata = ([group], "")
+        if version >= 8:
+            names = [group, *random_.choices(GROUPS, k=random_.choice((0, 0, 1, 2)))]
+            is_plain = one and len(names) == 1
+            body = message(groups=[message.OffsetFetchRequestGroup(group_id=each, topics=None) for each in names])
+        else:
+            body = message(group_id=group, topics=[])
+    else:
+        topics = getattr(message, f"{registry.API_KEYS[key]}RequestTopic")
+        part = getattr(message, f"{registry.API_KEYS[key]}RequestPartition")
+        partitions = [part(partition_index=n, committed_offset=n, committed_metadata=metadata) for n in range(3)]
+        body = message(group_id=group, topics=[topics(name="orders", partitions=partitions)])
+        if key == 28:
+            body.transactional_id = random_.choice(("", "tx", "t" * 130))
+    has_text = "ic/" in (client_id or "") or "ic/" in (metadata or "")
+    return frames.request(key, version, 5, client_id, body), is_plain and not has_text
+
+
+@pytest.mark.parametrize(("key", "version"), COMMITS)
+@pytest.mark.parametrize("seed", range(12))
+def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, seed: int) -> None:
+    """Whole; cut anywhere they are waited for; what is not plain is left to the look behind."""
+    data, is_plain = commit_of(key, version, random.Random(seed))
+    buffer = memoryview(bytearray(data + b"ic/known" * 8))
+    asked: list[int] = []
+
+    def look(_buffer: memoryview, _at: int, end: int, frame_end: int) -> None:
+        asked.append(frame_end - end)
+
+    table = in_c.Table({}, {name(key, version): GroupLook(KNOWN, (key, version), look, COMMIT)}, SILENT)
+    for end in (len(data), *range(12, len(data))):
+        walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
+        assert walk.receive(buffer, 0, end) == (end if is_plain and end == len(data) else 0)
+    assert bool(asked) != is_plain
+    if is_plain:
+        assert not KNOWN.look(key, version)(memoryview(data)[4:]), "it passes in Python, too"
+
+
+@pytest.mark.parametrize(("key", "version"), COMMITS)
+def test_what_passes_in_c_is_not_wanted_in_python_whatever_stands_in_place_of_a_group(key: int, version: int) -> None:
+    """Any bytes changed anywhere behind the head, lengths with it; and bytes that are none of anything."""
+    random_ = random.Random(key * 100 + version)
+    wanted, passed = KNOWN.look(key, version), 0
+    table = in_c.Table({}, {name(key, version): GroupLook(KNOWN, (key, version), lambda *_: None, COMMIT)}, SILENT)
+    for number in range(400):
+        data = bytearray(commit_of(key, version, random_)[0])
+        for _ in range(number % 4):
+            data[random_.randrange(12, min(len(data), 60))] = random_.choice((0, 1, 2, 0x7F, 0x80, 0xFF, 7))
+        if not number % 10:
+            data[12:] = random_.randbytes(len(data) - 12)
+        walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
+        if walk.receive(memoryview(data), 0, len(data)):
+            passed += 1
+            assert not wanted(memoryview(bytes(data))[4:]), bytes(data)
+    assert passed
+
+
+@pytest.mark.parametrize("word", [b"ic/", b"/", b"iiii", b"cici/i"])
+def test_words_are_found_wherever_they_stand(word: bytes) -> None:
+    """Short and long ones, in bytes that are nearly nothing else; at both ends too."""
+    random_ = random.Random(len(word))
+    for length in (*range(8, 40), *range(8, 40), 200, 200):
+        data = bytearray(request(1, 11, 5, bytes(random_.choice(b"ic/") for _ in range(length))))
+        looks = [WordLook((word,), lambda *_: None, FETCH) for _ in range(2)]
+        passed = [
+            module.RequestWalk(module.Pending(), module.Table({}, {name(1, 11): look}, SILENT), FRAME_MAX).receive(
+                memoryview(data), 0, len(data)
+            )
+            for module, look in zip((twin, in_c), looks, strict=True)
+        ]
+        assert passed == [0 if word in data else len(data)] * 2
+
+
+@pytest.mark.parametrize("module", [twin, in_c])
+def test_what_is_known_may_grow_and_shrink(module: Any) -> None:
+    """And while something has to be empty that is not, everything is looked at."""
+    groups: dict[str, int] = {}
+    unless: set[int] = set()
+    data = frames.request(8, 6, 5, "me", registry.message("OffsetCommitRequest")(group_id="known", topics=[]))
+    kind = known_group((groups,), (unless,))
+    behind = look_to_inspect(kind.look(8, 6), look_to_amend(lambda _: None, COMMIT))
+    table = module.Table({}, {name(8, 6): GroupLook(kind, (8, 6), behind, COMMIT)}, SILENT)
+
+    def passes() -> bool:
+        walk = module.RequestWalk(module.Pending(), table, FRAME_MAX)
+        return bool(walk.receive(memoryview(bytearray(data)), 0, len(data)))
+
+    assert passes()
+    groups["other"] = 1
+    assert passes()
+    groups["known"] = 1
+    assert not passes()
+    groups.clear()
+    unless.add(3)
+    assert not passes()
+    unless.clear()
+    assert passes()
+
+
+def test_walk_in_c_refuses_groups_that_are_no_dict() -> None:
+    kind = known_group(({"a"},))  # type: ignore[arg-type]  # what it must not be
+    with pytest.raises(TypeError):
+        in_c.Table({}, {name(8, 6): GroupLook(kind, (8, 6), lambda *_: None, COMMIT)}, SILENT)
 
 
 def test_a_walk_refuses_what_is_no_range_of_the_buffer() -> None:

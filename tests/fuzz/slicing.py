@@ -8,13 +8,8 @@ some hundred thousand batches a second, each in a buffer of its exact size.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
 import random
 import struct
-import subprocess
-import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,15 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from proxy.views.kernel import legacy, slicing, slicing_in_python
+from proxy.views.kernel import slicing, slicing_in_python
 from proxy.views.model.slots import Cut, EvenCut
-from proxy.wire import records
+from proxy.wire import legacy, records
 from proxy.wire.records import Record
+from tests.fuzz import sanitized
 from tests.views.kernel.batches import CUTS, sample
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-SOURCE = CHECKOUT / "proxy" / "views" / "_slicing.c"
-SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+SOURCE = sanitized.CHECKOUT / "proxy" / "views" / "kernel" / "_slicing.c"
 EXTREMES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 DECOMPRESSED_MAX = 1 << 18
 
@@ -103,11 +97,7 @@ def compare(kernel: Any, seed: int, seconds: float) -> str:
 
 def extension_at(path: str) -> Any:
     """The kernel of another build."""
-    spec = importlib.util.spec_from_file_location("proxy.views.kernel._slicing", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = sanitized.loaded(path, "proxy.views.kernel._slicing")
 
     def kernel(batch: Any, body: Any, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
         return module.split(batch, body, cut.packed, slots, from_offset)
@@ -117,41 +107,20 @@ def extension_at(path: str) -> Any:
 
 def sanitized_extension(folder: Path, seed: int, seconds: float) -> str:
     """The same comparison with sanitizers in the extension."""
-    built = folder / "_slicing.abi3.so"
-    include = sysconfig.get_paths()["include"]
-    flags = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030b0000", f"-I{include}"]
-    subprocess.run(["gcc", *SANITIZE, *flags, str(SOURCE), "-o", str(built)], check=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    env = {
-        **os.environ,
-        "LD_PRELOAD": runtime.stdout.strip(),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",
-    }
+    built = sanitized.extension(folder, SOURCE)
     words = ["--seed", str(seed), "--seconds", str(seconds), "--extension", str(built)]
-    command = [sys.executable, "-m", "tests.fuzz.slicing", *words]
-    done = subprocess.run(command, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    return done.stdout.strip()
+    return sanitized.output_of_module("tests.fuzz.slicing", words)
 
 
 def sanitized_core(folder: Path, seed: int, seconds: float) -> str:
     """The core alone."""
-    driver = folder / "kernel"
-    subprocess.run(
-        ["gcc", *SANITIZE, "-Wall", "-Wextra", "-Werror", str(Path(__file__).with_name("kernel.c")), "-o", str(driver)],
-        check=True,
-    )
+    driver = sanitized.driver(folder, Path(__file__).with_name("kernel.c"))
     files = []
     for number in range(60):
         files.append(folder / f"batch-{number}")
         batch = long_records(number) if number % 6 == 5 else sample(number, 5 + number, gaps=number % 2 == 1)
         files[-1].write_bytes(batch if number else dataless())
-    done = subprocess.run([driver, str(seconds), str(seed), *files], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    return done.stdout.strip()
+    return sanitized.output([str(driver), str(seconds), str(seed), *map(str, files)])
 
 
 def long_records(seed: int) -> bytes:

@@ -8,7 +8,8 @@ from proxy.brokers.rights import Right, rights_of
 from proxy.brokers.topic_leaders import ask_topics, tell_topics
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.reading.chunk_cache import ReadKey
-from proxy.reading.upstream_fetch import FETCH, PartitionRead, UpstreamFetch, fetch_version
+from proxy.reading.upstream_fetch import PartitionRead, UpstreamFetch, fetch_version
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from tests.support.ports import World
 
@@ -23,7 +24,7 @@ class Reading(UpstreamFetch):
         self.send(self.asked(), wait_s=wait_s, min_bytes=1, max_bytes=1 << 20, read_committed=False)
 
     def _refused(self, read, partition):
-        self.told.append((read.key.partition, ErrorCode(partition.error_code)))
+        self.told.append((read.key.partition, ErrorCode.of(partition.error_code)))
 
     def _brought(self, read, partition, batches, records):
         self.told.append((read.key.partition, [batch.last_offset for batch in batches], len(records)))
@@ -77,7 +78,7 @@ def test_names_where_the_clients_version_has_no_ids(world, version):
 def test_the_highest_version_of_use_is_asked(upstream, asked):
     """What every broker has, but none that adds nothing for a consumer."""
     versions = EffectiveVersions(Offer())
-    versions.learn(1, {FETCH: upstream})
+    versions.learn(1, {ApiKey.FETCH: upstream})
     assert fetch_version(versions) == asked
 
 

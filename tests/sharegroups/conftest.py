@@ -165,7 +165,7 @@ class GroupWorld:
         if route is None:
             return False
         frame = self.frame(key, version, **fields)
-        if route.serve_here is not None and not route.serve_here(frame):
+        if route.wants is not None and not route.wants.look(key, version)(frame):
             return False
         if route.picks is None:
             return True

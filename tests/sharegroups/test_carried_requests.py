@@ -11,8 +11,9 @@ import pytest
 
 from proxy.fleet.carried import CarriedRequests, EdgeOfLink
 from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.carried_requests import FETCH, SHARE_FETCH, CarriedShareRequests, ShareEdge
+from proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
 from proxy.wire import records, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.values import Limits
 from tests.support.ports import World
 
@@ -30,12 +31,12 @@ def fetched(size: int) -> memoryview:
     batch = records.build_batch(7, [records.Record(value=b"v" * size)])
     part = answer.PartitionData(partition_index=0, high_watermark=8, records=batch)
     topic = answer.FetchableTopicResponse(topic="t", partitions=[part])
-    return memoryview(registry.response(FETCH, 12).encode(answer(responses=[topic])))
+    return memoryview(registry.response(ApiKey.FETCH, 12).encode(answer(responses=[topic])))
 
 
 def test_records_stay_here_and_are_forgotten_by_name() -> None:
     edge = ShareEdge(World().services)
-    told = edge.told(FETCH, 12, fetched(100_000))
+    told = edge.told(ApiKey.FETCH, 12, fetched(100_000))
     assert len(told) < 1_000
     assert edge.held.bytes > 100_000
     edge.forget([1])
@@ -49,7 +50,7 @@ def test_without_room_no_records_are_asked_for(room: int, records_wanted: int, w
     world = World(limits=Limits(local_answers_total_bytes=room))
     world.services.answers.hold(1)
     edge = ShareEdge(world.services)
-    call = call_of(world, SHARE_FETCH, 2, max_records=500, max_bytes=1 << 20, max_wait_ms=500, group_id="g")
+    call = call_of(world, ApiKey.SHARE_FETCH, 2, max_records=500, max_bytes=1 << 20, max_wait_ms=500, group_id="g")
     prepared = edge.prepared(call)
     assert prepared.request.max_records == records_wanted
     assert prepared.request.group_id == "g"
@@ -61,12 +62,12 @@ def test_without_room_no_records_are_asked_for(room: int, records_wanted: int, w
 def test_answer_with_records_that_are_not_here_cannot_be_given() -> None:
     world = World()
     edge = ShareEdge(world.services)
-    call = call_of(world, SHARE_FETCH, 2, group_id="g")
+    call = call_of(world, ApiKey.SHARE_FETCH, 2, group_id="g")
     answer = registry.message("ShareFetchResponse")
     gone = registry.codec("PeerRecords", 0).encode(registry.message("PeerRecords")(chunk=9, start=0, end=5))
     part = answer.PartitionData(partition_index=0, records=gone, current_leader=answer.LeaderIdAndEpoch())
     told = answer(responses=[answer.ShareFetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
-    body = registry.response(SHARE_FETCH, 2).encode(told)
+    body = registry.response(ApiKey.SHARE_FETCH, 2).encode(told)
     frame = (len(body) + 5).to_bytes(4, "big") + b"\0\0\0\1\0" + body
     assert edge.completed(call, frame) is None
     heartbeat = call_of(world, HEARTBEAT, 1, group_id="g")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.sharegroups.counters import OTHERS, Histogram, ShareFigures
+from proxy.loop.histogram import Histogram
+from proxy.sharegroups.counters import OTHERS, ShareFigures
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import Limits
 from tests.support.ports import SlowJournal, World, acquired
@@ -28,14 +29,6 @@ def of(world, group_id="g"):
 def observed(histogram: Histogram) -> tuple[int, float]:
     """(how many values, their sum)"""
     return list(histogram.cumulative())[-1][1], histogram.total
-
-
-def test_histogram_counts_values_up_to_each_bound():
-    histogram = Histogram((1.0, 2.0))
-    for value in (0.5, 1.0, 1.5, 7.0):
-        histogram.observe(value)
-    assert list(histogram.cumulative()) == [("1.0", 2), ("2.0", 3), ("+Inf", 4)]
-    assert histogram.total == 10.0
 
 
 def test_records_are_counted_by_acknowledge_type(world, topic):

@@ -7,10 +7,11 @@ from pathlib import Path
 import trio
 
 from proxy.durable.partition_log import Reign, Replay
+from proxy.durable.state_partitions import state_partition
 from proxy.sharegroups.held_state import FORGOTTEN_AT_ONCE, HeldShareState
 from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, encode_key, group_value, state_partition
+from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, encode_key, group_value
 from proxy.wire.records import decode_records, iter_batches
 
 STORED = Path(__file__).with_name("share_state_log.hex")

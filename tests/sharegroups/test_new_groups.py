@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.loop.promise import Task
 from proxy.sharegroups.new_groups import GroupRefused, hold_group
 from proxy.sharegroups.state_records import StateKey
-from proxy.sharegroups.state_writes import ANSWER_MAX_S
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World
 

@@ -67,11 +67,12 @@ def test_no_handler_takes_what_the_plane_must_see_itself() -> None:
 def test_a_request_nobody_can_read_is_forwarded(key: int, data: st.DataObject, noise: bytes) -> None:
     """Whatever bytes come, the look at them says yes or no and never fails; where it is all there is to tell by, a
     request cut short is the broker's to judge."""
-    serve_here = SERVED[key].serve_here
-    if serve_here is None:
+    wants = SERVED[key].wants
+    if wants is None:
         return
     low, high = registry.versions(key)
     version = data.draw(st.integers(low, high))
+    serve_here = wants.look(key, version)
     start = key.to_bytes(2, "big") + version.to_bytes(2, "big")
     assert serve_here(memoryview(start + noise)) in (True, False)
     assert SERVED[key].picks or not serve_here(memoryview(start + bytes(4) + b"\xff\xff"))

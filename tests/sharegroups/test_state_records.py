@@ -12,6 +12,7 @@ from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.sharegroups.model.snapshot import ShareSnapshot
 from proxy.sharegroups.state_records import SHARE_STATE, StateKey
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.records import Record
 
 ID = bytes(range(16))
 KEYS = [StateKey("partition", "gruppe-ü", ID, 3), StateKey("group", "g"), StateKey("settings", "g")]
@@ -31,7 +32,7 @@ def test_bytes_are_those_that_were_chosen():
     key = state_records.encode_key(StateKey("partition", "g", ID, 3))
     assert key == b"\0\0" + b"\0\1g" + ID + b"\0\0\0\3"
     assert state_records.group_value(5) == b"\0\0" + b"\0\0\0\5" + b"\0"
-    assert SHARE_STATE.keep_alive() == (b"\0\4", None, (), -1, -1)
+    assert SHARE_STATE.keep_alive() == Record(b"\0\4", None)
 
 
 def test_state_partition_is_that_of_a_java_producer():
@@ -92,9 +93,3 @@ def test_unknown_versions_are_refused(key, value):
     coordinator = ShareCoordinator(BrokerShareLimits())
     with pytest.raises(RemoteProtocolError):
         state_records.load(coordinator, [(state_records.encode_key(key), value)])
-
-
-def test_a_long_group_id_is_not_remembered_for_its_partition() -> None:
-    before = state_records._short.cache_info().currsize
-    state_records.state_partition("g" * 32_000)
-    assert state_records._short.cache_info().currsize == before

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from proxy.durable.gate import HOLD_MAX_S
+from proxy.durable.state_partitions import state_partition
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task
-from proxy.sharegroups.state_records import state_partition
 from proxy.sharegroups.while_loading import LOADING_MAX_S
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode

@@ -55,7 +55,7 @@ def test_what_is_refused_comes_with_the_brokers_words(world: World) -> None:
 def test_an_answer_about_something_else_is_none(world: World) -> None:
     """One topic was asked about."""
     world.cluster._CreatePartitions = lambda version, request: (  # type: ignore[method-assign]
-        broker_requests.registry.message("CreatePartitionsResponse")(results=[])
+        broker_requests.messages.CreatePartitionsResponse(results=[])
     )
     with pytest.raises(RemoteProtocolError, match="0 topics"):
         world.run(broker_requests.grow(world.client, "v", 8, 5.0))

@@ -19,7 +19,7 @@ def test_what_names_no_view_passes() -> None:
     """No API is answered in any case: each is looked for in the bytes first."""
     served = view_apis.served(World().views)
     assert served.keys() == {api.key for api in APIS}
-    assert all(entry.serve_here is not None for entry in served.values())
+    assert all(entry.wants is not None for entry in served.values())
 
 
 def test_views_keep_no_versions_of_their_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.wire import headers, layouts, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire.headers import RequestHeader
 from proxy.wire.registry import UnknownVersion
@@ -20,7 +21,7 @@ def test_header_versions_follow_flexible_versions() -> None:
     for key, version in VERSIONS:
         flexible = version in registry.request_spec(key).flexible
         assert headers.request_header_version(key, version) == (2 if flexible else 1)
-        if key != headers.API_VERSIONS_KEY:
+        if key != ApiKey.API_VERSIONS:
             assert headers.response_header_version(key, version) == int(flexible)
 
 

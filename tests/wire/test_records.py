@@ -12,7 +12,7 @@ from proxy.wire import compression, layouts, records
 from proxy.wire.batches import split_complete
 from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from proxy.wire.records import Record
-from tests.wire.clients import DEFAULT, LegacyRecordBatchBuilder
+from tests.wire.clients import CLIENT_CODECS, DEFAULT, LegacyRecordBatchBuilder
 
 RECORDS = [
     Record(b"k1", b"v1", (("h", b"x"), ("n", None), ("Ü", b"")), 1_700_000_000_000),
@@ -26,11 +26,6 @@ FLAGS: list[dict[str, Any]] = [
     {"producer_id": 5, "producer_epoch": 2, "is_transactional": True, "is_control": True},
     {"leader_epoch": 12},
 ]
-
-CLIENT_CODECS = [
-    (c, codec) for c in DEFAULT for codec in range(5) if (c, codec) != ("kafka-python", compression.SNAPPY)
-]
-"""kafka-python wants another library for snappy than we do."""
 
 
 def headers_of(data: bytes) -> list[records.BatchHeader]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.offered_versions import FETCH
 from proxy.forwarding.routes import Kind, Route
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 VERSIONS = range(4)
@@ -25,10 +25,10 @@ _ANSWER = struct.Struct(">ihqi")
 
 def route(version: int) -> Route:
     """The route of one of these versions: answered here, the body as it came."""
-    return Route(kind=Kind.LOCAL, key=FETCH, version=version, handler=handle, opaque=True)
+    return Route(kind=Kind.LOCAL, key=ApiKey.FETCH, version=version, handler=handle, opaque=True)
 
 
-async def handle(call: Call) -> bytes:
+async def handle(call: Call[memoryview]) -> bytes:
     """Name the partitions of the request, each with the error."""
     try:
         topics = _topics(bytes(call.message), call.version)

@@ -16,24 +16,24 @@ KIPs: 516 (topic ids), 1102 (rebootstrap). Requests that name a view: `views.api
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
+from proxy.forwarding.early_looks import AboutAllTopics
 from proxy.forwarding.forwarded_api import Amend, ForwardedApi, RewritingParts
 from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
 from proxy.forwarding.routes import Context, Kind, Rewrite, Route
-from proxy.wire import headers, registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.endpoints import Endpoint
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE
 
-KEY = 3
-
-_NULL_LIST, _NULL_COMPACT_LIST, _EMPTY_LIST = b"\xff\xff\xff\xff", b"\x00", b"\x00\x00\x00\x00"
+KEY = ApiKey.METADATA
 
 
-def repair(answer: Any, book: AddressBook) -> None:
+def repair(answer: messages.MetadataResponse, book: AddressBook) -> None:
     """Our addresses; brokers without one are left out, and so is their leadership."""
     named = {broker.node_id for broker in answer.brokers or ()}
     answer.brokers = ours(answer.brokers, book)
@@ -64,45 +64,14 @@ def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
     return rewrite
 
 
-def names_no_broker(_: memoryview, found: Sequence[Any]) -> bool:
+def names_no_broker(_: memoryview, found: Sequence[Endpoint]) -> bool:
     """Whether an answer has an empty list of brokers, which `repair` has to judge."""
     return not found
 
 
-def all_topics_marker(version: int) -> bytes:
-    """What a request of this version has for "all topics" at the beginning of its body (its first field is the list).
-
-    v0 knows no null list: there, an empty one asks for all.
-    """
-    if headers.request_header_version(KEY, version) >= 2:
-        return _NULL_COMPACT_LIST
-    return _EMPTY_LIST if version == 0 else _NULL_LIST
-
-
-def asks_for_all_topics(version: int) -> Callable[[memoryview], bool]:
-    """A predicate over request frames (without size) of this version.
-
-    It says no, or raises RemoteProtocolError, where there is no whole request header.
-    """
-    marker = all_topics_marker(version)
-    flexible = headers.request_header_version(KEY, version) >= 2
-    size = len(marker)
-
-    def asks(frame: memoryview) -> bool:
-        try:
-            body = 10 + frame[9]
-            ordinary = not frame[8] and not (flexible and frame[body])  # a short client id, no tags: no need to decode
-        except IndexError:
-            ordinary = False
-        body = body + flexible if ordinary else headers.decode_request_header(frame)[1]
-        return frame[body : body + size] == marker
-
-    return asks
-
-
-def _known(book: AddressBook) -> list[Any]:
+def _known(book: AddressBook) -> list[messages.MetadataResponse.MetadataResponseBroker]:
     """The brokers with a listener here, when upstream names none."""
-    broker = registry.message("MetadataResponse").MetadataResponseBroker
+    broker = messages.MetadataResponse.MetadataResponseBroker
     known = [(node_id, book.ours_of(node_id)) for node_id in sorted(book.nodes)]
     found = [broker(node_id=node_id, host=at.host, port=at.port) for node_id, at in known if at is not None]
     if not found:
@@ -110,7 +79,7 @@ def _known(book: AddressBook) -> list[Any]:
     return found
 
 
-def _without_leaders(answer: Any, gone: set[int]) -> None:
+def _without_leaders(answer: messages.MetadataResponse, gone: set[int]) -> None:
     for topic in answer.topics or ():
         for partition in topic.partitions or ():
             if partition.leader_id in gone:
@@ -122,7 +91,7 @@ def _amend(version: int, parts: RewritingParts) -> Amend:
     """Answers to "all topics" are another matter than those to names; the request tells which it will be."""
     every = parts.cache.through(all_topics_rewriter(version, parts.book))
     for_all = Route(kind=Kind.ANSWER, key=KEY, version=version, rewrite=every)
-    asks = asks_for_all_topics(version)
+    asks = AboutAllTopics().look(KEY, version)
     return lambda frame: for_all if asks(frame) else None
 
 

@@ -11,19 +11,19 @@ Behaviour
 
 from __future__ import annotations
 
-from typing import Any
-
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import has_place
 from proxy.forwarding.ask_and_reply import ask, replied, told
 from proxy.forwarding.declared_api import DeclaredApi
+from proxy.forwarding.early_looks import LongerThan
 from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.interfaces import Call
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE
 
-KEY = 10
+KEY = ApiKey.FIND_COORDINATOR
 
 LONG_BYTES = 16 << 10
 """A request above this is asked in parts."""
@@ -32,7 +32,7 @@ KEYS_AT_ONCE = 500
 _MESSAGE = "The coordinator cannot be reached through this proxy at the moment."
 
 
-def repair(answer: Any, book: AddressBook) -> None:
+def repair(answer: messages.FindCoordinatorResponse, book: AddressBook) -> None:
     """Give every coordinator our address, or say that there is none just now."""
     for entry in answer.coordinators or (answer,):
         if not has_place(entry, book):
@@ -40,21 +40,18 @@ def repair(answer: Any, book: AddressBook) -> None:
             entry.node_id, entry.host, entry.port = UNKNOWN_NODE, "", -1
 
 
-def is_long(frame: memoryview) -> bool:
-    """Whether a request is to be asked in parts; of a frame without its size."""
-    return len(frame) > LONG_BYTES
-
-
-async def handle(call: Call, book: AddressBook) -> bytes | None:
+async def handle(call: Call[messages.FindCoordinatorRequest], book: AddressBook) -> bytes | None:
     """A long request: the broker's answers to its parts, as one."""
     request = call.message
     keys = request.coordinator_keys
     if not keys:
         return None  # one long key, or no list yet in this version
-    answer = registry.message("FindCoordinatorResponse")(coordinators=[])
+    answer = messages.FindCoordinatorResponse(coordinators=[])
     for start in range(0, len(keys), KEYS_AT_ONCE):
         request.coordinator_keys = keys[start : start + KEYS_AT_ONCE]
-        part = told(KEY, call.version, await ask(call.connection, KEY, call.version, request))
+        part = told(
+            messages.FindCoordinatorResponse, call.version, await ask(call.connection, KEY, call.version, request)
+        )
         repair(part, book)
         answer.throttle_time_ms = max(answer.throttle_time_ms, part.throttle_time_ms)
         answer.coordinators.extend(part.coordinators or ())
@@ -62,7 +59,7 @@ async def handle(call: Call, book: AddressBook) -> bytes | None:
     return await replied(call, answer)
 
 
-IN_PARTS = DeclaredApi(key=KEY, handle=handle, wants=lambda _: is_long)
+IN_PARTS = DeclaredApi(key=KEY, handle=handle, wants=lambda _: LongerThan(LONG_BYTES))
 """Long requests are asked of the broker in parts, whatever else is served here."""
 
 

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.offered_versions import API_VERSIONS, CAPS, EffectiveVersions, offer_to_client, ranges_of
+from proxy.forwarding.offered_versions import CAPS, EffectiveVersions, offer_to_client, ranges_of
 from proxy.forwarding.routes import Context, Kind, Rewrite, Route
-from proxy.wire import frames, registry
+from proxy.wire import frames, messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE
 
-KEY = API_VERSIONS
+KEY = ApiKey.API_VERSIONS
 
 _CORRELATION = 4
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
@@ -36,6 +37,7 @@ def rewriter(version: int, versions: EffectiveVersions) -> Rewrite:
     def rewrite(frame: memoryview, context: Context) -> bytes:
         unsupported = frame[_CORRELATION : _CORRELATION + 2] == _UNSUPPORTED
         body_version = 0 if unsupported else version
+        answer: messages.ApiVersionsResponse
         correlation_id, answer = frames.decode_response(KEY, body_version, frame)
         if answer.error_code == ErrorCode.NONE and context.node_id != UNKNOWN_NODE:
             versions.learn(context.node_id, ranges_of(answer))
@@ -50,9 +52,9 @@ def unsupported_version(version: int) -> Route:
     return Route(kind=Kind.LOCAL, key=KEY, version=version, handler=handle, opaque=True)
 
 
-async def handle(call: Call) -> bytes:
+async def handle(call: Call[memoryview]) -> bytes:
     """Say which versions of ApiVersions there are, in the oldest words (body v0, error 35)."""
-    message = registry.message("ApiVersionsResponse")
+    message = messages.ApiVersionsResponse
     known = message.ApiVersion(api_key=KEY, min_version=registry.versions(KEY)[0], max_version=CAPS[KEY])
     answer = message(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])
     return bytes(frames.response(KEY, 0, call.correlation_id, answer))

@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeAlias
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import repaired
 from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.routes import Context, Rewrite
-from proxy.wire import headers
+from proxy.wire import headers, messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import AnswerUnusable, RemoteProtocolError
 from proxy.wire.primitives import read_uvarint
 from proxy.wire.values import Address
 
-DESCRIBE_CONFIGS = 32
+_Setting: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResourceResult"
+_Synonym: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsSynonym"
+
 BROKER = 4
 """Resource type (ConfigResource.Type)."""
 
@@ -41,7 +44,7 @@ _LISTENER = re.compile(r"\s*([^:/,\s]+)://(\[[^\]]*\]|[^:/\[\]]*):(-?\d+)\s*")
 
 def rewriter(version: int, book: AddressBook) -> Rewrite:
     """The rewriter of answers to DescribeConfigs of this version."""
-    flexible = headers.response_header_version(DESCRIBE_CONFIGS, version) > 0
+    flexible = headers.response_header_version(ApiKey.DESCRIBE_CONFIGS, version) > 0
     names = tuple(_encoded(name, flexible=flexible) for name in sorted(LISTENERS | WITHHELD))
 
     def rewrite(frame: memoryview, _: Context) -> bytes | None:
@@ -53,12 +56,12 @@ def rewriter(version: int, book: AddressBook) -> Rewrite:
                 f"DescribeConfigs: an answer of {len(frame)} bytes names addresses of brokers; more than "
                 f"{REWRITTEN_BYTES_MAX} are not rewritten: ask about brokers in a request of their own"
             )
-        return repaired(frame, DESCRIBE_CONFIGS, version, book, hide)
+        return repaired(frame, ApiKey.DESCRIBE_CONFIGS, version, book, hide)
 
     return rewrite
 
 
-def hide(answer: Any, book: AddressBook) -> None:
+def hide(answer: messages.DescribeConfigsResponse, book: AddressBook) -> None:
     """Take the addresses of the upstream cluster out of a decoded answer to DescribeConfigs."""
     for result in answer.results or ():
         if result.resource_type != BROKER:
@@ -70,7 +73,7 @@ def hide(answer: Any, book: AddressBook) -> None:
                 _hide(synonym, ours)
 
 
-def _hide(entry: Any, ours: Address | None) -> None:
+def _hide(entry: _Setting | _Synonym, ours: Address | None) -> None:
     """In an entry or a synonym of one."""
     if entry.name in LISTENERS:
         shown = listeners(entry.value, ours)
@@ -129,4 +132,4 @@ def _encoded(name: str, *, flexible: bool) -> bytes:
     return (bytes((size + 1,)) if flexible else size.to_bytes(2, "big")) + name.encode()
 
 
-API = ForwardedApi(key=DESCRIBE_CONFIGS, rewrite=lambda version, parts: rewriter(version, parts.book))
+API = ForwardedApi(key=ApiKey.DESCRIBE_CONFIGS, rewrite=lambda version, parts: rewriter(version, parts.book))

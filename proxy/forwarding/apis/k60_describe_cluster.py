@@ -10,20 +10,21 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import ours, unusable
 from proxy.forwarding.forwarded_api import ForwardedApi
-from proxy.wire import frames
+from proxy.wire import frames, messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.endpoints import Endpoint
 from proxy.wire.errors import ErrorCode
 
-KEY = 60
+KEY = ApiKey.DESCRIBE_CLUSTER
 BROKERS = 1
 """EndpointType: 1 = brokers, 2 = controllers."""
 
 
-def repair(answer: Any, book: AddressBook) -> None:
+def repair(answer: messages.DescribeClusterResponse, book: AddressBook) -> None:
     """Our addresses for brokers; no addresses for anything else."""
     if answer.endpoint_type != BROKERS:
         _hide(answer)
@@ -36,19 +37,19 @@ def repair(answer: Any, book: AddressBook) -> None:
         answer.controller_id = answer.brokers[0].broker_id
 
 
-def _hide(answer: Any) -> None:
+def _hide(answer: messages.DescribeClusterResponse) -> None:
     answer.brokers = []
     if answer.error_code == ErrorCode.NONE:
         answer.error_code = int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
         answer.error_message = "Controllers are not served by this proxy."
 
 
-def names_no_brokers(version: int) -> Callable[[memoryview, Sequence[Any]], bool]:
+def names_no_brokers(version: int) -> Callable[[memoryview, Sequence[Endpoint]], bool]:
     """A predicate over response frames of this version: does the answer name something else than brokers?"""
 
-    def names(frame: memoryview, _: Sequence[Any]) -> bool:
-        answer = frames.decode_response(KEY, version, frame)[1]
-        return bool(answer.endpoint_type != BROKERS)
+    def names(frame: memoryview, _: Sequence[Endpoint]) -> bool:
+        answer: messages.DescribeClusterResponse = frames.decode_response(KEY, version, frame)[1]
+        return answer.endpoint_type != BROKERS
 
     return names
 

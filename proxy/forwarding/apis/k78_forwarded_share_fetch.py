@@ -10,57 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from struct import error as StructError  # noqa: N812  # named like every other error
 
 from proxy.forwarding.address_rewriting import drop_node_endpoints
 from proxy.forwarding.forwarded_api import ForwardedApi
 from proxy.forwarding.routes import Route
-from proxy.wire import headers
-from proxy.wire.errors import RemoteProtocolError
+from proxy.wire import prefixes
+from proxy.wire.api_key import ApiKey
+from proxy.wire.prefixes import PlaceOf
 
-KEY = 78
+KEY = ApiKey.SHARE_FETCH
 
 ROOM = 0.75
 """Share of the collect limit that may be asked for; the rest is for the batch that exceeds it, and the other fields."""
 
 _MAX_BYTES = Struct(">i")
-_BEFORE_MAX_BYTES = 3 * 4
-"""ShareSessionEpoch, MaxWaitMs, MinBytes."""
 
 
-def limit_max_bytes(collected_bytes: int) -> Callable[[memoryview], Route | None]:
+def limit_max_bytes(version: int, collected_bytes: int) -> Callable[[memoryview], Route | None]:
     """An amendment of requests that lowers MaxBytes; RemoteProtocolError where a request is too short to have it."""
     highest = int(collected_bytes * ROOM)
+    place = prefixes.of_request(KEY, version, PlaceOf("MaxBytes"))
 
     def amend(frame: memoryview) -> Route | None:
-        _, position = headers.decode_request_header(frame)
-        try:
-            for _ in ("GroupId", "MemberId"):
-                position = _behind_string(frame, position)
-            position += _BEFORE_MAX_BYTES
-            if _MAX_BYTES.unpack_from(frame, position)[0] > highest:
-                _MAX_BYTES.pack_into(frame, position, highest)
-        except (IndexError, StructError) as error:
-            raise RemoteProtocolError("a ShareFetch request ends too early") from error
+        at = place(frame, len(frame))
+        if _MAX_BYTES.unpack_from(frame, at)[0] > highest:
+            _MAX_BYTES.pack_into(frame, at, highest)
         return None
 
     return amend
 
 
-def _behind_string(frame: memoryview, position: int) -> int:
-    """Where a compact nullable string ends."""
-    length = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return position + max(length - 1, 0)
-        shift += 7
-
-
 API = ForwardedApi(
     key=KEY,
     repair=drop_node_endpoints,
-    amend=lambda _, parts: limit_max_bytes(parts.limits.collected_bytes),
+    amend=lambda version, parts: limit_max_bytes(version, parts.limits.collected_bytes),
 )

@@ -12,28 +12,26 @@ from proxy.forwarding.address_rewriting import ProduceRewriter, drop_node_endpoi
 from proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from proxy.forwarding.routes import Kind, Rewrite
 from proxy.wire import endpoints
-
-PRODUCE, SASL_HANDSHAKE, SASL_AUTHENTICATE, SHARE_ACKNOWLEDGE = 0, 17, 36, 79
-STREAMS_GROUP_HEARTBEAT, STREAMS_GROUP_DESCRIBE = 88, 89
+from proxy.wire.api_key import ApiKey
 
 
 def _produce(version: int, parts: RewritingParts) -> Rewrite | None:
-    if endpoints.locator(PRODUCE, version) is None:
+    if endpoints.locator(ApiKey.PRODUCE, version) is None:
         return None
-    return ProduceRewriter(rewriter(PRODUCE, version, parts.book, drop_node_endpoints), version)
+    return ProduceRewriter(rewriter(ApiKey.PRODUCE, version, parts.book, drop_node_endpoints), version)
 
 
 APIS = (
-    ForwardedApi(key=PRODUCE, kind=Kind.PRODUCE, repair=drop_node_endpoints, rewrite=_produce),
-    ForwardedApi(key=SASL_HANDSHAKE, kind=Kind.SASL_HANDSHAKE),
-    ForwardedApi(key=SASL_AUTHENTICATE, kind=Kind.SASL_AUTHENTICATE),
-    ForwardedApi(key=SHARE_ACKNOWLEDGE, repair=drop_node_endpoints),
+    ForwardedApi(key=ApiKey.PRODUCE, kind=Kind.PRODUCE, repair=drop_node_endpoints, rewrite=_produce),
+    ForwardedApi(key=ApiKey.SASL_HANDSHAKE, kind=Kind.SASL_HANDSHAKE),
+    ForwardedApi(key=ApiKey.SASL_AUTHENTICATE, kind=Kind.SASL_AUTHENTICATE),
+    ForwardedApi(key=ApiKey.SHARE_ACKNOWLEDGE, repair=drop_node_endpoints),
     ForwardedApi(
-        key=STREAMS_GROUP_HEARTBEAT,
+        key=ApiKey.STREAMS_GROUP_HEARTBEAT,
         waived="StreamsGroupHeartbeat: endpoints of the applications themselves, which are not brokers",
     ),
     ForwardedApi(
-        key=STREAMS_GROUP_DESCRIBE,
+        key=ApiKey.STREAMS_GROUP_DESCRIBE,
         waived="StreamsGroupDescribe: endpoints of the applications themselves, which are not brokers",
     ),
 )

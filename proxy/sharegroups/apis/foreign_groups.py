@@ -17,22 +17,20 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
 
 from proxy.brokers.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
 from proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
-from proxy.forwarding.declared_api import Away, DeclaredApi, Look, Needs
+from proxy.forwarding.declared_api import Away, DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis import refusals
-from proxy.sharegroups.apis.held_groups import any_is_held, first_string_is_held, names_held
+from proxy.sharegroups.apis.held_groups import any_is_held, named_group_is_held, names_held
 from proxy.sharegroups.services import ShareHandler, ShareServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
-
-OFFSET_COMMIT, JOIN_GROUP, TXN_OFFSET_COMMIT, OFFSET_DELETE = 8, 11, 28, 47
-CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
-STREAMS_GROUP_HEARTBEAT, STREAMS_GROUP_DESCRIBE = 88, 89
+from proxy.wire.messages import Message
 
 TXN_OFFSET_COMMIT_MEMBER_VERSION = 3
 """From here on TxnOffsetCommit names a member (KIP-447)."""
@@ -61,38 +59,55 @@ COORDINATOR_TROUBLE = frozenset(
 
 Api = DeclaredApi[ShareServices]
 
+_Described: TypeAlias = (
+    "messages.ConsumerGroupDescribeResponse.DescribedGroup | messages.StreamsGroupDescribeResponse.DescribedGroup"
+)
 
-async def join_group(call: Call, services: ShareServices) -> bytes:
+
+class _NamesGroup(Protocol):
+    @property
+    def group_id(self) -> str: ...
+
+
+class _HasCode(Protocol):
+    error_code: int
+
+
+async def join_group(call: Call[messages.JoinGroupRequest], services: ShareServices) -> bytes:
     """JoinGroup (key 11)."""
     code = await _code(call, services, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     nameless = None if call.version >= JOIN_GROUP_NULL_PROTOCOL_VERSION else ""
-    response = registry.message("JoinGroupResponse")(
+    response = messages.JoinGroupResponse(
         error_code=code, generation_id=-1, protocol_name=nameless, leader="", member_id="", members=[]
     )
     return reply(call, response)
 
 
-async def consumer_group_heartbeat(call: Call, services: ShareServices) -> bytes:
+async def consumer_group_heartbeat(
+    call: Call[messages.ConsumerGroupHeartbeatRequest], services: ShareServices
+) -> bytes:
     """ConsumerGroupHeartbeat (key 68)."""
-    return await _heartbeat(call, services, "ConsumerGroupHeartbeatResponse", "consumer")
+    code, text = await _refusal(call, services, "consumer")
+    return reply(call, messages.ConsumerGroupHeartbeatResponse(error_code=code, error_message=text))
 
 
-async def streams_group_heartbeat(call: Call, services: ShareServices) -> bytes:
+async def streams_group_heartbeat(call: Call[messages.StreamsGroupHeartbeatRequest], services: ShareServices) -> bytes:
     """StreamsGroupHeartbeat (key 88)."""
-    return await _heartbeat(call, services, "StreamsGroupHeartbeatResponse", "streams")
+    code, text = await _refusal(call, services, "streams")
+    return reply(call, messages.StreamsGroupHeartbeatResponse(error_code=code, error_message=text))
 
 
-async def offset_commit(call: Call, services: ShareServices) -> bytes:  # noqa: ARG001 - as handlers are called
+async def offset_commit(call: Call[messages.OffsetCommitRequest], _: ShareServices) -> bytes:
     """OffsetCommit (key 8)."""
-    return await replied(call, await _as_nobody(call))
+    return await replied(call, await _ask_as_nobody(call))
 
 
-async def txn_offset_commit(call: Call, services: ShareServices) -> bytes:
+async def txn_offset_commit(call: Call[messages.TxnOffsetCommitRequest], services: ShareServices) -> bytes:
     """TxnOffsetCommit (key 28)."""
     if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
-        return await replied(call, await _as_nobody(call))
+        return await replied(call, await _ask_transaction_as_nobody(call))
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
-    response = registry.message("TxnOffsetCommitResponse")
+    response = messages.TxnOffsetCommitResponse
     topics = []
     for topic in call.message.topics:
         partitions = await call.work.map(
@@ -106,9 +121,9 @@ async def txn_offset_commit(call: Call, services: ShareServices) -> bytes:
     return await replied(call, response(topics=topics))
 
 
-async def offset_delete(call: Call, services: ShareServices) -> bytes:  # noqa: ARG001 - as handlers are called
+async def offset_delete(call: Call[messages.OffsetDeleteRequest], _: ShareServices) -> bytes:
     """OffsetDelete (key 47)."""
-    request = registry.message("OffsetDeleteRequest")(group_id=call.message.group_id, topics=[])
+    request = messages.OffsetDeleteRequest(group_id=call.message.group_id, topics=[])
     answer = await ask_upstream(call, request)
     if answer.error_code in NOT_A_MEMBER:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -116,17 +131,21 @@ async def offset_delete(call: Call, services: ShareServices) -> bytes:  # noqa: 
     return reply(call, answer)
 
 
-async def consumer_group_describe(call: Call, services: ShareServices) -> bytes:
+async def consumer_group_describe(call: Call[messages.ConsumerGroupDescribeRequest], services: ShareServices) -> bytes:
     """ConsumerGroupDescribe (key 69)."""
-    return await _describe(call, services, "consumer")
+    answer = await ask_upstream(call, call.message)
+    await _correct(call, services, answer.groups, "consumer")
+    return await replied(call, answer)
 
 
-async def streams_group_describe(call: Call, services: ShareServices) -> bytes:
+async def streams_group_describe(call: Call[messages.StreamsGroupDescribeRequest], services: ShareServices) -> bytes:
     """StreamsGroupDescribe (key 89)."""
-    return await _describe(call, services, "streams")
+    answer = await ask_upstream(call, call.message)
+    await _correct(call, services, answer.groups, "streams")
+    return await replied(call, answer)
 
 
-async def _code(call: Call, services: ShareServices, allowed: ErrorCode) -> ErrorCode:
+async def _code(call: Call[_NamesGroup], services: ShareServices, allowed: ErrorCode) -> ErrorCode:
     """`allowed` where the principal may READ the group, else the broker's code."""
     connection, group_id, now = call.connection, call.message.group_id, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
@@ -135,66 +154,102 @@ async def _code(call: Call, services: ShareServices, allowed: ErrorCode) -> Erro
     return allowed if code == ErrorCode.NONE else code
 
 
-async def _heartbeat(call: Call, services: ShareServices, name: str, kind: str) -> bytes:
+async def _refusal(call: Call[_NamesGroup], services: ShareServices, kind: str) -> tuple[ErrorCode, str | None]:
+    """Of a heartbeat of another kind of group: code and text."""
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
-    message = _not_a(kind, call.message.group_id) if code is ErrorCode.GROUP_ID_NOT_FOUND else None
-    return reply(call, registry.message(name)(error_code=code, error_message=message))
+    return code, _not_a(kind, call.message.group_id) if code is ErrorCode.GROUP_ID_NOT_FOUND else None
 
 
-async def _as_nobody(call: Call) -> Any:
+async def _ask_as_nobody(call: Call[messages.OffsetCommitRequest]) -> messages.OffsetCommitResponse:
     """The broker's answer to the request in the name of a member that cannot exist, "no such member" made 69."""
     request = call.message
     request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
     answer = await ask_upstream(call, request)
     for topic in answer.topics:
-        for partition in topic.partitions:
-            if partition.error_code in NOT_A_MEMBER:
-                partition.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            await call.work.step()
-        await call.work.step()
+        await _deny(call, topic.partitions)
     return answer
 
 
-async def _describe(call: Call, services: ShareServices, kind: str) -> bytes:
-    answer = await ask_upstream(call, call.message)
-    for group in answer.groups:
+async def _ask_transaction_as_nobody(
+    call: Call[messages.TxnOffsetCommitRequest],
+) -> messages.TxnOffsetCommitResponse:
+    """As `_ask_as_nobody`."""
+    request = call.message
+    request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
+    answer = await ask_upstream(call, request)
+    for topic in answer.topics:
+        await _deny(call, topic.partitions)
+    return answer
+
+
+async def _deny(call: Call[Message], partitions: Iterable[_HasCode]) -> None:
+    for partition in partitions:
+        if partition.error_code in NOT_A_MEMBER:
+            partition.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        await call.work.step()
+    await call.work.step()
+
+
+async def _correct(call: Call[Message], services: ShareServices, groups: Iterable[_Described], kind: str) -> None:
+    """What the broker says of groups that are held here."""
+    for group in groups:
         if group.error_code in NOT_A_MEMBER and services.holds(group.group_id):
             group.error_code, group.error_message = ErrorCode.GROUP_ID_NOT_FOUND, _not_a(kind, group.group_id)
             group.members = []
         await call.work.step()
-    return await replied(call, answer)
 
 
 def _not_a(kind: str, group_id: str) -> str:
     return f"Group {group_id} is not a {kind} group."
 
 
-async def _join_away(_call: Call, code: ErrorCode, _reason: str) -> Any:
-    response = registry.message("JoinGroupResponse")
+async def _join_away(
+    _call: Call[messages.JoinGroupRequest], code: ErrorCode, _reason: str
+) -> messages.JoinGroupResponse:
+    response = messages.JoinGroupResponse
     return response(error_code=code, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
 
 
-async def _commit_away(call: Call, code: ErrorCode, _reason: str) -> Any:
-    name = registry.API_KEYS[call.key]
-    response = registry.message(f"{name}Response")
-    topic, partition = getattr(response, f"{name}ResponseTopic"), getattr(response, f"{name}ResponsePartition")
+async def _commit_away(
+    call: Call[messages.OffsetCommitRequest], code: ErrorCode, _reason: str
+) -> messages.OffsetCommitResponse:
+    response = messages.OffsetCommitResponse
+    entry = response.OffsetCommitResponsePartition
     topics = [
-        topic(
-            **{each: getattr(asked, each) for each in ("name", "topic_id") if each in topic.__slots__},
-            partitions=[partition(partition_index=p.partition_index, error_code=code) for p in asked.partitions],
+        response.OffsetCommitResponseTopic(
+            name=asked.name,
+            topic_id=asked.topic_id,
+            partitions=[entry(partition_index=p.partition_index, error_code=code) for p in asked.partitions],
         )
-        for asked in call.message.topics or ()
+        for asked in call.message.topics
     ]
     return response(topics=topics)
 
 
-_NAMED_FIRST = first_string_is_held(or_loading=True)
-_BEHIND_TRANSACTIONAL_ID = first_string_is_held(1, or_loading=True)
+async def _txn_commit_away(
+    call: Call[messages.TxnOffsetCommitRequest], code: ErrorCode, _reason: str
+) -> messages.TxnOffsetCommitResponse:
+    response = messages.TxnOffsetCommitResponse
+    entry = response.TxnOffsetCommitResponsePartition
+    topics = [
+        response.TxnOffsetCommitResponseTopic(
+            name=asked.name,
+            topic_id=asked.topic_id,
+            partitions=[entry(partition_index=p.partition_index, error_code=code) for p in asked.partitions],
+        )
+        for asked in call.message.topics
+    ]
+    return response(topics=topics)
 
 
-def _makes(key: int, handle: ShareHandler, away: Away, wants: Callable[[ShareServices], Look]) -> Api:
+def _makes(key: int, handle: ShareHandler, away: Away) -> Api:
     """An API that would make a group upstream: it waits while it is not known which groups are share groups."""
+    wants = named_group_is_held(or_loading=True)
     return DeclaredApi(key=key, handle=handle, wants=wants, needs=Needs.GROUP_LOADED, away=away)
+
+
+def _named(request: messages.ConsumerGroupDescribeRequest | messages.StreamsGroupDescribeRequest) -> list[str]:
+    return request.group_ids
 
 
 def _describes(key: int, handle: ShareHandler) -> Api:
@@ -202,17 +257,17 @@ def _describes(key: int, handle: ShareHandler) -> Api:
         key=key,
         handle=handle,
         wants=any_is_held(or_loading=False),
-        picks=names_held(lambda request: list(request.group_ids), or_loading=False),
+        picks=names_held(_named, or_loading=False),
     )
 
 
 APIS: tuple[Api, ...] = (
-    _makes(JOIN_GROUP, join_group, _join_away, _NAMED_FIRST),
-    _makes(OFFSET_COMMIT, offset_commit, _commit_away, _NAMED_FIRST),
-    DeclaredApi(key=OFFSET_DELETE, handle=offset_delete, wants=first_string_is_held(or_loading=False)),
-    _makes(TXN_OFFSET_COMMIT, txn_offset_commit, _commit_away, _BEHIND_TRANSACTIONAL_ID),
-    _makes(CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, refusals.whole, _NAMED_FIRST),
-    _makes(STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat, refusals.whole, _NAMED_FIRST),
-    _describes(CONSUMER_GROUP_DESCRIBE, consumer_group_describe),
-    _describes(STREAMS_GROUP_DESCRIBE, streams_group_describe),
+    _makes(ApiKey.JOIN_GROUP, join_group, _join_away),
+    _makes(ApiKey.OFFSET_COMMIT, offset_commit, _commit_away),
+    DeclaredApi(key=ApiKey.OFFSET_DELETE, handle=offset_delete, wants=named_group_is_held(or_loading=False)),
+    _makes(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, _txn_commit_away),
+    _makes(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, refusals.whole),
+    _makes(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat, refusals.whole),
+    _describes(ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe),
+    _describes(ApiKey.STREAMS_GROUP_DESCRIBE, streams_group_describe),
 )

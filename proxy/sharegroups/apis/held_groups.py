@@ -7,16 +7,17 @@ them by making a group, or by denying that there is one (`while_loading`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 from proxy.fleet.group_owners import HeldAnywhere
-from proxy.forwarding.declared_api import Look
+from proxy.forwarding.early_looks import ByGroupId, ByKnownGroup, EarlyLook, Whenever
+from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import Picks
-from proxy.sharegroups.apis.group_ids import any_entry, leading_string, names_held_group
 from proxy.sharegroups.services import ShareServices
+from proxy.wire.messages import Message
 
-Names = Callable[[Any], Iterable[str]]
-"""The groups a decoded request is about."""
+M = TypeVar("M", bound=Message)
+E = TypeVar("E")
 
 
 def held_anywhere(services: ShareServices) -> HeldAnywhere:
@@ -24,38 +25,47 @@ def held_anywhere(services: ShareServices) -> HeldAnywhere:
     return HeldAnywhere(services.coordinator.groups, services.fleet)
 
 
-def first_string_is_held(index: int = 0, *, or_loading: bool) -> Callable[[ShareServices], Look]:
-    """Requests about one group: its id is the string at this index of the body."""
+def named_group_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyLook]:
+    """Requests about one group."""
 
-    def wants(services: ShareServices) -> Look:
-        held, gate = names_held_group(held_anywhere(services), index), services.gate
-
-        def look(frame: memoryview) -> bool:
-            if not gate.loading:
-                return held(frame)
-            group_id = leading_string(frame, index)
-            return held(frame) or (group_id is not None and gate.is_loading(group_id))
-
-        return look if or_loading else held
+    def wants(services: ShareServices) -> EarlyLook:
+        groups, gate = held_anywhere(services), services.gate
+        if not or_loading:
+            return ByKnownGroup(ByGroupId(lambda name: name in groups), groups.by_id)
+        exactly = ByGroupId(lambda name: name in groups or gate.is_loading(name))
+        return ByKnownGroup(exactly, groups.by_id, unless=(gate.loading,))
 
     return wants
 
 
-def any_is_held(*, or_loading: bool) -> Callable[[ShareServices], Look]:
+def any_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyLook]:
     """Requests about several groups: whether there is any group that they could name."""
 
-    def wants(services: ShareServices) -> Look:
+    def wants(services: ShareServices) -> EarlyLook:
         groups, gate = held_anywhere(services), services.gate
-        return lambda _frame: len(groups) > 0 or (or_loading and bool(gate.loading))
+        return Whenever(lambda: len(groups) > 0 or (or_loading and bool(gate.loading)))
 
     return wants
 
 
-def names_held(names: Names, *, or_loading: bool) -> Callable[[ShareServices], Picks]:
-    """Requests about several groups of which one is held."""
+def names_held(names: Callable[[M], Iterable[str]], *, or_loading: bool) -> Callable[[ShareServices], Picks]:
+    """Requests about several groups of which one is held; `names`: the groups that a decoded request is about."""
 
     def picks(services: ShareServices) -> Picks:
         groups, gate = held_anywhere(services), services.gate
         return any_entry(names, lambda name: name in groups or (or_loading and gate.is_loading(name)))
+
+    return picks
+
+
+def any_entry(entries: Callable[[M], Iterable[E]], is_ours: Callable[[E], bool]) -> Picks:
+    """Requests in which one of the entries is ours; `entries` finds them in the decoded request."""
+
+    async def picks(call: Call[M]) -> bool:
+        for entry in entries(call.message):
+            if is_ours(entry):
+                return True
+            await call.work.step(len(entry) if isinstance(entry, str) else 0)
+        return False
 
     return picks

@@ -10,8 +10,6 @@ Behaviour (measured on Kafka 4.3.0 with a native share group)
 
 from __future__ import annotations
 
-from typing import Any
-
 from proxy.forwarding.ask_and_reply import ask_upstream, replied
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
@@ -19,16 +17,18 @@ from proxy.sharegroups.apis.foreign_groups import NOT_A_MEMBER
 from proxy.sharegroups.apis.held_groups import any_is_held, names_held
 from proxy.sharegroups.model.group import DEAD
 from proxy.sharegroups.services import ShareServices
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-KEY = 15
+KEY = ApiKey.DESCRIBE_GROUPS
 NOT_FOUND_VERSION = 6
 """From here on a group that is not there is an error (KIP-1043); before, it is described as Dead."""
 
 NO_OPERATIONS = -2147483648
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.DescribeGroupsRequest], services: ShareServices) -> bytes:
     """Let the broker answer, and correct what it says of groups held here."""
     answer = await ask_upstream(call, call.message)
     for group in answer.groups:
@@ -38,7 +38,11 @@ async def handle(call: Call, services: ShareServices) -> bytes:
     return await replied(call, answer)
 
 
-def _make_dead(group: Any, version: int) -> None:
+def _named(request: messages.DescribeGroupsRequest) -> list[str]:
+    return request.groups
+
+
+def _make_dead(group: messages.DescribeGroupsResponse.DescribedGroup, version: int) -> None:
     group.group_state, group.protocol_type, group.protocol_data, group.members = DEAD, "", "", []
     if version >= NOT_FOUND_VERSION:
         group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -52,5 +56,5 @@ API = DeclaredApi(
     key=KEY,
     handle=handle,
     wants=any_is_held(or_loading=False),
-    picks=names_held(lambda request: request.groups, or_loading=False),
+    picks=names_held(_named, or_loading=False),
 )

@@ -17,7 +17,6 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 from zlib import crc32
 
 from proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, Right, ask_describe_groups, rights_of, tell_describe_groups
@@ -28,20 +27,21 @@ from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from proxy.sharegroups.model.group import GROUP_TYPE
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE
 
-KEY = 16
+KEY = ApiKey.LIST_GROUPS
 OWN_GROUPS_PREFIX = "__proxy_"
 OWN_PROTOCOL_TYPE = "proxy"
 
-DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION = 60, 0
+DESCRIBE_CLUSTER_VERSION = 0
 CLUSTER = "kafka-cluster"
 """The one name of the cluster as a resource."""
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.ListGroupsRequest], services: ShareServices) -> bytes:
     """Merge the broker's list with the groups held here."""
     answer = await ask_upstream(call, call.message)
     if answer.error_code != ErrorCode.NONE:
@@ -53,7 +53,7 @@ async def handle(call: Call, services: ShareServices) -> bytes:
     shown = await _may_describe(call, services, [group.group_id for group in found])
     if isinstance(shown, ErrorCode):
         return reply(call, _not_all(answer, shown))
-    listed = registry.message("ListGroupsResponse").ListedGroup
+    listed = messages.ListGroupsResponse.ListedGroup
     answer.groups = [
         *(entry for entry in answer.groups if not _is_own(entry)),
         *(
@@ -65,7 +65,9 @@ async def handle(call: Call, services: ShareServices) -> bytes:
     return reply(call, answer)
 
 
-def candidates(call: Call, services: ShareServices, elsewhere: Sequence[HeldGroup]) -> list[HeldGroup]:
+def candidates(
+    call: Call[messages.ListGroupsRequest], services: ShareServices, elsewhere: Sequence[HeldGroup]
+) -> list[HeldGroup]:
     """The share groups that belong into the answer of this listener and pass the filters, by id."""
     request, node_id = call.message, call.connection.node_id
     states = {state.lower() for state in request.states_filter or ()}
@@ -81,7 +83,7 @@ def candidates(call: Call, services: ShareServices, elsewhere: Sequence[HeldGrou
     ]
 
 
-def _not_all(answer: Any, code: ErrorCode) -> Any:
+def _not_all(answer: messages.ListGroupsResponse, code: ErrorCode) -> messages.ListGroupsResponse:
     """Another proxy, or the broker about rights, cannot be asked: nobody is to take half a list for all of it."""
     answer.error_code, answer.groups = code, []
     return answer
@@ -97,11 +99,13 @@ def is_listed_at(group_id: str, node_id: int, brokers: Collection[int]) -> bool:
     return node_id == max(brokers, key=lambda broker: (crc32(f"{broker}:{group_id}".encode()), broker))
 
 
-def _is_own(entry: Any) -> bool:
+def _is_own(entry: messages.ListGroupsResponse.ListedGroup) -> bool:
     return bool(entry.protocol_type == OWN_PROTOCOL_TYPE and entry.group_id.startswith(OWN_GROUPS_PREFIX))
 
 
-async def _may_describe(call: Call, services: ShareServices, group_ids: list[str]) -> Collection[str] | ErrorCode:
+async def _may_describe(
+    call: Call[messages.ListGroupsRequest], services: ShareServices, group_ids: list[str]
+) -> Collection[str] | ErrorCode:
     """Those of the groups that the principal may describe; a code, where the broker could not judge it."""
     codes = await _refusals(call, services, group_ids)
     allowed = {group_id for group_id in group_ids if codes[group_id] == ErrorCode.NONE}
@@ -111,7 +115,9 @@ async def _may_describe(call: Call, services: ShareServices, group_ids: list[str
     return next(not_judged, None) or allowed
 
 
-async def _refusals(call: Call, services: ShareServices, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+async def _refusals(
+    call: Call[messages.ListGroupsRequest], services: ShareServices, group_ids: Iterable[str]
+) -> dict[str, ErrorCode]:
     """Ask about those groups nothing is remembered of, in as many requests as it takes, sent together."""
     rights, now, cache_s = rights_of(call.connection), services.timers.now(), services.options.rights_cache_s
     remembered = {group_id: rights.group_code(Right.DESCRIBE_GROUP, group_id, now, cache_s) for group_id in group_ids}
@@ -123,14 +129,14 @@ async def _refusals(call: Call, services: ShareServices, group_ids: Iterable[str
     return found
 
 
-async def _may_describe_cluster(call: Call, services: ShareServices) -> bool:
+async def _may_describe_cluster(call: Call[messages.ListGroupsRequest], services: ShareServices) -> bool:
     """DESCRIBE on the cluster, as the authorized operations on it tell."""
     rights, now = rights_of(call.connection), services.timers.now()
     verdict = rights.verdict(Right.DESCRIBE_CLUSTER, CLUSTER, now, services.options.rights_cache_s)
     if verdict is None:
-        request = registry.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
-        answer = await ask(call.connection, DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, request)
-        described = told(DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, answer)
+        request = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
+        answer = await ask(call.connection, ApiKey.DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, request)
+        described = told(messages.DescribeClusterResponse, DESCRIBE_CLUSTER_VERSION, answer)
         operations = described.cluster_authorized_operations
         if described.error_code != ErrorCode.NONE or operations == NO_BITS:
             return False
@@ -139,8 +145,8 @@ async def _may_describe_cluster(call: Call, services: ShareServices) -> bool:
     return verdict
 
 
-async def _away(_call: Call, code: ErrorCode, _reason: str) -> Any:
-    return registry.message("ListGroupsResponse")(error_code=code, groups=[])
+async def _away(_call: Call[messages.ListGroupsRequest], code: ErrorCode, _reason: str) -> messages.ListGroupsResponse:
+    return messages.ListGroupsResponse(error_code=code, groups=[])
 
 
 API = DeclaredApi(key=KEY, handle=handle, needs=Needs.ALL_LOADED, away=_away)

@@ -14,17 +14,16 @@ Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
 from proxy.forwarding.apis import k32_broker_addresses
-from proxy.forwarding.ask_and_reply import replied
+from proxy.forwarding.ask_and_reply import ask_upstream, replied
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.group_configs import (
     GROUP,
     NO_ANSWER,
     Failure,
-    ask_about,
     is_ours,
     is_unknown_resource,
     name_of,
@@ -33,10 +32,16 @@ from proxy.sharegroups.apis.group_configs import (
 from proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
 from proxy.sharegroups.model.settings import GROUP_CONFIGS, BrokerShareLimits, GroupConfigKey
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
+from proxy.wire.message_classes import copied
 
-KEY = 32
+_Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
+_Setting: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResourceResult"
+_Synonym: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsSynonym"
+
+KEY = ApiKey.DESCRIBE_CONFIGS
 
 STATIC_BROKER_CONFIG, DEFAULT_CONFIG, GROUP_CONFIG = 4, 5, 8
 """Sources (DescribeConfigsResponse.ConfigSource)."""
@@ -47,14 +52,14 @@ THEIRS = "consumer.session.timeout.ms"
 _KAFKA_DEFAULTS = BrokerShareLimits()
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.DescribeConfigsRequest], services: ShareServices) -> bytes:
     """Answer resource by resource, in the order asked."""
     resources = call.message.resources
     others = [resource for resource in resources if resource.resource_type != GROUP]
     named = [resource for resource in resources if resource.resource_type == GROUP and resource.resource_name]
-    answer = registry.message("DescribeConfigsResponse")(results=[])
+    answer = messages.DescribeConfigsResponse(results=[])
     if others:
-        answer = await ask_about(call, others)
+        answer = await _ask_about(call, others)
         k32_broker_addresses.hide(answer, services.book)
     theirs = await _theirs(call, named) if named else {}
     ours = [resource for resource in resources if resource.resource_type == GROUP]
@@ -66,33 +71,49 @@ async def handle(call: Call, services: ShareServices) -> bytes:
     return await replied(call, answer)
 
 
-async def _theirs(call: Call, resources: list[Any]) -> dict[str, list[Any] | Failure]:
+async def _theirs(
+    call: Call[messages.DescribeConfigsRequest], resources: list[_Resource]
+) -> dict[str, list[_Setting] | Failure]:
     """What the broker has for these groups: settings of other types, or why it must not be asked."""
     by_name = {resource.resource_name: _without_ours(resource) for resource in resources}
-    answer = await ask_about(call, list(by_name.values()))
+    answer = await _ask_about(call, list(by_name.values()))
     if all(is_unknown_resource(result.error_code) for result in answer.results):
         refusal = await refusal_to_describe(call)
         return {name: [] if refusal is None else refusal for name in by_name}
-    found: dict[str, list[Any] | Failure] = {}
+    found: dict[str, list[_Setting] | Failure] = {}
     for result in answer.results:
         if result.error_code == ErrorCode.NONE:
             found[result.resource_name] = [entry for entry in result.configs if not is_ours(entry.name)]
         else:
-            found[result.resource_name] = ErrorCode(result.error_code), result.error_message
+            found[result.resource_name] = ErrorCode.of(result.error_code), result.error_message
         await call.work.step()
     return found
 
 
-def _without_ours(resource: Any) -> Any:
+async def _ask_about(
+    call: Call[messages.DescribeConfigsRequest], resources: list[_Resource]
+) -> messages.DescribeConfigsResponse:
+    """The broker's answer to the client's request with these resources in place of its own."""
+    request = copied(call.message)
+    request.resources = resources
+    return await ask_upstream(call, request)
+
+
+def _without_ours(resource: _Resource) -> _Resource:
     keys = resource.configuration_keys
     wanted = [key for key in keys if not is_ours(key)] or [THEIRS] if keys else None
-    return type(resource)(
+    return messages.DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=resource.resource_type, resource_name=resource.resource_name, configuration_keys=wanted
     )
 
 
-def _ours(request: Any, resource: Any, services: ShareServices, theirs: list[Any] | Failure) -> Any:
-    message = registry.message("DescribeConfigsResponse")
+def _ours(
+    request: messages.DescribeConfigsRequest,
+    resource: _Resource,
+    services: ShareServices,
+    theirs: list[_Setting] | Failure,
+) -> messages.DescribeConfigsResponse.DescribeConfigsResult:
+    message = messages.DescribeConfigsResponse
     result = message.DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message="",
@@ -114,8 +135,10 @@ def _ours(request: Any, resource: Any, services: ShareServices, theirs: list[Any
     return result
 
 
-def _entry(request: Any, key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShareLimits) -> Any:
-    message = registry.message("DescribeConfigsResponse")
+def _entry(
+    request: messages.DescribeConfigsRequest, key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShareLimits
+) -> _Setting:
+    message = messages.DescribeConfigsResponse
     synonyms = _synonyms(key, stored, limits)
     return message.DescribeConfigsResourceResult(
         name=key.name,
@@ -129,9 +152,9 @@ def _entry(request: Any, key: GroupConfigKey, stored: Mapping[str, str], limits:
     )
 
 
-def _synonyms(key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShareLimits) -> list[Any]:
+def _synonyms(key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShareLimits) -> list[_Synonym]:
     """Where the value may come from, the one that holds first."""
-    synonym = registry.message("DescribeConfigsResponse").DescribeConfigsSynonym
+    synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
     broker_name, value, default = key.synonym or key.name, key.default_value(limits), key.default_value(_KAFKA_DEFAULTS)
     found = [synonym(name=broker_name, value=default, source=DEFAULT_CONFIG)]
     if value != default:
@@ -141,11 +164,13 @@ def _synonyms(key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShar
     return found
 
 
-async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
+async def _away(
+    call: Call[messages.DescribeConfigsRequest], code: ErrorCode, reason: str
+) -> messages.DescribeConfigsResponse:
     """Of every resource of the part: those that are no groups are not described either."""
-    message = registry.message("DescribeConfigsResponse")
+    message = messages.DescribeConfigsResponse
 
-    def entry(resource: Any) -> Any:
+    def entry(resource: _Resource) -> messages.DescribeConfigsResponse.DescribeConfigsResult:
         return message.DescribeConfigsResult(
             error_code=code,
             error_message=reason or None,

@@ -15,10 +15,9 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from proxy.brokers.rights import ask_delete_group, tell_delete_group
-from proxy.durable.interfaces import JournalRefused
+from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
 from proxy.forwarding.ask_and_reply import ask_upstream, replied
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
@@ -31,14 +30,15 @@ from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.group import ShareGroup
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_records import StateKey
-from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
-from proxy.wire import registry
+from proxy.sharegroups.state_writes import client_code
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-KEY = 42
+KEY = ApiKey.DELETE_GROUPS
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.DeleteGroupsRequest], services: ShareServices) -> bytes:
     """Delete what is held here, ask the broker to delete the rest."""
     names = list(dict.fromkeys(call.message.groups_names))
     held, rest = list[str](), list[str]()
@@ -57,15 +57,15 @@ async def handle(call: Call, services: ShareServices) -> bytes:
         else ErrorCode.COORDINATOR_NOT_AVAILABLE
         for name, outcome in outcomes.items()
     }
-    response = registry.message("DeleteGroupsResponse")
+    response = messages.DeleteGroupsResponse
     answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
     mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
     answer.results = [*mine, *answer.results]
     return await replied(call, answer)
 
 
-def _request(names: list[str]) -> Any:
-    return registry.message("DeleteGroupsRequest")(groups_names=names)
+def _request(names: list[str]) -> messages.DeleteGroupsRequest:
+    return messages.DeleteGroupsRequest(groups_names=names)
 
 
 def _delete(services: ShareServices, group_id: str, right: memoryview) -> Promise[ErrorCode]:
@@ -118,23 +118,33 @@ async def _forget(services: ShareServices, group_id: str, keys: Sequence[ShareKe
     return ErrorCode.NONE
 
 
-async def _away(call: Call, code: ErrorCode, _reason: str) -> Any:
-    message = registry.message("DeleteGroupsResponse")
+async def _away(
+    call: Call[messages.DeleteGroupsRequest], code: ErrorCode, _reason: str
+) -> messages.DeleteGroupsResponse:
+    message = messages.DeleteGroupsResponse
 
-    def entry(name: str) -> Any:
+    def entry(name: str) -> messages.DeleteGroupsResponse.DeletableGroupResult:
         return message.DeletableGroupResult(group_id=name, error_code=code)
 
     return message(results=await call.work.map(entry, dict.fromkeys(call.message.groups_names)))
+
+
+def _named(request: messages.DeleteGroupsRequest) -> list[str]:
+    return request.groups_names
+
+
+def _group_id(entry: messages.DeleteGroupsResponse.DeletableGroupResult) -> str:
+    return entry.group_id
 
 
 API = DeclaredApi(
     key=KEY,
     handle=handle,
     wants=any_is_held(or_loading=True),
-    picks=names_held(lambda request: list(request.groups_names), or_loading=True),
+    picks=names_held(_named, or_loading=True),
     needs=Needs.OWNER,
     away=_away,
-    splits=Splits("groups_names", str, "results", lambda entry: str(entry.group_id), str),
+    splits=Splits("groups_names", str, "results", _group_id, str),
     groups_max=10_000,
 )
 """Where some groups live on the brokers it is still the handler that puts to them what is theirs."""

@@ -19,12 +19,12 @@ Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from proxy.durable.interfaces import JournalRefused
-from proxy.forwarding.ask_and_reply import replied
+from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
+from proxy.forwarding.ask_and_reply import ask_upstream
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import settled_by
@@ -32,7 +32,6 @@ from proxy.sharegroups.apis.group_configs import (
     GROUP,
     NO_ANSWER,
     Failure,
-    ask_about,
     is_ours,
     is_unknown_resource,
     name_of,
@@ -42,11 +41,23 @@ from proxy.sharegroups.apis.group_configs import (
 from proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
 from proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
 from proxy.sharegroups.services import ShareServices
-from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
-from proxy.wire import registry
+from proxy.sharegroups.state_writes import client_code
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
+from proxy.wire.message_classes import copied
 
-KEY, ALTER_CONFIGS = 44, 33
+_Request: TypeAlias = "messages.IncrementalAlterConfigsRequest | messages.AlterConfigsRequest"
+_Response: TypeAlias = "messages.IncrementalAlterConfigsResponse"
+"""Or AlterConfigsResponse, which has the same fields."""
+_Result: TypeAlias = "messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse"
+_Changed: TypeAlias = "messages.IncrementalAlterConfigsRequest.AlterConfigsResource"
+_Replaced: TypeAlias = "messages.AlterConfigsRequest.AlterConfigsResource"
+_Change: TypeAlias = (
+    "messages.IncrementalAlterConfigsRequest.AlterableConfig | messages.AlterConfigsRequest.AlterableConfig"
+)
+
+KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
 
 SET, DELETE = 0, 1
 NOT_LISTS = {2: "APPEND to", 3: "SUBTRACT from"}
@@ -60,19 +71,20 @@ NOT_KNOWN: Failure = (ErrorCode.REQUEST_TIMED_OUT, "It is not known yet whether 
 NO_OTHERS = " (the brokers of this cluster have no settings of groups; the proxy keeps those of share groups)"
 
 Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
+"""Takes the resources of its own request: `incremental` or `replacing`."""
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.IncrementalAlterConfigsRequest], services: ShareServices) -> _Response:
     """IncrementalAlterConfigs."""
     return await _alter(call, services, incremental)
 
 
-async def handle_alter_configs(call: Call, services: ShareServices) -> bytes:
+async def handle_alter_configs(call: Call[messages.AlterConfigsRequest], services: ShareServices) -> _Response:
     """AlterConfigs."""
     return await _alter(call, services, replacing)
 
 
-def incremental(resource: Any, stored: Mapping[str, str], limits: BrokerShareLimits) -> Result:
+def incremental(resource: _Changed, stored: Mapping[str, str], limits: BrokerShareLimits) -> Result:
     """What SET and DELETE make of what is stored."""
     after = dict(stored)
     for change in (change for change in resource.configs if is_ours(change.name)):
@@ -80,25 +92,24 @@ def incremental(resource: Any, stored: Mapping[str, str], limits: BrokerShareLim
             after.pop(change.name, None)
             continue
         failure = _operation_mistake(change)
-        if failure is not None:
-            return after, failure
+        if failure is not None or change.value is None:
+            return after, failure or _null_mistake(change.name)
         after[change.name] = change.value
     return after, _refused(resource, after, limits)
 
 
-def replacing(resource: Any, _: Mapping[str, str], limits: BrokerShareLimits) -> Result:
+def replacing(resource: _Replaced, _: Mapping[str, str], limits: BrokerShareLimits) -> Result:
     """What AlterConfigs leaves: exactly what it names."""
     ours = [change for change in resource.configs if is_ours(change.name)]
     failure = next((_null_mistake(change.name) for change in ours if change.value is None), None)
-    after = {change.name: change.value for change in ours}
+    after = {change.name: change.value for change in ours if change.value is not None}
     return after, failure or _refused(resource, after, limits)
 
 
-async def _alter(call: Call, services: ShareServices, judge: Judge) -> bytes:
+async def _alter(call: Call[_Request], services: ShareServices, judge: Judge) -> _Response:
     resources = call.message.resources
-    response = registry.message(f"{registry.API_KEYS[call.key]}Response")
     others = [resource for resource in resources if resource.resource_type != GROUP]
-    answer = await ask_about(call, others) if others else response(responses=[])
+    answer = await _ask_about(call, others, call.message.validate_only) if others else _response(call)(responses=[])
     counts = Counter(resource.resource_name for resource in resources if resource.resource_type == GROUP)
     for resource in (resource for resource in resources if resource.resource_type == GROUP):
         failure = (
@@ -109,10 +120,12 @@ async def _alter(call: Call, services: ShareServices, judge: Judge) -> bytes:
         answer.responses.append(_result(call, resource.resource_name, failure))
         await call.work.step()
     answer.responses = await call.work.in_order(map(name_of, resources), answer.responses, name_of)
-    return await replied(call, answer)
+    return answer
 
 
-async def _alter_group(call: Call, services: ShareServices, resource: Any, judge: Judge) -> Failure | None:
+async def _alter_group(
+    call: Call[_Request], services: ShareServices, resource: _Changed | _Replaced, judge: Judge
+) -> Failure | None:
     """Judge, ask the broker, judge again (others may have changed it, or be at it), store."""
     coordinator, group_id = services.coordinator, resource.resource_name
     if not group_id:
@@ -147,7 +160,7 @@ def _in_force(services: ShareServices, group_id: str, after: dict[str, str]) -> 
         services.reads.wake(key)
 
 
-async def _ask_broker(call: Call, resource: Any) -> Failure | None:
+async def _ask_broker(call: Call[_Request], resource: _Changed | _Replaced) -> Failure | None:
     """Have the broker change what is not ours, or with nothing left, say whether the principal may change anything."""
     rest = [change for change in resource.configs if not is_ours(change.name)]
     only_ours = not rest and call.key == KEY
@@ -158,34 +171,50 @@ async def _ask_broker(call: Call, resource: Any) -> Failure | None:
         known = await _tried(call, resource.resource_name, [], validate_only=True)
         if known is None or not is_unknown_resource(known[0]):
             return failure  # it is about what was asked, not about the kind of resource
-    return await refusal_to_alter(call) or _unknown_setting(call, rest)
+    return await refusal_to_alter(call) or _unknown_setting(rest)
 
 
-async def _tried(call: Call, group_id: str, configs: list[Any], validate_only: bool) -> Failure | None:
+async def _ask_about(call: Call[_Request], resources: Sequence[_Changed | _Replaced], validate_only: bool) -> _Response:
+    """The broker's answer to the client's request with these resources in place of its own."""
+    request: Any = copied(call.message)  # one of two kinds, with resources of its own
+    request.resources, request.validate_only = resources, validate_only
+    response: _Response = await ask_upstream(call, request)
+    return response
+
+
+def _response(call: Call[_Request]) -> type[_Response]:
+    made: type[_Response] = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    return made
+
+
+async def _tried(
+    call: Call[_Request], group_id: str, configs: Sequence[_Change], validate_only: bool
+) -> Failure | None:
     """What the broker says of these changes of a GROUP."""
-    resource = type(call.message.resources[0])(resource_type=GROUP, resource_name=group_id, configs=configs)
-    answer = await ask_about(call, [resource], validate_only=validate_only)
+    kind: type[Any] = type(call.message.resources[0])
+    resource = kind(resource_type=GROUP, resource_name=group_id, configs=configs)
+    answer = await _ask_about(call, [resource], validate_only)
     result = next(iter(answer.responses), None)
     if result is None:
         return NO_ANSWER
     if result.error_code == ErrorCode.NONE:
         return None
-    return ErrorCode(result.error_code), result.error_message
+    return ErrorCode.of(result.error_code), result.error_message
 
 
-def _unknown_setting(call: Call, configs: list[Any]) -> Failure | None:
+def _unknown_setting(configs: Sequence[_Change]) -> Failure | None:
     """What a broker that knows GROUP resources says of names it does not know: one that is deleted is no mistake."""
     for change in configs:
-        if call.key == KEY and change.config_operation == DELETE:
-            continue
-        mistake = _operation_mistake(change) if call.key == KEY else None
-        if mistake is None and change.value is None:
-            mistake = _null_mistake(change.name)
+        mistake = None if change.value is not None else _null_mistake(change.name)
+        if isinstance(change, messages.IncrementalAlterConfigsRequest.AlterableConfig):
+            if change.config_operation == DELETE:
+                continue
+            mistake = _operation_mistake(change)
         return mistake or (ErrorCode.INVALID_CONFIG, f"Unknown group config name: {change.name}{NO_OTHERS}")
     return None
 
 
-def _operation_mistake(change: Any) -> Failure | None:
+def _operation_mistake(change: messages.IncrementalAlterConfigsRequest.AlterableConfig) -> Failure | None:
     operation, name = change.config_operation, change.name
     if operation in NOT_LISTS:
         return ErrorCode.INVALID_CONFIG, f"Can't {NOT_LISTS[operation]} key {name} because its type is not LIST."
@@ -198,7 +227,7 @@ def _null_mistake(name: str) -> Failure:
     return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
 
 
-def _refused(resource: Any, after: Mapping[str, str], limits: BrokerShareLimits) -> Failure | None:
+def _refused(resource: _Changed | _Replaced, after: Mapping[str, str], limits: BrokerShareLimits) -> Failure | None:
     names = [change.name for change in resource.configs]
     if len(names) != len(set(names)):
         return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
@@ -206,18 +235,17 @@ def _refused(resource: Any, after: Mapping[str, str], limits: BrokerShareLimits)
     return None if mistake is None else (ErrorCode.INVALID_CONFIG, mistake)
 
 
-def _result(call: Call, name: str, failure: Failure | None) -> Any:
-    response = registry.message(f"{registry.API_KEYS[call.key]}Response")
-    entry = response.AlterConfigsResourceResponse
+def _result(call: Call[_Request], name: str, failure: Failure | None) -> _Result:
+    entry = _response(call).AlterConfigsResourceResponse
     code, text = failure or (ErrorCode.NONE, None)
     return entry(error_code=code, error_message=text, resource_type=GROUP, resource_name=name)
 
 
-async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
+async def _away(call: Call[_Request], code: ErrorCode, reason: str) -> _Response:
     """Of every resource of the part: those that are no groups are not changed either."""
-    message = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    message = _response(call)
 
-    def entry(resource: Any) -> Any:
+    def entry(resource: _Changed | _Replaced) -> _Result:
         return message.AlterConfigsResourceResponse(
             error_code=code,
             error_message=reason or None,
@@ -225,7 +253,8 @@ async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
             resource_name=resource.resource_name,
         )
 
-    return message(responses=await call.work.map(entry, call.message.resources))
+    resources: Sequence[_Changed | _Replaced] = call.message.resources
+    return message(responses=await call.work.map(entry, resources))
 
 
 APIS = tuple(
@@ -238,5 +267,5 @@ APIS = tuple(
         splits=by_group_resource("responses"),
         groups_max=GROUPS_MAX,
     )
-    for key, handler in ((KEY, handle), (ALTER_CONFIGS, handle_alter_configs))
+    for key, handler in ((KEY, handle), (ApiKey.ALTER_CONFIGS, handle_alter_configs))
 )

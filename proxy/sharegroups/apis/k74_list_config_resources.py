@@ -14,21 +14,22 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from proxy.brokers.questions import METADATA, about_all_topics, about_topics
+from proxy.brokers.questions import about_all_topics, about_topics
 from proxy.brokers.topic_leaders import METADATA_VERSION
 from proxy.forwarding.ask_and_reply import ask, ask_upstream, reply, told
 from proxy.forwarding.declared_api import DeclaredApi, Needs
+from proxy.forwarding.early_looks import FromVersion
 from proxy.forwarding.hidden_topics import is_hidden
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from proxy.sharegroups.apis.group_configs import GROUP
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import headers, registry
-from proxy.wire.errors import ErrorCode, RemoteProtocolError
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode
 
-KEY = 74
+KEY = ApiKey.LIST_CONFIG_RESOURCES
 RESOURCE_TYPES_VERSION = 1
 """Before, the request is about client metrics only."""
 
@@ -37,15 +38,7 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 """Resource types that may be listed (ConfigResource.Type), in the order of a broker's answer."""
 
 
-def asks_for_types(frame: memoryview) -> bool:
-    """Whether resource types may be asked for; without any all of them are."""
-    try:
-        return headers.decode_request_header(frame)[0].version >= RESOURCE_TYPES_VERSION
-    except RemoteProtocolError:
-        return False  # the broker judges it
-
-
-async def handle(call: Call, services: ShareServices) -> bytes | None:
+async def handle(call: Call[messages.ListConfigResourcesRequest], services: ShareServices) -> bytes | None:
     """Merge the broker's list with the groups that have settings here."""
     wanted = call.message.resource_types
     if services.versions.upstream.get(KEY, (0, 0))[1] < RESOURCE_TYPES_VERSION:
@@ -57,7 +50,7 @@ async def handle(call: Call, services: ShareServices) -> bytes | None:
     if answer.error_code == ErrorCode.NONE and (not wanted or GROUP in wanted):
         elsewhere = await held_elsewhere(services)
         if elsewhere is None:
-            message = registry.message("ListConfigResourcesResponse")
+            message = messages.ListConfigResourcesResponse
             return reply(call, message(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, config_resources=[]))
         named = {entry.resource_name for entry in answer.config_resources if entry.resource_type == GROUP}
         ours = {name for holdings in elsewhere for name in holdings.with_settings}
@@ -67,46 +60,50 @@ async def handle(call: Call, services: ShareServices) -> bytes | None:
     return reply(call, answer)
 
 
-def _resources(kind: int, names: Iterable[str]) -> list[Any]:
-    resource = registry.message("ListConfigResourcesResponse").ConfigResource
+def _resources(kind: int, names: Iterable[str]) -> list[messages.ListConfigResourcesResponse.ConfigResource]:
+    resource = messages.ListConfigResourcesResponse.ConfigResource
     return [resource(resource_name=name, resource_type=kind) for name in names]
 
 
-async def _list(call: Call, wanted: Iterable[int]) -> Any:
+async def _list(
+    call: Call[messages.ListConfigResourcesRequest], wanted: Iterable[int]
+) -> messages.ListConfigResourcesResponse:
     """What a broker that knows v1 would list, groups apart."""
-    message = registry.message("ListConfigResourcesResponse")
+    message = messages.ListConfigResourcesResponse
     kinds = set(wanted)
     if not kinds <= set(TYPES):
         return message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
-    metrics = ask(call.connection, KEY, 0, registry.message("ListConfigResourcesRequest")())
+    metrics = ask(call.connection, KEY, 0, messages.ListConfigResourcesRequest())
     cluster = None
     if kinds & {BROKER, BROKER_LOGGER, TOPIC}:
         question = about_all_topics() if TOPIC in kinds else about_topics()
-        cluster = ask(call.connection, METADATA, METADATA_VERSION, question)
-    answer = told(KEY, 0, await metrics)
+        cluster = ask(call.connection, ApiKey.METADATA, METADATA_VERSION, question)
+    answer = told(messages.ListConfigResourcesResponse, 0, await metrics)
     if answer.error_code != ErrorCode.NONE:
         return answer
     found = _resources(CLIENT_METRICS, [each.resource_name for each in answer.config_resources])
     answer.config_resources = found if CLIENT_METRICS in kinds else []
     if cluster is not None:
-        metadata = told(METADATA, METADATA_VERSION, await cluster)
+        metadata = told(messages.MetadataResponse, METADATA_VERSION, await cluster)
         nodes = [str(broker.node_id) for broker in metadata.brokers]
         for kind in (BROKER_LOGGER, BROKER):
             answer.config_resources += _resources(kind, nodes if kind in kinds else [])
-        names = [topic.name for topic in metadata.topics if not topic.error_code and not is_hidden(topic.name)]
-        answer.config_resources += _resources(TOPIC, names)
+        shown = [topic.name for topic in metadata.topics if not topic.error_code and not is_hidden(topic.name)]
+        answer.config_resources += _resources(TOPIC, filter(None, shown))
     return answer
 
 
-async def _away(_call: Call, code: ErrorCode, _reason: str) -> Any:
-    return registry.message("ListConfigResourcesResponse")(error_code=code, config_resources=[])
+async def _away(
+    _call: Call[messages.ListConfigResourcesRequest], code: ErrorCode, _reason: str
+) -> messages.ListConfigResourcesResponse:
+    return messages.ListConfigResourcesResponse(error_code=code, config_resources=[])
 
 
 API = DeclaredApi(
     key=KEY,
     handle=handle,
     raised_to=RESOURCE_TYPES_VERSION,
-    wants=lambda _: asks_for_types,
+    wants=lambda _: FromVersion(RESOURCE_TYPES_VERSION),
     needs=Needs.ALL_LOADED,
     away=_away,
 )

@@ -12,11 +12,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.brokers.topic_leaders import ask_topics, describe_refusal, names_to_ask, tell_topics
-from proxy.durable.interfaces import JournalRefused
+from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.loop.waiting import settled_within
@@ -34,24 +33,24 @@ from proxy.sharegroups.model.group import (
 )
 from proxy.sharegroups.new_groups import GroupRefused, hold_group
 from proxy.sharegroups.services import ShareServices
-from proxy.sharegroups.state_writes import ANSWER_MAX_S, client_code
-from proxy.wire import frames, registry
+from proxy.sharegroups.state_writes import client_code
+from proxy.wire import frames, messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 
-KEY = 76
+KEY = ApiKey.SHARE_GROUP_HEARTBEAT
 VERSIONS = (1, 1)
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices) -> bytes:
     """Answer one ShareGroupHeartbeat."""
-    request = call.message
-    reply = await _judge(call, services, request)
-    return _answer(call, request.member_id, reply)
+    reply = await _judge(call, services)
+    return _answer(call, call.message.member_id, reply)
 
 
-async def _judge(call: Call, services: ShareServices, request: Any) -> HeartbeatReply:
-    group_id = request.group_id
+async def _judge(call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices) -> HeartbeatReply:
+    request, group_id = call.message, call.message.group_id
     beat = Heartbeat(
         member_id=request.member_id,
         member_epoch=request.member_epoch,
@@ -96,7 +95,9 @@ def _topics_of(services: ShareServices, group_id: str, beat: Heartbeat) -> tuple
     return () if member is None else tuple(sorted(member.topics))
 
 
-async def _read_refusal(call: Call, services: ShareServices, group_id: str, names: Iterable[str]) -> ErrorCode:
+async def _read_refusal(
+    call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices, group_id: str, names: Iterable[str]
+) -> ErrorCode:
     """What refuses READ on the group, or NONE; on the way, in the same round trip, the topics are asked about."""
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
@@ -143,8 +144,8 @@ def _shapes(services: ShareServices, names: Iterable[str]) -> dict[str, TopicInf
     return found
 
 
-def _answer(call: Call, member_id: str | None, reply: HeartbeatReply) -> bytes:
-    message = registry.message("ShareGroupHeartbeatResponse")
+def _answer(call: Call[messages.ShareGroupHeartbeatRequest], member_id: str | None, reply: HeartbeatReply) -> bytes:
+    message = messages.ShareGroupHeartbeatResponse
     if reply.error != ErrorCode.NONE:
         answer = message(error_code=reply.error, error_message=reply.message)
     else:
@@ -152,12 +153,13 @@ def _answer(call: Call, member_id: str | None, reply: HeartbeatReply) -> bytes:
             member_id=member_id,
             member_epoch=reply.member_epoch,
             heartbeat_interval_ms=round(reply.heartbeat_interval_s * 1000),
-            assignment=None if reply.assignment is None else _assignment(message, reply.assignment),
+            assignment=None if reply.assignment is None else _assignment(reply.assignment),
         )
     return frames.response(KEY, call.version, call.correlation_id, answer)
 
 
-def _assignment(message: Any, assignment: Mapping[bytes, Iterable[int]]) -> Any:
+def _assignment(assignment: Mapping[bytes, Iterable[int]]) -> messages.ShareGroupHeartbeatResponse.Assignment:
+    message = messages.ShareGroupHeartbeatResponse
     return message.Assignment(
         topic_partitions=[
             message.TopicPartitions(topic_id=topic_id, partitions=list(partitions))

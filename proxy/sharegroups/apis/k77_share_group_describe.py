@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from proxy.brokers.rights import (
     NO_BITS,
@@ -26,26 +26,28 @@ from proxy.forwarding.interfaces import Call
 from proxy.forwarding.split_requests import Splits
 from proxy.sharegroups.model.group import GroupDescription, MemberDescription
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-KEY = 77
+_Described: TypeAlias = "messages.ShareGroupDescribeResponse.DescribedGroup"
+
+KEY = ApiKey.SHARE_GROUP_DESCRIBE
 VERSIONS = (1, 1)
 
 NOT_TO_BE_DESCRIBED = "The group has described topic(s) that the client is not authorized to describe."
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.ShareGroupDescribeRequest], services: ShareServices) -> bytes:
     """Answer one ShareGroupDescribe."""
     request = call.message
     group_ids = list(dict.fromkeys(request.group_ids or ()))
     looked = await _look(call, services, group_ids, request.include_authorized_operations)
-    message = registry.message("ShareGroupDescribeResponse")
     groups = []
     for group_id in group_ids:
-        groups.append(_described(call, services, message, group_id, looked))
+        groups.append(_described(call, services, group_id, looked))
         await call.work.pause()
-    return await replied(call, message(groups=groups))
+    return await replied(call, messages.ShareGroupDescribeResponse(groups=groups))
 
 
 class _Looked(NamedTuple):
@@ -57,7 +59,9 @@ class _Looked(NamedTuple):
     """None where they are not wanted."""
 
 
-async def _look(call: Call, services: ShareServices, group_ids: Sequence[str], with_bits: bool) -> _Looked:
+async def _look(
+    call: Call[messages.ShareGroupDescribeRequest], services: ShareServices, group_ids: Sequence[str], with_bits: bool
+) -> _Looked:
     """Ask for the rights that are not known, all in one round trip; the bits, if they are wanted."""
     connection, now = call.connection, services.timers.now()
     rights, cache_s = rights_of(connection), services.options.rights_cache_s
@@ -77,43 +81,50 @@ async def _look(call: Call, services: ShareServices, group_ids: Sequence[str], w
     return _Looked(refusals, bits)
 
 
-def _described(call: Call, services: ShareServices, message: Any, group_id: str, looked: _Looked) -> Any:
+def _described(
+    call: Call[messages.ShareGroupDescribeRequest],
+    services: ShareServices,
+    group_id: str,
+    looked: _Looked,
+) -> _Described:
     if not group_id:
-        return _refused(message, group_id, ErrorCode.INVALID_GROUP_ID)
+        return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
     refusal = looked.refusals[group_id]
     if refusal != ErrorCode.NONE:
-        return _refused(message, group_id, ErrorCode.UNKNOWN_SERVER_ERROR if refusal is None else refusal)
+        return _refused(group_id, ErrorCode.UNKNOWN_SERVER_ERROR if refusal is None else refusal)
     group = services.coordinator.group(group_id)
     if group is None:
-        return _refused(message, group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     code, operations = (looked.bits or {}).get(group_id, (ErrorCode.NONE, NO_BITS))
     if code != ErrorCode.NONE:
-        return _refused(message, group_id, ErrorCode(code))
+        return _refused(group_id, ErrorCode.of(code))
     for name in group.subscribed_topics():
         code = describe_refusal(call.connection, services, name)
         if code != ErrorCode.NONE:
-            return _refused(message, group_id, code, NOT_TO_BE_DESCRIBED)
-    return _entry(services, message, group.describe(), operations)
+            return _refused(group_id, code, NOT_TO_BE_DESCRIBED)
+    return _entry(services, group.describe(), operations)
 
 
-def _refused(message: Any, group_id: str, code: ErrorCode, text: str | None = None) -> Any:
-    return message.DescribedGroup(error_code=code, error_message=text, group_id=group_id, group_state="")
+def _refused(group_id: str, code: ErrorCode, text: str | None = None) -> _Described:
+    return messages.ShareGroupDescribeResponse.DescribedGroup(
+        error_code=code, error_message=text, group_id=group_id, group_state=""
+    )
 
 
-def _entry(services: ShareServices, message: Any, described: GroupDescription, operations: int) -> Any:
-    return message.DescribedGroup(
+def _entry(services: ShareServices, described: GroupDescription, operations: int) -> _Described:
+    return messages.ShareGroupDescribeResponse.DescribedGroup(
         group_id=described.group_id,
         group_state=described.state,
         group_epoch=described.epoch,
         assignment_epoch=described.assignment_epoch,
         assignor_name=described.assignor,
-        members=[_member(services, message, member) for member in described.members],
+        members=[_member(services, member) for member in described.members],
         authorized_operations=operations,
     )
 
 
-def _member(services: ShareServices, message: Any, member: MemberDescription) -> Any:
-    topics = []
+def _member(services: ShareServices, member: MemberDescription) -> messages.ShareGroupDescribeResponse.Member:
+    message, topics = messages.ShareGroupDescribeResponse, []
     for topic_id, partitions in sorted(member.assignment.items()):
         topic = services.topology.topic_by_id(topic_id)
         name = "" if topic is None else topic.name
@@ -129,13 +140,18 @@ def _member(services: ShareServices, message: Any, member: MemberDescription) ->
     )
 
 
-async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
-    message = registry.message("ShareGroupDescribeResponse")
+async def _away(
+    call: Call[messages.ShareGroupDescribeRequest], code: ErrorCode, reason: str
+) -> messages.ShareGroupDescribeResponse:
+    def entry(group_id: str) -> _Described:
+        return _refused(group_id, code, reason or None)
 
-    def entry(group_id: str) -> Any:
-        return _refused(message, group_id, code, reason or None)
+    groups = await call.work.map(entry, dict.fromkeys(call.message.group_ids))
+    return messages.ShareGroupDescribeResponse(groups=groups)
 
-    return message(groups=await call.work.map(entry, dict.fromkeys(call.message.group_ids)))
+
+def _group_id(entry: _Described) -> str:
+    return entry.group_id
 
 
 API = DeclaredApi(
@@ -144,6 +160,6 @@ API = DeclaredApi(
     versions=VERSIONS,
     needs=Needs.OWNER,
     away=_away,
-    splits=Splits("group_ids", str, "groups", lambda entry: str(entry.group_id), str),
+    splits=Splits("group_ids", str, "groups", _group_id, str),
     groups_max=10_000,
 )

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
@@ -36,11 +35,12 @@ from proxy.sharegroups.fetch.session_survey import Result
 from proxy.sharegroups.model.group import member_id_mistake
 from proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import frames, registry
+from proxy.wire import frames, messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
 
-KEY = 78
+KEY = ApiKey.SHARE_FETCH
 VERSIONS = (1, 2)
 
 AT_ONCE_MAX = 500
@@ -49,7 +49,7 @@ AT_ONCE_MAX = 500
 _NOTHING = Result()
 
 
-async def handle(call: Call, services: ShareServices) -> frames.Answer:
+async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices) -> frames.Answer:
     """Answer one ShareFetch."""
     request = call.message
     if request.group_id is None:
@@ -88,7 +88,7 @@ def _session_places(services: ShareServices, key: SessionKey) -> tuple[TopicIdPa
     return () if session is None else session.partitions
 
 
-def _renew_mistake(call: Call) -> str | None:
+def _renew_mistake(call: Call[messages.ShareFetchRequest]) -> str | None:
     """A request that renews must not fetch (KIP-1222)."""
     request = call.message
     if call.version < 2 or not request.is_renew_ack:
@@ -99,7 +99,7 @@ def _renew_mistake(call: Call) -> str | None:
 
 
 async def _fetch(
-    call: Call, services: ShareServices, session: Session, acknowledging: Acknowledging
+    call: Call[messages.ShareFetchRequest], services: ShareServices, session: Session, acknowledging: Acknowledging
 ) -> ShareFetching | None:
     """Have the acknowledgements written, and fetch what is asked for; None for the request that ends its session."""
     request = call.message
@@ -146,28 +146,28 @@ async def _outcome(
         services.answers.release(reserved)
 
 
-def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
-    message = registry.message("ShareFetchResponse")
+def _refusal(call: Call[messages.ShareFetchRequest], code: ErrorCode, text: str | None = None) -> bytes:
+    message = messages.ShareFetchResponse
     return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
 
 
 async def _answer(
-    call: Call,
+    call: Call[messages.ShareFetchRequest],
     services: ShareServices,
     session: Session,
     fetching: ShareFetching | None,
     outcome: Mapping[TopicIdPartition, ErrorCode],
 ) -> frames.Answer:
-    message = registry.message("ShareFetchResponse")
+    message = messages.ShareFetchResponse
     results = {} if fetching is None else _told(session, fetching.results)
-    topics: dict[bytes, list[Any]] = {}
+    topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
     hints = []
     for place in dict.fromkeys((*results, *outcome)):
         result = results.get(place, _NOTHING)
         code = outcome.get(place, ErrorCode.NONE)
         hint = leader_hint(services, place, result.error or code)
         hints.append(hint)
-        topics.setdefault(place.topic_id, []).append(_entry(message, place.partition, result, code, hint))
+        topics.setdefault(place.topic_id, []).append(_entry(place.partition, result, code, hint))
         await call.work.step()
     answer = message(
         throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,
@@ -176,7 +176,9 @@ async def _answer(
             message.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()
         ],
-        node_endpoints=hint_endpoints(services, message, hints) if any(hint != NO_HINT for hint in hints) else [],
+        node_endpoints=hint_endpoints(services, message.NodeEndpoint, hints)
+        if any(hint != NO_HINT for hint in hints)
+        else [],
     )
     if len(hints) > AT_ONCE_MAX:
         return await call.work.drive(frames.answer_in_slices(KEY, call.version, call.correlation_id, answer))
@@ -192,7 +194,10 @@ def _told(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[
     }
 
 
-def _entry(message: Any, partition: int, result: Result, acknowledged: ErrorCode, hint: tuple[int, int]) -> Any:
+def _entry(
+    partition: int, result: Result, acknowledged: ErrorCode, hint: tuple[int, int]
+) -> messages.ShareFetchResponse.PartitionData:
+    message = messages.ShareFetchResponse
     return message.PartitionData(
         partition_index=partition,
         error_code=result.error,
@@ -206,6 +211,32 @@ def _entry(message: Any, partition: int, result: Result, acknowledged: ErrorCode
     )
 
 
+async def interrupted(call: Call[messages.ShareFetchRequest], _reason: str) -> messages.ShareFetchResponse | None:
+    """What is said where nobody knows whether the acknowledgements are stored (sharegroups/README.md rule 72)."""
+    _, batches = await named(call.message.topics, call.work)
+    message = messages.ShareFetchResponse
+    topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
+    for place in batches:
+        hint = message.LeaderIdAndEpoch(leader_id=NO_HINT[0], leader_epoch=NO_HINT[1])
+        entry = message.PartitionData(
+            partition_index=place.partition,
+            acknowledge_error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+            current_leader=hint,
+            records=b"",
+            acquired_records=[],
+        )
+        topics.setdefault(place.topic_id, []).append(entry)
+        await call.work.step()
+    entries = [message.ShareFetchableTopicResponse(topic_id=t, partitions=each) for t, each in topics.items()]
+    return message(responses=entries) if batches else None
+
+
 API = DeclaredApi(
-    key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.no_session, asks_again=True
+    key=KEY,
+    handle=handle,
+    versions=VERSIONS,
+    needs=Needs.OWNER,
+    away=refusals.no_session,
+    interrupted=interrupted,
+    asks_again=True,
 )

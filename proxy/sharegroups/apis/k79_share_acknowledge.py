@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from proxy.forwarding.ask_and_reply import replied
 from proxy.forwarding.declared_api import DeclaredApi, Needs
@@ -26,15 +25,16 @@ from proxy.sharegroups.fetch.acknowledgements import decide
 from proxy.sharegroups.model.group import member_id_mistake
 from proxy.sharegroups.model.sessions import FINAL_EPOCH, SessionKey
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import frames, registry
+from proxy.wire import frames, messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
 
-KEY = 79
+KEY = ApiKey.SHARE_ACKNOWLEDGE
 VERSIONS = (1, 2)
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.ShareAcknowledgeRequest], services: ShareServices) -> bytes:
     """Answer one ShareAcknowledge."""
     request = call.message
     if request.group_id is None:
@@ -46,7 +46,7 @@ async def handle(call: Call, services: ShareServices) -> bytes:
         return _refusal(call, code)
     if mistake is not None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, mistake)
-    key = SessionKey(request.group_id, request.member_id, call.connection.node_id)
+    key = SessionKey(request.group_id, request.member_id or "", call.connection.node_id)
     session = services.coordinator.sessions.acknowledge(key, request.share_session_epoch, call.connection.id)
     if isinstance(session, ErrorCode):
         return _refusal(call, session)
@@ -59,16 +59,19 @@ async def handle(call: Call, services: ShareServices) -> bytes:
     return await _answer(call, services, request.group_id, outcome)
 
 
-def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
-    message = registry.message("ShareAcknowledgeResponse")
+def _refusal(call: Call[messages.ShareAcknowledgeRequest], code: ErrorCode, text: str | None = None) -> bytes:
+    message = messages.ShareAcknowledgeResponse
     return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
 
 
 async def _answer(
-    call: Call, services: ShareServices, group_id: str, outcome: Mapping[TopicIdPartition, ErrorCode]
+    call: Call[messages.ShareAcknowledgeRequest],
+    services: ShareServices,
+    group_id: str,
+    outcome: Mapping[TopicIdPartition, ErrorCode],
 ) -> bytes:
-    message = registry.message("ShareAcknowledgeResponse")
-    topics: dict[bytes, list[Any]] = {}
+    message = messages.ShareAcknowledgeResponse
+    topics: dict[bytes, list[messages.ShareAcknowledgeResponse.PartitionData]] = {}
     hints = []
     for place, code in outcome.items():
         hint = leader_hint(services, place, code)
@@ -87,11 +90,32 @@ async def _answer(
             message.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()
         ],
-        node_endpoints=hint_endpoints(services, message, hints),
+        node_endpoints=hint_endpoints(services, message.NodeEndpoint, hints),
     )
     return await replied(call, answer)
 
 
+async def interrupted(
+    call: Call[messages.ShareAcknowledgeRequest], _reason: str
+) -> messages.ShareAcknowledgeResponse | None:
+    """What is said where nobody knows whether the acknowledgements are stored (sharegroups/README.md rule 72)."""
+    _, batches = await named(call.message.topics, call.work)
+    message = messages.ShareAcknowledgeResponse
+    topics: dict[bytes, list[messages.ShareAcknowledgeResponse.PartitionData]] = {}
+    for place in batches:
+        entry = message.PartitionData(partition_index=place.partition, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        topics.setdefault(place.topic_id, []).append(entry)
+        await call.work.step()
+    entries = [message.ShareAcknowledgeTopicResponse(topic_id=t, partitions=each) for t, each in topics.items()]
+    return message(responses=entries) if batches else None
+
+
 API = DeclaredApi(
-    key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.no_session, asks_again=True
+    key=KEY,
+    handle=handle,
+    versions=VERSIONS,
+    needs=Needs.OWNER,
+    away=refusals.no_session,
+    interrupted=interrupted,
+    asks_again=True,
 )

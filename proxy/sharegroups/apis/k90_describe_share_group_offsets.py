@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.rights import Right, ask_describe_groups, rights_of, tell_describe_groups
@@ -27,11 +27,16 @@ from proxy.sharegroups.apis.offset_requests import know_topics, log_ends, shares
 from proxy.sharegroups.fetch.start_offsets import Found
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.services import ShareServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, RequestRefused
 from proxy.wire.values import ZERO_UUID, TopicIdPartition
 
-KEY = 90
+_Group: TypeAlias = "messages.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup"
+_Answered: TypeAlias = "messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup"
+_Partition: TypeAlias = "messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition"
+
+KEY = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 VERSIONS = (0, 1)
 LAG_SINCE = 1
 
@@ -48,14 +53,14 @@ class _Wanted:
     partitions: Sequence[int]
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices) -> bytes:
     """Answer one DescribeShareGroupOffsets."""
     asked = list(call.message.groups or ())
     refusals = await _look(call, services, asked)
     allowed = [group for group in asked if refusals[group.group_id] == ErrorCode.NONE]
     wanted = await _wanted_of_all(call, services, allowed)
     ends = await _ends(call, services, [each for topics in wanted.values() for each in topics])
-    message = registry.message("DescribeShareGroupOffsetsResponse")
+    message = messages.DescribeShareGroupOffsetsResponse
     groups = []
     for group in asked:
         code = refusals[group.group_id]
@@ -66,13 +71,15 @@ async def handle(call: Call, services: ShareServices) -> bytes:
             continue
         topics = []
         for each in wanted[id(group)]:
-            topics.append(await _topic(call, services, message, each, ends))
+            topics.append(await _topic(call, services, each, ends))
             await call.work.step()
         groups.append(message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics))
     return await replied(call, message(groups=groups))
 
 
-async def _look(call: Call, services: ShareServices, asked: Sequence[Any]) -> Mapping[str, ErrorCode]:
+async def _look(
+    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, asked: Sequence[_Group]
+) -> Mapping[str, ErrorCode]:
     """What refuses DESCRIBE on each group, or NONE; on the way what is not known of their topics is asked."""
     connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
     rights = rights_of(connection)
@@ -102,7 +109,9 @@ async def _look(call: Call, services: ShareServices, asked: Sequence[Any]) -> Ma
     return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
 
 
-async def _wanted_of_all(call: Call, services: ShareServices, groups: Sequence[Any]) -> dict[int, list[_Wanted]]:
+async def _wanted_of_all(
+    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, groups: Sequence[_Group]
+) -> dict[int, list[_Wanted]]:
     """By the identity of the group's entry in the request: one group may be named several times.
 
     Raises:
@@ -119,7 +128,9 @@ async def _wanted_of_all(call: Call, services: ShareServices, groups: Sequence[A
     return found
 
 
-async def _wanted(call: Call, services: ShareServices, group: Any) -> list[_Wanted]:
+async def _wanted(
+    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, group: _Group
+) -> list[_Wanted]:
     """The topics to answer for, as a broker orders them: those that exist, unknown ones, those not allowed."""
     if group.topics is None:
         return _all(call, services, group.group_id)
@@ -137,7 +148,9 @@ def _rank(wanted: _Wanted) -> int:
     return 1 if wanted.topic == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 2
 
 
-def _all(call: Call, services: ShareServices, group_id: str) -> list[_Wanted]:
+def _all(
+    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, group_id: str
+) -> list[_Wanted]:
     """Every share partition there is, of topics that exist and may be seen."""
     places: dict[str, set[int]] = {}
     for key in shares_of(services, group_id):
@@ -157,7 +170,9 @@ def _all(call: Call, services: ShareServices, group_id: str) -> list[_Wanted]:
     return found
 
 
-async def _ends(call: Call, services: ShareServices, wanted: Sequence[_Wanted]) -> Found:
+async def _ends(
+    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, wanted: Sequence[_Wanted]
+) -> Found:
     """Where the logs of the share partitions with state end; nothing for a version without lag."""
     if call.version < LAG_SINCE:
         return {}
@@ -174,35 +189,42 @@ async def _ends(call: Call, services: ShareServices, wanted: Sequence[_Wanted]) 
     return await log_ends(call.connection, services, list(places.values())) if places else {}
 
 
-async def _topic(call: Call, services: ShareServices, message: Any, wanted: _Wanted, ends: Found) -> Any:
+async def _topic(
+    call: Call[messages.DescribeShareGroupOffsetsRequest],
+    services: ShareServices,
+    wanted: _Wanted,
+    ends: Found,
+) -> messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic:
     code = ErrorCode.NONE
-    topic_id, entries = ZERO_UUID, []
+    topic_id, entries = ZERO_UUID, list[_Partition]()
     if isinstance(wanted.topic, Topic):
         topic_id = wanted.topic.topic_id
         for partition in wanted.partitions:
             if not 0 <= partition < wanted.topic.partitions:
-                entries.append(_nothing(message, partition, code))
+                entries.append(_nothing(partition, code))
                 continue
             key = ShareKey(wanted.group_id, topic_id, partition)
-            entries.append(_partition(services, message, key, ends.get(TopicIdPartition(topic_id, partition))))
+            entries.append(_partition(services, key, ends.get(TopicIdPartition(topic_id, partition))))
             await call.work.step()
     else:
         if wanted.topic != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             code = wanted.topic
-        entries = await call.work.map(lambda partition: _nothing(message, partition, code), wanted.partitions)
-    return message.DescribeShareGroupOffsetsResponseTopic(topic_name=wanted.name, topic_id=topic_id, partitions=entries)
+        entries = await call.work.map(lambda partition: _nothing(partition, code), wanted.partitions)
+    return messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic(
+        topic_name=wanted.name, topic_id=topic_id, partitions=entries
+    )
 
 
-def _nothing(message: Any, partition: int, code: ErrorCode) -> Any:
-    return message.DescribeShareGroupOffsetsResponsePartition(
+def _nothing(partition: int, code: ErrorCode) -> _Partition:
+    return messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition(
         partition_index=partition, start_offset=NOT_KNOWN, lag=NOT_KNOWN, error_code=code
     )
 
 
-def _partition(services: ShareServices, message: Any, key: ShareKey, end: tuple[ErrorCode, int] | None) -> Any:
+def _partition(services: ShareServices, key: ShareKey, end: tuple[ErrorCode, int] | None) -> _Partition:
     share = services.coordinator.share(key)
     if share is None:
-        return _nothing(message, key.partition, ErrorCode.NONE)
+        return _nothing(key.partition, ErrorCode.NONE)
     snapshot = share.partition.snapshot()
     leader = services.topology.leader(key.topic_id, key.partition)
     code, lag = ErrorCode.NONE, NOT_KNOWN
@@ -212,7 +234,7 @@ def _partition(services: ShareServices, message: Any, key: ShareKey, end: tuple[
         if code == ErrorCode.NONE:
             # A log that lost its end, or a snapshot that runs ahead of this look at it, has nothing left to deliver.
             lag = max(offset - snapshot.start_offset - snapshot.delivery_complete_count, 0)
-    return message.DescribeShareGroupOffsetsResponsePartition(
+    return messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition(
         partition_index=key.partition,
         start_offset=snapshot.start_offset if told else NOT_KNOWN,
         leader_epoch=0 if leader is None else max(leader.epoch, 0),
@@ -222,10 +244,12 @@ def _partition(services: ShareServices, message: Any, key: ShareKey, end: tuple[
     )
 
 
-async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
-    message = registry.message("DescribeShareGroupOffsetsResponse")
+async def _away(
+    call: Call[messages.DescribeShareGroupOffsetsRequest], code: ErrorCode, reason: str
+) -> messages.DescribeShareGroupOffsetsResponse:
+    message = messages.DescribeShareGroupOffsetsResponse
 
-    def entry(group: Any) -> Any:
+    def entry(group: _Group) -> _Answered:
         return message.DescribeShareGroupOffsetsResponseGroup(
             group_id=group.group_id, topics=[], error_code=code, error_message=reason or None
         )
@@ -233,7 +257,7 @@ async def _away(call: Call, code: ErrorCode, reason: str) -> Any:
     return message(groups=await call.work.map(entry, call.message.groups))
 
 
-def _group_id(entry: Any) -> str:
+def _group_id(entry: _Group | _Answered) -> str:
     return str(entry.group_id)
 
 

@@ -12,10 +12,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
+from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.forwarding.ask_and_reply import replied, reply
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
@@ -27,12 +28,15 @@ from proxy.sharegroups.group_changes import BEING_DELETED
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.new_groups import GroupRefused, hold_group
 from proxy.sharegroups.services import ShareServices
-from proxy.sharegroups.state_writes import ANSWER_MAX_S, Outcome
-from proxy.wire import registry
+from proxy.sharegroups.state_writes import Outcome
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 
-KEY = 91
+_Topic: TypeAlias = "messages.AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic"
+
+KEY = ApiKey.ALTER_SHARE_GROUP_OFFSETS
 VERSIONS = (0, 0)
 
 UNINITIALIZED = -1
@@ -47,7 +51,7 @@ Changes = dict[ShareKey, tuple[str, int]]
 """Share partition -> (topic name, offset)."""
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: ShareServices) -> bytes:
     """Answer one AlterShareGroupOffsets."""
     request = call.message
     topics = list(request.topics or ())
@@ -90,7 +94,9 @@ async def _written(services: ShareServices, changes: Changes) -> Codes:
     return codes
 
 
-async def _read_refusal(call: Call, services: ShareServices, group_id: str, names: Sequence[str]) -> ErrorCode:
+async def _read_refusal(
+    call: Call[messages.AlterShareGroupOffsetsRequest], services: ShareServices, group_id: str, names: Sequence[str]
+) -> ErrorCode:
     """What refuses READ on the group, or NONE; on the way what is not known of the topics."""
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
@@ -101,7 +107,9 @@ async def _read_refusal(call: Call, services: ShareServices, group_id: str, name
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
-async def _judged(call: Call, topics: Sequence[Any], known: dict[str, Topic | ErrorCode]) -> tuple[Codes, Changes]:
+async def _judged(
+    call: Call[messages.AlterShareGroupOffsetsRequest], topics: Sequence[_Topic], known: dict[str, Topic | ErrorCode]
+) -> tuple[Codes, Changes]:
     """The codes that are settled, and what is to be changed."""
     group_id = call.message.group_id
     codes: Codes = {}
@@ -120,7 +128,7 @@ async def _judged(call: Call, topics: Sequence[Any], known: dict[str, Topic | Er
     return codes, changes
 
 
-def _places(topics: Sequence[Any]) -> Iterator[tuple[str, int, int]]:
+def _places(topics: Sequence[_Topic]) -> Iterator[tuple[str, int, int]]:
     for topic in topics:
         for partition in topic.partitions or ():
             yield topic.topic_name, partition.partition_index, partition.start_offset
@@ -130,13 +138,18 @@ def _change(services: ShareServices, key: ShareKey, offset: int) -> Promise[Outc
     return services.writes.remove([key]) if offset == UNINITIALIZED else begin_at(services, key, offset)
 
 
-def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
-    message = registry.message("AlterShareGroupOffsetsResponse")
+def _refusal(call: Call[messages.AlterShareGroupOffsetsRequest], code: ErrorCode, text: str | None = None) -> bytes:
+    message = messages.AlterShareGroupOffsetsResponse
     return reply(call, message(error_code=code, error_message=text, responses=[]))
 
 
-async def _answer(call: Call, topics: Sequence[Any], known: dict[str, Topic | ErrorCode], codes: Codes) -> bytes:
-    message = registry.message("AlterShareGroupOffsetsResponse")
+async def _answer(
+    call: Call[messages.AlterShareGroupOffsetsRequest],
+    topics: Sequence[_Topic],
+    known: dict[str, Topic | ErrorCode],
+    codes: Codes,
+) -> bytes:
+    message = messages.AlterShareGroupOffsetsResponse
     responses = []
     for asked in topics:
         topic = known[asked.topic_name]

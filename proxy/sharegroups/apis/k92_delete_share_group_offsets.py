@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.rights import Right, ask_delete_group, tell_delete_group
@@ -24,17 +23,18 @@ from proxy.sharegroups.group_changes import BEING_DELETED
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import told_in_time
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 
-KEY = 92
+KEY = ApiKey.DELETE_SHARE_GROUP_OFFSETS
 VERSIONS = (0, 0)
 
 NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
-async def handle(call: Call, services: ShareServices) -> bytes:
+async def handle(call: Call[messages.DeleteShareGroupOffsetsRequest], services: ShareServices) -> bytes:
     """Answer one DeleteShareGroupOffsets."""
     request, connection = call.message, call.connection
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
@@ -65,8 +65,13 @@ def _keys(services: ShareServices, group_id: str, ids: Iterable[bytes]) -> list[
     return starting + [key for topic_id in ids for key in shares_of(services, group_id, topic_id)]
 
 
-async def _delete(call: Call, services: ShareServices, group_id: str, topics: dict[str, Topic | ErrorCode]) -> bytes:
-    message = registry.message("DeleteShareGroupOffsetsResponse")
+async def _delete(
+    call: Call[messages.DeleteShareGroupOffsetsRequest],
+    services: ShareServices,
+    group_id: str,
+    topics: dict[str, Topic | ErrorCode],
+) -> bytes:
+    message = messages.DeleteShareGroupOffsetsResponse
     keys = {
         name: shares_of(services, group_id, topic.topic_id)
         for name, topic in topics.items()
@@ -79,24 +84,26 @@ async def _delete(call: Call, services: ShareServices, group_id: str, topics: di
     responses = []
     for name, topic in topics.items():
         if not isinstance(topic, Topic):
-            responses.append(_entry(message, name, ZERO_UUID, topic))
+            responses.append(_entry(name, ZERO_UUID, topic))
         elif not keys[name]:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            responses.append(_entry(message, name, ZERO_UUID, code, NOTHING_TO_DELETE))
+            responses.append(_entry(name, ZERO_UUID, code, NOTHING_TO_DELETE))
         else:
             code = next((outcome[key] for key in keys[name] if outcome[key] != ErrorCode.NONE), ErrorCode.NONE)
-            responses.append(_entry(message, name, topic.topic_id, code))
+            responses.append(_entry(name, topic.topic_id, code))
     return reply(call, message(responses=responses))
 
 
-def _entry(message: Any, name: str, topic_id: bytes, code: ErrorCode, text: str | None = None) -> Any:
-    return message.DeleteShareGroupOffsetsResponseTopic(
+def _entry(
+    name: str, topic_id: bytes, code: ErrorCode, text: str | None = None
+) -> messages.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
+    return messages.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic(
         topic_name=name, topic_id=topic_id, error_code=code, error_message=text
     )
 
 
-def _refusal(call: Call, code: ErrorCode, text: str | None = None) -> bytes:
-    message = registry.message("DeleteShareGroupOffsetsResponse")
+def _refusal(call: Call[messages.DeleteShareGroupOffsetsRequest], code: ErrorCode, text: str | None = None) -> bytes:
+    message = messages.DeleteShareGroupOffsetsResponse
     return reply(call, message(error_code=code, error_message=text, responses=[]))
 
 

@@ -9,7 +9,6 @@ an error, as on a broker that cannot reach the leader.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.interfaces import Connection
@@ -18,19 +17,15 @@ from proxy.brokers.topic_leaders import ask_many_topics, names_to_ask, tell_many
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Promise
 from proxy.loop.waiting import first_until
-from proxy.sharegroups.fetch.start_offsets import (
-    LIST_OFFSETS,
-    Found,
-    ask_offsets,
-    offsets_request,
-    tell_offsets,
-    told_offsets,
-)
+from proxy.sharegroups.fetch.start_offsets import Found, ask_offsets, offsets_request, tell_offsets, told_offsets
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.settings import LATEST_TIMESTAMP
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import Outcome
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.messages import Message
 from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, TopicIdPartition
 
 STARTING_WAIT_S = 5.0
@@ -38,7 +33,7 @@ STARTING_WAIT_S = 5.0
 
 
 async def know_topics(
-    call: Call, services: ShareServices, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
+    call: Call[Message], services: ShareServices, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
 ) -> None:
     """Ask what is not known, or is old, about these topics and the client's right on them."""
     connection = call.connection
@@ -81,14 +76,14 @@ class _Question:
         self._services = services
         self._places = places
         self._here: Promise[memoryview] | None = None
-        self._elsewhere: Promise[Any] | None = None
+        self._elsewhere: Promise[messages.ListOffsetsResponse] | None = None
         if node_id == UNKNOWN_NODE:
             return
         if node_id == connection.node_id:
             self._here = ask_offsets(connection, services, places, LATEST_TIMESTAMP)
         elif services.own is not None:
             request = offsets_request(places, LATEST_TIMESTAMP)
-            self._elsewhere = services.own.ask(node_id, LIST_OFFSETS, request)
+            self._elsewhere = services.own.ask(node_id, ApiKey.LIST_OFFSETS, request)
 
     async def answer(self) -> Found:
         topics = {topic.name: topic for topic, _ in self._places}

@@ -7,20 +7,26 @@ The order of the checks is that of KafkaApis.handleShareFetchRequest and handleS
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from proxy.brokers.connection_slots import OptionalSlot
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
 from proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics, topics_to_ask
-from proxy.forwarding.address_book import node_endpoints
+from proxy.forwarding.address_book import MakesEndpoint, node_endpoints
 from proxy.forwarding.interfaces import Call
 from proxy.loop.slices import AT_ONCE, Work
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.sessions import Session, SessionKey
 from proxy.sharegroups.services import ShareServices
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
+from proxy.wire.messages import Message
 from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+
+_Topic: TypeAlias = "messages.ShareFetchRequest.FetchTopic | messages.ShareAcknowledgeRequest.AcknowledgeTopic"
+E = TypeVar("E")
+"""The class of what an answer lists."""
 
 AckBatches = list[tuple[int, int, Sequence[int]]]
 """(first offset, last offset, types) as the request has them."""
@@ -30,7 +36,7 @@ NO_HINT = (UNKNOWN_NODE, -1)
 
 
 async def named(
-    topics: Iterable[Any] | None, work: Work = AT_ONCE
+    topics: Iterable[_Topic] | None, work: Work = AT_ONCE
 ) -> tuple[list[TopicIdPartition], dict[TopicIdPartition, AckBatches]]:
     """The partitions of a request's Topics in order, each once, and the acknowledgement batches of each that has any.
 
@@ -52,7 +58,7 @@ async def named(
 
 
 async def read_refusal(
-    call: Call,
+    call: Call[Message],
     services: ShareServices,
     group_id: str,
     places: Iterable[TopicIdPartition],
@@ -129,7 +135,7 @@ def leader_hint(services: ShareServices, place: TopicIdPartition, code: ErrorCod
     return NO_HINT if leader is None or leader.node_id == UNKNOWN_NODE else (leader.node_id, leader.epoch)
 
 
-def hint_endpoints(services: ShareServices, message: Any, hints: Iterable[tuple[int, int]]) -> list[Any]:
+def hint_endpoints(services: ShareServices, entry: MakesEndpoint[E], hints: Iterable[tuple[int, int]]) -> list[E]:
     """NodeEndpoints for the hints given."""
     nodes = (node_id for node_id, _ in hints if node_id != UNKNOWN_NODE)
-    return node_endpoints(services.book, services.topology, message, nodes)
+    return node_endpoints(services.book, services.topology, entry, nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from proxy.brokers.topic_leaders import judge
 from proxy.forwarding.interfaces import Call
@@ -15,8 +16,11 @@ from proxy.sharegroups.model.partition import Refusal, check_shape
 from proxy.sharegroups.model.sessions import SessionKey
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import Outcome, told_in_time
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
+
+_Acknowledges: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeRequest"
 
 
 class Acknowledging:
@@ -27,7 +31,7 @@ class Acknowledging:
 
     def __init__(
         self,
-        call: Call,
+        call: Call[_Acknowledges],
         services: ShareServices,
         batches: Mapping[TopicIdPartition, AckBatches],
         outcome: dict[TopicIdPartition, ErrorCode],
@@ -54,7 +58,7 @@ class Acknowledging:
         """By type, what was done; also where nobody waits for the answer any more."""
         told = self.write().result()
         refused = {TopicIdPartition(*key[1:]) for key, code in told.items() if code != ErrorCode.NONE}
-        figures = self._services.figures.of(self._call.message.group_id)
+        figures = self._services.figures.of(self._call.message.group_id or "")
         for place, batches in self._batches.items():
             if self._outcome[place] == ErrorCode.NONE and place not in refused:
                 for batch in batches:
@@ -86,7 +90,8 @@ class Acknowledging:
         share, settings = self._services.coordinator.share(key), self._services.coordinator.settings(key.group_id)
         if share is None:
             return True
-        wanted: int = self._call.message.max_records
+        request = self._call.message
+        wanted = request.max_records if isinstance(request, messages.ShareFetchRequest) else 0
         return share.partition.room(settings.max_record_locks) < wanted
 
     @property
@@ -107,7 +112,7 @@ class Acknowledging:
 
 
 def decide(
-    call: Call,
+    call: Call[_Acknowledges],
     services: ShareServices,
     session: SessionKey,
     batches: Mapping[TopicIdPartition, AckBatches],
@@ -123,7 +128,7 @@ def decide(
 
 
 def _decide(
-    call: Call,
+    call: Call[_Acknowledges],
     services: ShareServices,
     session: SessionKey,
     place: TopicIdPartition,

@@ -13,6 +13,7 @@ from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.partition import ReadRecords
 from proxy.sharegroups.model.sessions import SessionKey
 from proxy.sharegroups.services import ShareServices
+from proxy.wire import messages
 
 RECORD_LIMIT = 1
 """ShareAcquireMode of a strict MaxRecords (KIP-1206); 0 gives whole batches."""
@@ -36,7 +37,7 @@ def bytes_ready(ready: Iterable[Ready]) -> int:
 class Taking:
     """The limits of one ShareFetch, and what may still be taken under them."""
 
-    def __init__(self, call: Call, services: ShareServices, session: SessionKey) -> None:
+    def __init__(self, call: Call[messages.ShareFetchRequest], services: ShareServices, session: SessionKey) -> None:
         request = call.message
         self._services = services
         self._session = session

@@ -37,6 +37,7 @@ from proxy.sharegroups.fetch.start_offsets import confirm_range, start
 from proxy.sharegroups.model.coordinator import READ_BYTES_MIN, Share, ShareKey
 from proxy.sharegroups.model.sessions import Session
 from proxy.sharegroups.services import ShareServices
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
 
@@ -60,7 +61,7 @@ RETRIES_MAX = 3
 class ShareFetching:
     """The fetch of one request. `run` fills `results` and `throttle_time_ms`."""
 
-    def __init__(self, call: Call, services: ShareServices, session: Session) -> None:
+    def __init__(self, call: Call[messages.ShareFetchRequest], services: ShareServices, session: Session) -> None:
         request = call.message
         self._connection = call.connection
         self._work = call.work

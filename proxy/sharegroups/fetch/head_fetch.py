@@ -8,11 +8,10 @@ members are woken: those of its group because the heads are free, those of other
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from proxy.brokers.interfaces import Connection
 from proxy.reading.far_records import Records
-from proxy.reading.upstream_fetch import PartitionRead, UpstreamFetch
+from proxy.reading.upstream_fetch import PartitionAnswer, PartitionRead, UpstreamFetch
 from proxy.sharegroups.fetch.head_reads import Reservation
 from proxy.sharegroups.fetch.share_chunk import ShareChunk
 from proxy.sharegroups.model.coordinator import NOTHING_READ, Share, ShareKey
@@ -54,11 +53,11 @@ class HeadFetch(UpstreamFetch):
         """Is this partition among those asked for?"""
         return place in self._reservations
 
-    def _refused(self, read: PartitionRead, partition: Any) -> None:
+    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
         self._answered(read)
-        self.errors[_place(read)] = ErrorCode(partition.error_code)
+        self.errors[_place(read)] = ErrorCode.of(partition.error_code)
 
-    def _brought(self, read: PartitionRead, partition: Any, batches: BatchTable, records: Records) -> None:
+    def _brought(self, read: PartitionRead, partition: PartitionAnswer, batches: BatchTable, records: Records) -> None:
         services, place, now = self._services, _place(read), self._services.timers.now()
         share = self._answered(read)
         if share is not None:
@@ -100,7 +99,7 @@ class HeadFetch(UpstreamFetch):
 
     def _taken_in(self) -> None:
         if self.error_code != ErrorCode.NONE:
-            self.errors = dict.fromkeys(self._reservations, ErrorCode(self.error_code))
+            self.errors = dict.fromkeys(self._reservations, ErrorCode.of(self.error_code))
         took_s = self._services.timers.now() - self._begun
         for reservation in self._reservations.values():
             self._services.figures.of(reservation.key.group_id).fetch_lock_s.observe(took_s)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from proxy.brokers.cluster_view import Topic
 from proxy.brokers.interfaces import Connection
@@ -22,7 +21,8 @@ from proxy.sharegroups.model.sessions import Session
 from proxy.sharegroups.model.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import Outcome
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
 
@@ -30,7 +30,7 @@ FIRST_OFFSET_WAIT_S = 1.0
 """A ShareFetch waits at least so long until a first offset is stored. Then, and after its own wait, it is answered
 without that share partition, as from a broker that is still initialising it (sharegroups/README.md rule 17)."""
 
-LIST_OFFSETS, LIST_OFFSETS_VERSION_MAX = 2, 9
+LIST_OFFSETS_VERSION_MAX = 9
 """v10 and v11 add a time-out for tiered storage and its own timestamps."""
 
 Found = dict[TopicIdPartition, tuple[ErrorCode, int]]
@@ -43,13 +43,13 @@ def ask_offsets(
     """Send ListOffsets for these partitions at their present leader epoch; `tell_offsets` understands the answer."""
     version = _version(services)
     request = offsets_request(places, timestamp)
-    return connection.ask(LIST_OFFSETS, version, registry.request(LIST_OFFSETS, version).encode(request))
+    return connection.ask(ApiKey.LIST_OFFSETS, version, registry.request(ApiKey.LIST_OFFSETS, version).encode(request))
 
 
-def offsets_request(places: Sequence[tuple[Topic, int]], timestamp: int) -> Any:
+def offsets_request(places: Sequence[tuple[Topic, int]], timestamp: int) -> messages.ListOffsetsRequest:
     """ListOffsets for these partitions at their present leader epoch, read_uncommitted."""
-    message = registry.message("ListOffsetsRequest")
-    topics: dict[str, Any] = {}
+    message = messages.ListOffsetsRequest
+    topics: dict[str, messages.ListOffsetsRequest.ListOffsetsTopic] = {}
     for topic, partition in places:
         if topic.name not in topics:
             topics[topic.name] = message.ListOffsetsTopic(name=topic.name, partitions=[])
@@ -65,17 +65,19 @@ def offsets_request(places: Sequence[tuple[Topic, int]], timestamp: int) -> Any:
 
 def tell_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: memoryview) -> Found:
     """What a broker answered to `ask_offsets`; marks the topics it knows otherwise than the view."""
-    return told_offsets(services, topics, registry.response(LIST_OFFSETS, _version(services)).decode(answer))
+    return told_offsets(
+        services, topics, registry.codec_of(messages.ListOffsetsResponse, _version(services)).decode(answer)
+    )
 
 
-def told_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: Any) -> Found:
+def told_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: messages.ListOffsetsResponse) -> Found:
     """As `tell_offsets`, of a decoded answer."""
     found: Found = {}
     for topic in answer.topics:
         if topic.name not in topics:
             continue
         for partition in topic.partitions:
-            code = ErrorCode(partition.error_code)
+            code = ErrorCode.of(partition.error_code)
             if code in VIEW_IS_OLD:
                 services.topology.mark_stale(topic.name)
             place = TopicIdPartition(topics[topic.name].topic_id, partition.partition_index)
@@ -84,7 +86,7 @@ def told_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: A
 
 
 def _version(services: ShareServices) -> int:
-    upstream = services.versions.upstream.get(LIST_OFFSETS, (0, LIST_OFFSETS_VERSION_MAX))
+    upstream = services.versions.upstream.get(ApiKey.LIST_OFFSETS, (0, LIST_OFFSETS_VERSION_MAX))
     return min(LIST_OFFSETS_VERSION_MAX, upstream[1])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from struct import Struct
 
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.primitives import read_uvarint, uvarint
 
@@ -19,7 +19,6 @@ NOTHING_COUNTED = -1
 """In place of a count of settled offsets: no delivery has ended yet (PartitionFactory's
 UNINITIALIZED_DELIVERY_COMPLETE_COUNT)."""
 
-SCHEMA = "ShareSnapshotValue"
 VERSION = 0
 """The version written. A stored value begins with its version (int16)."""
 
@@ -67,7 +66,7 @@ class ShareSnapshot:
         plain = cls._decode_plain(value)
         if plain is not None:
             return plain
-        stored = registry.codec(SCHEMA, VERSION).decode(value, _VERSION_BYTES)
+        stored = registry.codec_of(messages.ShareSnapshotValue, VERSION).decode(value, _VERSION_BYTES)
         return cls(
             stored.start_offset,
             stored.state_epoch,

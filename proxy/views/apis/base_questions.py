@@ -10,14 +10,24 @@ missing rights included, is said of the view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from proxy.brokers.interfaces import Connection
 from proxy.forwarding.ask_and_reply import ask, told
 from proxy.forwarding.interfaces import Call
-from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.model.names import is_view
 from proxy.views.services import ViewServices
 from proxy.wire.errors import ErrorCode
+from proxy.wire.messages import Message, RequestMessage
+
+R = TypeVar("R", bound=Message)
+"""The class of the answers."""
+E = TypeVar("E")
+"""The class of what they say of a partition."""
+
+
+class _Throttles(Protocol):
+    throttle_time_ms: int
 
 
 class Question(NamedTuple):
@@ -30,11 +40,6 @@ class Question(NamedTuple):
 
 
 Place = tuple[str, int]
-
-
-def names_view(frame: memoryview) -> bool:
-    """INSPECT: whether a request that names topics may name a view."""
-    return PREFIX_BYTES in bytes(frame)
 
 
 async def make_ready(
@@ -75,8 +80,11 @@ def in_rounds(questions: Iterable[Question]) -> list[dict[Place, Question]]:
 
 
 async def ask_in_rounds(
-    call: Call, questions: Iterable[Question], make: Callable[[Mapping[str, Sequence[Question]]], Any]
-) -> list[tuple[dict[Place, Question], Any]]:
+    call: Call[Message],
+    questions: Iterable[Question],
+    make: Callable[[Mapping[str, Sequence[Question]]], RequestMessage[R]],
+    response: type[R],
+) -> list[tuple[dict[Place, Question], R]]:
     """Ask all rounds at once, one behind the other; each with its decoded answer. `make` writes a request."""
     asked = []
     for chosen in in_rounds(questions):
@@ -84,12 +92,12 @@ async def ask_in_rounds(
         for question in chosen.values():
             by_topic.setdefault(question.topic, []).append(question)
         asked.append((chosen, ask(call.connection, call.key, call.version, make(by_topic))))
-    return [(chosen, told(call.key, call.version, await answer)) for chosen, answer in asked]
+    return [(chosen, told(response, call.version, await answer)) for chosen, answer in asked]
 
 
 def by_question(
-    told: Iterable[tuple[dict[Place, Question], Any]], entries: Callable[[Any], Iterable[tuple[Place, Any]]]
-) -> dict[Question, Any]:
+    told: Iterable[tuple[dict[Place, Question], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
+) -> dict[Question, E]:
     """What was answered to each question. `entries` lists what an answer says: of which place, and what."""
     return {chosen[place]: entry for chosen, answer in told for place, entry in entries(answer) if place in chosen}
 
@@ -99,6 +107,6 @@ def error_of(question: Question | ErrorCode) -> ErrorCode:
     return question if isinstance(question, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def throttle_ms(told: Iterable[tuple[dict[Place, Question], Any]]) -> int:
+def throttle_ms(told: Iterable[tuple[dict[Place, Question], _Throttles]]) -> int:
     """The longest that any of the answers asks for."""
     return max((answer.throttle_time_ms for _, answer in told), default=0)

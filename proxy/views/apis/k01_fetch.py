@@ -21,22 +21,22 @@ KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from struct import Struct
-from typing import Any
+from typing import TypeAlias
 
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.rights import Right
 from proxy.brokers.topic_leaders import ask_topics, judge_topic, names_to_ask, tell_topics, topics_to_ask
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
+from proxy.forwarding.early_looks import ByIdOrTag, ByVersion, ContainsAny, EarlyLook
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import WithKnownIds, WithoutWords
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import WorkersBusy
 from proxy.reading.chunk_cache import ReadKey
-from proxy.reading.upstream_fetch import AskedPartition
+from proxy.reading.upstream_fetch import AskedPartition, PartitionAnswer
+from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
 from proxy.views.fetch.key_filter import REQUEST_BYTES_MAX, TAG_BYTES, TAGS_SINCE, BadFilter, applied, content_of
 from proxy.views.fetch.view_chunks import Division
@@ -46,104 +46,47 @@ from proxy.views.model.catalog import View, ViewCatalog
 from proxy.views.model.names import PREFIX_BYTES, is_view
 from proxy.views.model.scanning import BaseScan, PlainScan, SlotScan
 from proxy.views.services import ViewServices
-from proxy.wire import frames, registry
+from proxy.wire import frames, messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID, TopicIdPartition
 
-KEY = 1
-IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE, NO_REPLICA_ID_SINCE = 13, 7, 12, 15
+_Asked: TypeAlias = "messages.FetchRequest.FetchPartition"
+
+KEY = ApiKey.FETCH
+IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE = 13, 7, 12
 FULL_EPOCHS = (0, -1)
 """SessionEpoch of a request that names all it wants."""
 
 TOPICS_LOOKED_MAX = 10_000
 """Topics of one request that are looked at one by one; one with more is served here."""
 
-_INT16 = Struct(">h").unpack_from
-_CLIENT_ID_AT = 8
-_TOPICS_AT = 22
-"""From the tags of the header to the topics, from v15 on: max wait, min bytes, max bytes, isolation, session, epoch."""
-_PARTITION_BYTES = 33
-"""Of one partition from v13 on, its empty tag section included."""
-
 
 # Which requests are served here
 
 
-def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
-    """The look at each Fetch: False where the broker's answer to it is right as it is."""
-    is_plain = catalog.is_plain
-
-    def look(frame: memoryview) -> bool:
-        data = bytes(frame)
-        version = data[3]
-        if version < IDS_SINCE:
-            return PREFIX_BYTES in data or (version >= TAGS_SINCE and TAG_BYTES in data)
-        client_id = _INT16(data, _CLIENT_ID_AT)[0]
-        at = _CLIENT_ID_AT + 2 + client_id if client_id > 0 else _CLIENT_ID_AT + 2
-        try:
-            if data[at]:  # tags in the header
-                return True
-            return _asks_us(data, at + _topics_at(version), is_plain)
-        except IndexError:
-            return True  # no Fetch that can be read: the decoder says so
-
-    return look
-
-
-def passes(catalog: ViewCatalog) -> Callable[[int], WithoutWords | WithKnownIds]:
-    """For a version, which requests `serve_here` is not asked about (`routes.Route.passes`)."""
-
-    def rule(version: int) -> WithoutWords | WithKnownIds:
-        if version < IDS_SINCE:
-            return WithoutWords((PREFIX_BYTES, TAG_BYTES) if version >= TAGS_SINCE else (PREFIX_BYTES,))
-        return WithKnownIds(catalog.plain_ids, _topics_at(version))
-
-    return rule
-
-
-def _topics_at(version: int) -> int:
-    return _TOPICS_AT if version >= NO_REPLICA_ID_SINCE else _TOPICS_AT + 4
-
-
-def _asks_us(data: bytes, at: int, is_plain: Callable[[bytes], bool]) -> bool:
-    """Walk the topics from v13 on: whether one is not known as plain, or anything in them has tags."""
-    topics, at = _count(data, at)
-    if topics > TOPICS_LOOKED_MAX:
-        return True
-    for _ in range(topics):
-        if not is_plain(data[at : at + 16]):
-            return True
-        partitions, at = _count(data, at + 16)
-        end = at + partitions * _PARTITION_BYTES
-        if data[at + _PARTITION_BYTES - 1 : end : _PARTITION_BYTES].count(0) != partitions or data[end]:
-            return True
-        at = end + 1
-    return False
-
-
-def _count(data: bytes, at: int) -> tuple[int, int]:
-    """Entries of a compact array, and where they begin."""
-    first = data[at]
-    if first < 0x80:
-        return first - 1, at + 1
-    value, shift = first & 0x7F, 7
-    while data[at := at + 1] >= 0x80 and shift < 28:
-        value |= (data[at] & 0x7F) << shift
-        shift += 7
-    return (value | data[at] << shift) - 1, at + 1
+def wanted(catalog: ViewCatalog) -> EarlyLook:
+    """Requests to which the broker's answer would not be right as it is."""
+    return ByVersion(
+        {
+            0: NAMES_VIEW,
+            TAGS_SINCE: ContainsAny((PREFIX_BYTES, TAG_BYTES)),
+            IDS_SINCE: ByIdOrTag(catalog.plain_ids, TOPICS_LOOKED_MAX),
+        }
+    )
 
 
 # What is served
 
 
-async def handle(call: Call, views: ViewServices) -> frames.Answer | None:
+async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> frames.Answer | None:
     """Answer one Fetch, or let it pass."""
     refused = await _make_known(call, views)
     wanted = _Wanted(call, views, refused, await _filters(call, views))
     if not wanted.is_ours:
         return None
     if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
-        message = registry.message("FetchResponse")
+        message = messages.FetchResponse
         return reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     fetching = ViewFetching(call, views, wanted.targets, wanted.plains)
     try:
@@ -154,7 +97,7 @@ async def handle(call: Call, views: ViewServices) -> frames.Answer | None:
         fetching.release()
 
 
-async def _make_known(call: Call, views: ViewServices) -> dict[bytes | str, ErrorCode]:
+async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) -> dict[bytes | str, ErrorCode]:
     """Look up topics that are not known; what stands in the way of those that are views."""
     topics, catalog = call.message.topics or (), views.catalog
     if call.version >= IDS_SINCE:
@@ -189,7 +132,7 @@ _Filter = Division | BadFilter | ErrorCode
 """What a partition is filtered by, or why it is not."""
 
 
-async def _filters(call: Call, views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
+async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
     """(topic, partition) -> its filter. None is read for a topic that the client may not read."""
     by_id, connection = call.version >= IDS_SINCE, call.connection
     asked: dict[tuple[bytes | str, int], bytes] = {}
@@ -237,7 +180,7 @@ def _id_of(services: Services, name: str) -> bytes | None:
     return None if topic is None else topic.topic_id
 
 
-def _is_outgrown(view: View | None, topic: Any) -> bool:
+def _is_outgrown(view: View | None, topic: messages.FetchRequest.FetchTopic) -> bool:
     """Whether partitions are named that the view did not have when it was looked at last."""
     return view is None or any(entry.partition >= view.partitions for entry in topic.partitions)
 
@@ -246,7 +189,7 @@ def _is_outgrown(view: View | None, topic: Any) -> bool:
 class _Item:
     """One partition of the request, and where its answer comes from."""
 
-    entry: Any
+    entry: _Asked
     target: Target | None = None
     slot: SlotScan | None = None
     plain: PlainTarget | None = None
@@ -259,7 +202,7 @@ class _Wanted:
 
     def __init__(
         self,
-        call: Call,
+        call: Call[messages.FetchRequest],
         views: ViewServices,
         refused: Mapping[bytes | str, ErrorCode],
         filters: Mapping[tuple[bytes | str, int], _Filter],
@@ -289,7 +232,7 @@ class _Wanted:
     def _by_id(self) -> bool:
         return self._call.version >= IDS_SINCE
 
-    def _item(self, name: bytes | str, entry: Any) -> _Item:
+    def _item(self, name: bytes | str, entry: _Asked) -> _Item:
         if name in self._refused:
             return _Item(entry, code=self._refused[name])
         view = self._catalog.named(name) if isinstance(name, str) else self._catalog.view(name)
@@ -305,19 +248,19 @@ class _Wanted:
             return self._filtered(name, entry, asked)
         return _Item(entry, plain=PlainTarget(AskedPartition(name, entry), PlainScan(), (name, entry.partition)))
 
-    def _mistaken(self, entry: Any, reason: str) -> _Item:
+    def _mistaken(self, entry: _Asked, reason: str) -> _Item:
         self.is_ours = True
         self._services.notes("key-filter-refused", reason=reason, client=self._call.connection.client_host)
         return _Item(entry, code=ErrorCode.INVALID_REQUEST)
 
-    def _of_view(self, view: View, entry: Any) -> _Item:
+    def _of_view(self, view: View, entry: _Asked) -> _Item:
         self.is_ours = True
         if not 0 <= entry.partition < view.partitions:
             return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition, slot = view.place(entry.partition)
         return self._slot(view.base_id, view.name.base, partition, slot, Division(view.topic_id, view.cut), entry)
 
-    def _filtered(self, name: bytes | str, entry: Any, division: Division) -> _Item:
+    def _filtered(self, name: bytes | str, entry: _Asked, division: Division) -> _Item:
         self.is_ours = True
         topology = self._services.topology
         topic = topology.topic(name) if isinstance(name, str) else topology.topic_by_id(name)
@@ -328,7 +271,7 @@ class _Wanted:
         item.is_filtered = True
         return item
 
-    def _slot(self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: Any) -> _Item:
+    def _slot(self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: _Asked) -> _Item:
         key = ReadKey(base_id, partition, bool(self._call.message.isolation_level))
         target = self._targets.get(key)
         if target is None:
@@ -343,23 +286,26 @@ class _Wanted:
 # The answer
 
 
-def _answer(call: Call, fetching: ViewFetching, wanted: _Wanted) -> Any:
-    message = registry.message("FetchResponse")
+def _answer(call: Call[messages.FetchRequest], fetching: ViewFetching, wanted: _Wanted) -> messages.FetchResponse:
+    message = messages.FetchResponse
     if fetching.error_code:
         return message(throttle_time_ms=fetching.throttle_time_ms, error_code=fetching.error_code)
-    name_field = "topic_id" if call.version >= IDS_SINCE else "topic"
     committed = bool(call.message.isolation_level)
     responses = [
-        message.FetchableTopicResponse(
-            **{name_field: name, "partitions": [_entry(item, call.version, committed) for item in items]}
-        )
-        for name, items in wanted.topics
+        _topic(name, [_entry(item, call.version, committed) for item in items]) for name, items in wanted.topics
     ]
     return message(throttle_time_ms=fetching.throttle_time_ms, responses=responses)
 
 
-def _entry(item: _Item, version: int, committed: bool) -> Any:
-    """FetchResponse.PartitionData of one partition of the request."""
+def _topic(name: bytes | str, partitions: list[PartitionAnswer]) -> messages.FetchResponse.FetchableTopicResponse:
+    """By id or by name."""
+    if isinstance(name, bytes):
+        return messages.FetchResponse.FetchableTopicResponse(topic_id=name, partitions=partitions)
+    return messages.FetchResponse.FetchableTopicResponse(topic=name, partitions=partitions)
+
+
+def _entry(item: _Item, version: int, committed: bool) -> PartitionAnswer:
+    """What is answered about one partition of the request."""
     index = item.entry.partition
     if item.plain is not None:
         return item.plain.answer or _empty(index, committed)
@@ -379,14 +325,14 @@ def _entry(item: _Item, version: int, committed: bool) -> Any:
     return entry
 
 
-def _empty(index: int, committed: bool) -> Any:
+def _empty(index: int, committed: bool) -> PartitionAnswer:
     """Brokers list aborted transactions where committed records were read, and nowhere else."""
-    return registry.message("FetchResponse").PartitionData(
+    return messages.FetchResponse.PartitionData(
         partition_index=index, high_watermark=-1, aborted_transactions=[] if committed else None, records=b""
     )
 
 
-def _refused(source: Any, index: int, version: int) -> Any:
+def _refused(source: PartitionAnswer, index: int, version: int) -> PartitionAnswer:
     """The broker's refusal of a base partition, as that of a partition of the view."""
     code = source.error_code
     if version < IDS_SINCE and code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
@@ -423,6 +369,5 @@ def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted)
 API = DeclaredApi(
     key=KEY,
     handle=handle,
-    wants=lambda views: serve_here(views.catalog),
-    passes=lambda views: passes(views.catalog),
+    wants=lambda views: wanted(views.catalog),
 )

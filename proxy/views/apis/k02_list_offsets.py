@@ -11,30 +11,31 @@ KIPs: 320, 396, 734, 405, 1005, 1023. See views/README.md rule 21 and views/READ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.apis.base_questions import (
+    Place,
     Question,
     ask_in_rounds,
     by_question,
     error_of,
     make_ready,
-    names_view,
     throttle_ms,
     upstream_place,
 )
+from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.services import ViewServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-KEY = 2
+KEY = ApiKey.LIST_OFFSETS
 
 
-async def handle(call: Call, views: ViewServices) -> bytes | None:
+async def handle(call: Call[messages.ListOffsetsRequest], views: ViewServices) -> bytes | None:
     """Answer one ListOffsets, or let it pass."""
     request = call.message
     topics = {topic.name: [entry.partition_index for entry in topic.partitions] for topic in request.topics}
@@ -44,18 +45,21 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
         for index, entry in enumerate(topic.partitions):
             place = upstream_place(views, topic.name, entry.partition_index)
             code = refused.get(topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            asked = (entry.timestamp, entry.current_leader_epoch)
+            content = (entry.timestamp, entry.current_leader_epoch)
             questions[topic.name, entry.partition_index, index] = (
-                Question(*place, asked) if place is not None and topic.name not in refused else code
+                Question(*place, content) if place is not None and topic.name not in refused else code
             )
-    told = await ask_in_rounds(call, [q for q in questions.values() if isinstance(q, Question)], _writer(call))
+    asked = [each for each in questions.values() if isinstance(each, Question)]
+    told = await ask_in_rounds(call, asked, _writer(call), messages.ListOffsetsResponse)
     return reply(call, _answer(call, questions, told))
 
 
-def _writer(call: Call) -> Any:
-    message, request = registry.message("ListOffsetsRequest"), call.message
+def _writer(
+    call: Call[messages.ListOffsetsRequest],
+) -> Callable[[Mapping[str, Sequence[Question]]], messages.ListOffsetsRequest]:
+    message, request = messages.ListOffsetsRequest, call.message
 
-    def make(by_topic: Mapping[str, Sequence[Question]]) -> Any:
+    def make(by_topic: Mapping[str, Sequence[Question]]) -> messages.ListOffsetsRequest:
         return message(
             replica_id=request.replica_id,
             isolation_level=request.isolation_level,
@@ -79,13 +83,17 @@ def _writer(call: Call) -> Any:
     return make
 
 
-def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | ErrorCode], told: Sequence[Any]) -> Any:
-    message = registry.message("ListOffsetsResponse")
+def _answer(
+    call: Call[messages.ListOffsetsRequest],
+    questions: Mapping[tuple[str, int, int], Question | ErrorCode],
+    told: Sequence[tuple[dict[Place, Question], messages.ListOffsetsResponse]],
+) -> messages.ListOffsetsResponse:
+    message = messages.ListOffsetsResponse
     found = by_question(
         told, lambda answer: (((t.name, e.partition_index), e) for t in answer.topics for e in t.partitions)
     )
 
-    def entry_of(name: str, partition: int, index: int) -> Any:
+    def entry_of(name: str, partition: int, index: int) -> messages.ListOffsetsResponse.ListOffsetsPartitionResponse:
         question = questions[name, partition, index]
         source = found.get(question) if isinstance(question, Question) else None
         entry = message.ListOffsetsPartitionResponse(partition_index=partition)
@@ -106,4 +114,4 @@ def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | Erro
     return message(throttle_time_ms=throttle_ms(told), topics=topics)
 
 
-API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: names_view)
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

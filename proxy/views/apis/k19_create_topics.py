@@ -12,30 +12,31 @@ Behaviour
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
+from proxy.brokers.questions import TopicEntry
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.chain import answer_behind
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views import broker_requests, state_records
+from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.model.base_comparison import Step, cut_of, judge
 from proxy.views.model.catalog import Binding
-from proxy.views.model.names import PREFIX_BYTES, ViewName, is_view
+from proxy.views.model.names import ViewName, is_view
 from proxy.views.services import ViewServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 
-KEY = 19
+_Wanted: TypeAlias = "messages.CreateTopicsRequest.CreatableTopic"
+
+KEY = ApiKey.CREATE_TOPICS
 
 
-def serve_here(frame: memoryview) -> bool:
-    """Requests that name a view."""
-    return PREFIX_BYTES in bytes(frame)
-
-
-async def handle(call: Call, views: ViewServices) -> bytes | None:
+async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) -> bytes | None:
     """A request that may name views."""
     wanted = [topic for topic in call.message.topics or () if is_view(topic.name)]
     if not wanted:
@@ -46,7 +47,7 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
     refused |= _fit(views, names, {topic.name: topic for topic in wanted}, bases)
     request = call.message
     request.topics = [topic for topic in request.topics if topic.name not in refused]
-    message = registry.message("CreateTopicsResponse")
+    message = messages.CreateTopicsResponse
     answer = await answer_behind(call) if request.topics else message(topics=[])
     _bind(views, {name.topic: bases.get(name.base) for name in names}, answer.topics or (), request.validate_only)
     answer.topics = [
@@ -59,7 +60,9 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
     return reply(call, answer)
 
 
-async def _bases(call: Call, views: ViewServices, names: list[ViewName]) -> dict[str, Any]:
+async def _bases(
+    call: Call[messages.CreateTopicsRequest], views: ViewServices, names: list[ViewName]
+) -> dict[str, TopicEntry]:
     """Metadata of the bases, and everything stored has been read."""
     if not names:
         return {}
@@ -67,7 +70,12 @@ async def _bases(call: Call, views: ViewServices, names: list[ViewName]) -> dict
     return await broker_requests.ask_topics(call.connection, [name.base for name in names])
 
 
-def _bind(views: ViewServices, bases: dict[str, Any], made: Any, validate_only: bool) -> None:
+def _bind(
+    views: ViewServices,
+    bases: Mapping[str, TopicEntry | None],
+    made: Iterable[messages.CreateTopicsResponse.CreatableTopicResult],
+    validate_only: bool,
+) -> None:
     """What was made belongs to the base as it is now (the topic's id is told from v7 on)."""
     for topic in made:
         base, topic_id = bases.get(topic.name), bytes(topic.topic_id)
@@ -79,7 +87,7 @@ def _bind(views: ViewServices, bases: dict[str, Any], made: Any, validate_only: 
 
 
 def _fit(
-    views: ViewServices, names: list[ViewName], wanted: dict[str, Any], entries: dict[str, Any]
+    views: ViewServices, names: list[ViewName], wanted: Mapping[str, _Wanted], entries: Mapping[str, TopicEntry]
 ) -> dict[str, tuple[ErrorCode, str]]:
     """Complete what is asked for, in place; what cannot be made so."""
     refused = {}
@@ -100,15 +108,15 @@ def _fit(
     return refused
 
 
-def _complete(topic: Any, partitions: int, base: Any) -> None:
+def _complete(topic: _Wanted, partitions: int, base: TopicEntry) -> None:
     topic.num_partitions = partitions
     if topic.replication_factor == broker_requests.DEFAULT_REPLICATION:
         replicas = (len(each.replica_nodes) for each in base.partitions)
         topic.replication_factor = min(replicas, default=broker_requests.DEFAULT_REPLICATION)
     given = {config.name for config in topic.configs or ()}
-    entry = registry.message("CreateTopicsRequest").CreatableTopicConfig
+    entry = messages.CreateTopicsRequest.CreatableTopicConfig
     ours = [entry(name=name, value=value) for name, value in broker_requests.CONFIGS.items() if name not in given]
     topic.configs = [*(topic.configs or ()), *ours]
 
 
-API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

@@ -6,33 +6,23 @@ same name begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.chain import answer_behind
 from proxy.forwarding.declared_api import DeclaredApi
+from proxy.forwarding.early_looks import AnyOf
 from proxy.forwarding.interfaces import Call
 from proxy.views import state_records
-from proxy.views.apis.share_group_refusals import names_view_id
-from proxy.views.model.catalog import ViewCatalog
-from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.apis.named_views import NAMES_VIEW, has_view_id
+from proxy.views.model.names import is_view
 from proxy.views.services import ViewServices
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-KEY = 20
+KEY = ApiKey.DELETE_TOPICS
 
 
-def serve_here(catalog: ViewCatalog) -> Callable[[memoryview], bool]:
-    """Requests that name a view, or the topic id of one that is known."""
-
-    def serve(frame: memoryview) -> bool:
-        data = bytes(frame)
-        return PREFIX_BYTES in data or names_view_id(data, catalog)
-
-    return serve
-
-
-async def handle(call: Call, views: ViewServices) -> bytes | None:
+async def handle(call: Call[messages.DeleteTopicsRequest], views: ViewServices) -> bytes | None:
     """A request that may delete views."""
     ids = {view.topic_id: view.name.topic for view in views.catalog}
     answer = await answer_behind(call)
@@ -45,4 +35,4 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
     return reply(call, answer)
 
 
-API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: serve_here(views.catalog))
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: AnyOf((NAMES_VIEW, has_view_id(views.catalog))))

@@ -10,30 +10,31 @@ KIPs: 101, 320. See views/README.md rule 21 and views/README.md rule 29.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.apis.base_questions import (
+    Place,
     Question,
     ask_in_rounds,
     by_question,
     error_of,
     make_ready,
-    names_view,
     throttle_ms,
     upstream_place,
 )
+from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.services import ViewServices
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
-KEY = 23
+KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
-async def handle(call: Call, views: ViewServices) -> bytes | None:
+async def handle(call: Call[messages.OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
     """Answer one OffsetForLeaderEpoch, or let it pass."""
     topics = {topic.topic: [entry.partition for entry in topic.partitions] for topic in call.message.topics}
     refused = await make_ready(call.connection, views, topics)
@@ -42,18 +43,21 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
         for index, entry in enumerate(topic.partitions):
             place = upstream_place(views, topic.topic, entry.partition)
             code = refused.get(topic.topic) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            asked = (entry.current_leader_epoch, entry.leader_epoch)
+            content = (entry.current_leader_epoch, entry.leader_epoch)
             questions[topic.topic, entry.partition, index] = (
-                Question(*place, asked) if place is not None and topic.topic not in refused else code
+                Question(*place, content) if place is not None and topic.topic not in refused else code
             )
-    told = await ask_in_rounds(call, [q for q in questions.values() if isinstance(q, Question)], _writer(call))
+    asked = [each for each in questions.values() if isinstance(each, Question)]
+    told = await ask_in_rounds(call, asked, _writer(call), messages.OffsetForLeaderEpochResponse)
     return reply(call, _answer(call, questions, told))
 
 
-def _writer(call: Call) -> Any:
-    message, request = registry.message("OffsetForLeaderEpochRequest"), call.message
+def _writer(
+    call: Call[messages.OffsetForLeaderEpochRequest],
+) -> Callable[[Mapping[str, Sequence[Question]]], messages.OffsetForLeaderEpochRequest]:
+    message, request = messages.OffsetForLeaderEpochRequest, call.message
 
-    def make(by_topic: Mapping[str, Sequence[Question]]) -> Any:
+    def make(by_topic: Mapping[str, Sequence[Question]]) -> messages.OffsetForLeaderEpochRequest:
         return message(
             replica_id=request.replica_id,
             topics=[
@@ -75,11 +79,15 @@ def _writer(call: Call) -> Any:
     return make
 
 
-def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | ErrorCode], told: Sequence[Any]) -> Any:
-    message = registry.message("OffsetForLeaderEpochResponse")
+def _answer(
+    call: Call[messages.OffsetForLeaderEpochRequest],
+    questions: Mapping[tuple[str, int, int], Question | ErrorCode],
+    told: Sequence[tuple[dict[Place, Question], messages.OffsetForLeaderEpochResponse]],
+) -> messages.OffsetForLeaderEpochResponse:
+    message = messages.OffsetForLeaderEpochResponse
     found = by_question(told, lambda answer: (((t.topic, e.partition), e) for t in answer.topics for e in t.partitions))
 
-    def entry_of(name: str, partition: int, index: int) -> Any:
+    def entry_of(name: str, partition: int, index: int) -> messages.OffsetForLeaderEpochResponse.EpochEndOffset:
         question = questions[name, partition, index]
         source = found.get(question) if isinstance(question, Question) else None
         entry = message.EpochEndOffset(partition=partition)
@@ -100,4 +108,4 @@ def _answer(call: Call, questions: Mapping[tuple[str, int, int], Question | Erro
     return message(throttle_time_ms=throttle_ms(told), topics=topics)
 
 
-API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: names_view)
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

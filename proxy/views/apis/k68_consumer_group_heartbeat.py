@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
-from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.apis.named_views import NAMES_VIEW
+from proxy.views.model.names import is_view
 from proxy.views.services import ViewServices
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 
-KEY = 68
-
-
-def serve_here(frame: memoryview) -> bool:
-    """Heartbeats that name a view; most name no topic at all."""
-    return PREFIX_BYTES in bytes(frame)
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
-async def handle(call: Call, views: ViewServices) -> None:
+async def handle(call: Call[messages.ConsumerGroupHeartbeatRequest], views: ViewServices) -> None:
     """Make them ready; the heartbeat itself is the broker's."""
     names = [name for name in call.message.subscribed_topic_names or () if is_view(name)]
     await views.ensure(call.connection, names)
 
 
-API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

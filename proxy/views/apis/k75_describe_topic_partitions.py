@@ -14,36 +14,26 @@ Behaviour
 
 from __future__ import annotations
 
-from typing import Any
-
 from proxy.forwarding.ask_and_reply import ask_upstream, reply
 from proxy.forwarding.declared_api import DeclaredApi
+from proxy.forwarding.early_looks import AboutAllTopics, AnyOf
 from proxy.forwarding.hidden_topics import is_hidden
 from proxy.forwarding.interfaces import Call
 from proxy.views.apis.metadata_entries import describe_as_base, refused_description
-from proxy.views.model.names import PREFIX_BYTES, is_view
+from proxy.views.apis.named_views import NAMES_VIEW
+from proxy.views.model.names import is_view
 from proxy.views.services import ViewServices
-from proxy.wire import headers, registry
-from proxy.wire.errors import ErrorCode, RemoteProtocolError
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode
 
-KEY = 75
+KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 
-_EMPTY = 1
-"""The count of a compact list without entries."""
-
-
-def serve_here(frame: memoryview) -> bool:
-    """Requests that name a view, or no topic at all."""
-    if PREFIX_BYTES in bytes(frame):
-        return True
-    try:
-        body = headers.decode_request_header(frame)[1]
-        return bool(frame[body] <= _EMPTY)  # the list of topics comes first
-    except (RemoteProtocolError, IndexError):
-        return False
+WANTED = AnyOf((NAMES_VIEW, AboutAllTopics()))
+"""Requests that name a view, or no topic at all."""
 
 
-async def handle(call: Call, views: ViewServices) -> bytes | None:
+async def handle(call: Call[messages.DescribeTopicPartitionsRequest], views: ViewServices) -> bytes | None:
     """All topics, or some of which one may be a view."""
     if not call.message.topics:
         answer = await ask_upstream(call, call.message)
@@ -52,7 +42,9 @@ async def handle(call: Call, views: ViewServices) -> bytes | None:
     return reply(call, await _describe(call, views))
 
 
-async def _describe(call: Call, views: ViewServices) -> Any:
+async def _describe(
+    call: Call[messages.DescribeTopicPartitionsRequest], views: ViewServices
+) -> messages.DescribeTopicPartitionsResponse:
     request = call.message
     names, bad = views.keeper.read(topic.name for topic in request.topics if is_view(topic.name))
     sights = await views.keeper.look(call.connection, names, create=False)
@@ -70,8 +62,8 @@ async def _describe(call: Call, views: ViewServices) -> Any:
     return answer
 
 
-def _nothing() -> Any:
-    return registry.message("DescribeTopicPartitionsResponse")(topics=[], next_cursor=None)
+def _nothing() -> messages.DescribeTopicPartitionsResponse:
+    return messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
 
 
-API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: serve_here)
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: WANTED)

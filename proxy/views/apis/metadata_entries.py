@@ -8,16 +8,20 @@ from the right broker, and every epoch they hold is one of the base. Never inter
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
+from proxy.brokers.questions import TopicEntry
 from proxy.views.creation import SeenView
-from proxy.wire import registry
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
 
+DescribedTopic: TypeAlias = "messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic"
+_Partition: TypeAlias = "messages.MetadataResponse.MetadataResponsePartition"
 
-def metadata_entry(sight: SeenView) -> Any:
+
+def metadata_entry(sight: SeenView) -> TopicEntry:
     """The topic of a Metadata answer."""
-    message = registry.message("MetadataResponse")
+    message = messages.MetadataResponse
     entry = message.MetadataResponseTopic(
         error_code=int(sight.code), name=sight.name.topic, is_internal=False, partitions=[]
     )
@@ -39,14 +43,14 @@ def metadata_entry(sight: SeenView) -> Any:
     return entry
 
 
-def refused_entry(topic: str, code: ErrorCode) -> Any:
+def refused_entry(topic: str, code: ErrorCode) -> TopicEntry:
     """Of a name that no view can have."""
-    return registry.message("MetadataResponse").MetadataResponseTopic(
+    return messages.MetadataResponse.MetadataResponseTopic(
         error_code=int(code), name=topic, is_internal=False, partitions=[]
     )
 
 
-def describe_as_base(entry: Any, sight: SeenView) -> None:
+def describe_as_base(entry: DescribedTopic, sight: SeenView) -> None:
     """Change the entry of a view in a DescribeTopicPartitions answer; which partitions it has stays."""
     leads = dict(_partitions(sight))
     entry.is_internal = False
@@ -61,9 +65,9 @@ def describe_as_base(entry: Any, sight: SeenView) -> None:
         partition.eligible_leader_replicas, partition.last_known_elr = [], []
 
 
-def refused_description(topic: str, code: ErrorCode, sight: SeenView | None = None) -> Any:
+def refused_description(topic: str, code: ErrorCode, sight: SeenView | None = None) -> DescribedTopic:
     """A view that cannot be shown, in a DescribeTopicPartitions answer."""
-    entry = registry.message("DescribeTopicPartitionsResponse").DescribeTopicPartitionsResponseTopic(
+    entry = messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=int(code), name=topic, partitions=[]
     )
     if sight is not None and sight.view is not None:
@@ -71,12 +75,12 @@ def refused_description(topic: str, code: ErrorCode, sight: SeenView | None = No
     return entry
 
 
-def _partitions(sight: SeenView) -> Iterator[tuple[int, Any]]:
+def _partitions(sight: SeenView) -> Iterator[tuple[int, _Partition]]:
     """Partitions of the view, each with the Metadata entry of the base partition it shows a slot of."""
     view = sight.known
     if view is None or sight.base is None:
         return
-    by_index: Mapping[int, Any] = {each.partition_index: each for each in sight.base.partitions or ()}
+    by_index: Mapping[int, _Partition] = {each.partition_index: each for each in sight.base.partitions or ()}
     for index in range(view.partitions):
         of = by_index.get(view.place(index)[0])
         if of is not None:

@@ -8,13 +8,13 @@ partitions of the same request are known by name only, in the client's own versi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from proxy.brokers.interfaces import Connection
 from proxy.forwarding.services import Services
 from proxy.reading.chunk_cache import ReadKey
 from proxy.reading.far_records import Records
-from proxy.reading.upstream_fetch import VIEW_IS_OLD, AskedPartition, PartitionRead, UpstreamFetch
+from proxy.reading.upstream_fetch import VIEW_IS_OLD, AskedPartition, PartitionAnswer, PartitionRead, UpstreamFetch
 from proxy.views.fetch.shared_reads import ViewReads
 from proxy.views.fetch.view_chunks import ViewChunk, fates
 from proxy.views.model.scanning import Facts
@@ -25,6 +25,9 @@ READ_BYTES_MIN = 64 << 10
 """Asked for of one base partition at least, however little the client takes at a time."""
 
 _CHUNKS_ARE_OLD = VIEW_IS_OLD | {ErrorCode.OFFSET_OUT_OF_RANGE}
+
+
+T = TypeVar("T")
 
 
 class ViewRead(UpstreamFetch):
@@ -52,10 +55,10 @@ class ViewRead(UpstreamFetch):
         self.chunks: dict[ReadKey, ViewChunk] = {}
         self.facts: dict[ReadKey, Facts] = {}
         """Of partitions that were not refused."""
-        self.refusals: dict[ReadKey, Any] = {}
-        """FetchResponse.PartitionData with an error or a diverging epoch."""
-        self.plains: dict[tuple[bytes | str, int], Any] = {}
-        """FetchResponse.PartitionData of the plain partitions."""
+        self.refusals: dict[ReadKey, PartitionAnswer] = {}
+        """Those with an error or a diverging epoch."""
+        self.plains: dict[tuple[bytes | str, int], PartitionAnswer] = {}
+        """Of the plain partitions."""
         self.wait_s = wait_s
         self._services, self._reads = services, reads
         self._asked_plains = {(plain.topic, plain.entry.partition) for plain in plains}
@@ -76,12 +79,12 @@ class ViewRead(UpstreamFetch):
             session_id=session_id,
         )
 
-    def _take_in_partition(self, place: tuple[bytes | str, int], partition: Any, answer_bytes: int) -> None:
+    def _take_in_partition(self, place: tuple[bytes | str, int], partition: PartitionAnswer, answer_bytes: int) -> None:
         if place in self._asked_plains:
             self.plains[place] = partition
         super()._take_in_partition(place, partition, answer_bytes)
 
-    def _refused(self, read: PartitionRead, partition: Any) -> None:
+    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
         key = read.key
         self.refusals[key] = partition
         if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -89,7 +92,7 @@ class ViewRead(UpstreamFetch):
         if partition.error_code in _CHUNKS_ARE_OLD:
             self._reads.cache.drop_partition(key.topic_id, key.partition)
 
-    def _brought(self, read: PartitionRead, partition: Any, batches: BatchTable, records: Records) -> None:
+    def _brought(self, read: PartitionRead, partition: PartitionAnswer, batches: BatchTable, records: Records) -> None:
         key = read.key
         facts = Facts(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
         self.facts[key] = facts
@@ -121,7 +124,7 @@ class ViewRead(UpstreamFetch):
         """All who waited for it waited for `done`."""
 
 
-def in_turn(items: Iterable[Any], turn: int) -> list[Any]:
+def in_turn(items: Iterable[T], turn: int) -> list[T]:
     """The same, beginning elsewhere each time: the first partition of a Fetch gets a batch of whatever size."""
     found = list(items)
     at = turn % len(found) if found else 0

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from proxy.brokers.connection_slots import ConnectionSlot
 from proxy.brokers.topic_leaders import ask_topics, judge, tell_topics, topics_to_ask
@@ -26,7 +25,7 @@ from proxy.forwarding.interfaces import Call
 from proxy.loop.interfaces import WorkersBusy
 from proxy.loop.waiting import first_until, wait_until
 from proxy.reading.chunk_cache import ReadKey
-from proxy.reading.upstream_fetch import FETCH_VERSION_WITH_IDS, AskedPartition, PartitionRead
+from proxy.reading.upstream_fetch import FETCH_VERSION_WITH_IDS, AskedPartition, PartitionAnswer, PartitionRead
 from proxy.views.fetch.base_reads import READ_BYTES_MIN, ViewRead, in_turn
 from proxy.views.fetch.shared_reads import Flight
 from proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
@@ -34,7 +33,7 @@ from proxy.views.fetch.view_chunks import Division, ViewChunk
 from proxy.views.kernel.slicing import Slice
 from proxy.views.model.scanning import BasePlace, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
 from proxy.views.services import ViewServices
-from proxy.wire import registry
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition
 
@@ -77,9 +76,9 @@ class Target:
     """A read that this request waited for went wrong: from now on only its own."""
     dry_at: int = -1
     """A read from here brought nothing."""
-    refusal: Any = None
-    """FetchResponse.PartitionData of the broker, or of ours."""
-    slot_refusals: dict[SlotScan, Any] = field(default_factory=dict)
+    refusal: PartitionAnswer | None = None
+    """Of the broker, or ours."""
+    slot_refusals: dict[SlotScan, PartitionAnswer] = field(default_factory=dict)
     """Those that are about the place of a slot, and say nothing of the others."""
     own: list[ViewChunk] = field(default_factory=list)
     """What this request read itself."""
@@ -93,8 +92,7 @@ class PlainTarget:
     scan: PlainScan
     base: tuple[bytes | str, int]
     """Topic and partition as upstream is asked."""
-    answer: Any = None
-    """FetchResponse.PartitionData."""
+    answer: PartitionAnswer | None = None
 
 
 class ViewFetching:
@@ -102,7 +100,7 @@ class ViewFetching:
 
     def __init__(
         self,
-        call: Call,
+        call: Call[messages.FetchRequest],
         views: ViewServices,
         targets: Sequence[Target],
         plains: Sequence[PlainTarget],
@@ -198,18 +196,18 @@ class ViewFetching:
         leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
         return -1 if leader is None else leader.epoch
 
-    def _not_leader(self, target: Target) -> Any:
+    def _not_leader(self, target: Target) -> PartitionAnswer:
         """The partition answer that sends a client to the leader."""
         leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
         entry = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if leader is not None and leader.node_id >= 0:
-            entry.current_leader = registry.message("FetchResponse").LeaderIdAndEpoch(
+            entry.current_leader = messages.FetchResponse.LeaderIdAndEpoch(
                 leader_id=leader.node_id, leader_epoch=leader.epoch
             )
         return entry
 
     @staticmethod
-    def _refuse(target: Target, refusal: Any) -> None:
+    def _refuse(target: Target, refusal: PartitionAnswer) -> None:
         target.refusal = refusal
         target.scan.is_refused = True
 
@@ -454,7 +452,7 @@ class ViewFetching:
         elif own:
             self._refuse(target, unknown_partition())
 
-    def _refused(self, target: Target, place: BasePlace, answer: Any) -> None:
+    def _refused(self, target: Target, place: BasePlace, answer: PartitionAnswer) -> None:
         """An error of the partition is that of every slot; what is wrong with a place, of those that stand there."""
         diverges = not answer.error_code
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
@@ -467,7 +465,7 @@ class ViewFetching:
             if slot.position == slot.fetch_offset:
                 target.slot_refusals[slot] = answer
 
-    def _absorb_plain(self, target: PlainTarget, answer: Any) -> None:
+    def _absorb_plain(self, target: PlainTarget, answer: PartitionAnswer | None) -> None:
         if answer is None or target.scan.is_done:
             return
         target.answer = answer
@@ -484,14 +482,14 @@ def _by_itself(part: Slice) -> Slice:
     return part._replace(batch=bytes(part.batch)) if isinstance(part.batch, memoryview) else part
 
 
-def unknown_partition() -> Any:
+def unknown_partition() -> PartitionAnswer:
     """The partition answer where there is no such partition."""
     return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def refusal(code: ErrorCode) -> Any:
+def refusal(code: ErrorCode) -> PartitionAnswer:
     """A partition answer that only has an error; as of a broker that did not even read (FetchResponse.java)."""
-    return registry.message("FetchResponse").PartitionData(
+    return messages.FetchResponse.PartitionData(
         error_code=code, high_watermark=-1, aborted_transactions=[], records=None
     )
 

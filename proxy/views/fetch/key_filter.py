@@ -10,12 +10,11 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from functools import partial
 from hashlib import sha256
-from typing import Any
 
 from proxy.loop.interfaces import Workers
 from proxy.views.fetch.view_chunks import Division
 from proxy.views.model.slots import KeyFilterCut, NullKeys
-from proxy.wire import registry
+from proxy.wire import messages, registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError
 
 TAG = 27501
@@ -41,7 +40,7 @@ class BadFilter(ProxyError):
     """The field asks for nothing that can be done; the text says why."""
 
 
-def content_of(entry: Any) -> bytes | None:
+def content_of(entry: messages.FetchRequest.FetchPartition) -> bytes | None:
     """The field of the partition of a request, not read yet; None: it has none."""
     return next((bytes(content) for tag, content in entry.unknown_tags if tag == TAG), None)
 
@@ -89,7 +88,7 @@ def read_filter(content: bytes, digest: bytes) -> Division:
         BadFilter: an unknown layout or hash, no ranges and no keys, too many, or a range that is none.
     """
     try:
-        asked = registry.codec("KeyFilter", 0).decode(content)
+        asked = registry.codec_of(messages.KeyFilter, 0).decode(content)
     except RemoteProtocolError as error:
         raise BadFilter(f"KeyFilter cannot be read: {error}") from error
     if asked.filter_version != LAYOUT_VERSION or asked.hash != MURMUR2:
@@ -109,6 +108,4 @@ def read_filter(content: bytes, digest: bytes) -> Division:
 
 def applied(scanned_to: int) -> tuple[int, bytes]:
     """The echo: the tag and its content."""
-    return TAG, registry.codec("KeyFilterApplied", 0).encode(
-        registry.message("KeyFilterApplied")(scanned_to=scanned_to)
-    )
+    return TAG, registry.codec_of(messages.KeyFilterApplied, 0).encode(messages.KeyFilterApplied(scanned_to=scanned_to))

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from proxy.loop.interfaces import Timers, Workers
 from proxy.loop.promise import Promise, Task
 from proxy.loop.waiting import SlicedWork
 from proxy.reading.chunk_cache import ReadKey
 from proxy.reading.reads_under_way import ReadsUnderWay
-from proxy.reading.upstream_fetch import PartitionRead
+from proxy.reading.upstream_fetch import PartitionAnswer, PartitionRead
 from proxy.views.fetch.view_chunks import (
     INLINE_OPENED_BYTES,
     RUN_BATCHES,
@@ -54,7 +54,7 @@ class Flight(Protocol):
     heads: Mapping[ReadKey, PartitionRead]
     chunks: dict[ReadKey, ViewChunk]
     facts: dict[ReadKey, Facts]
-    refusals: dict[ReadKey, Any]
+    refusals: dict[ReadKey, PartitionAnswer]
     wait_s: float
 
 

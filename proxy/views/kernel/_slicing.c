@@ -1,6 +1,6 @@
 /* The filter kernel: one record batch of magic 2, taken apart for the slots of a view.
  *
- * The rules are those of twin.py, byte for byte; tests and a fuzzer hold the two equal. Whatever the bytes are, no read
+ * The rules are those of slicing_in_python.py, byte for byte; tests and a fuzzer hold the two equal. Whatever the bytes are, no read
  * leaves them: every length is compared with what is left before it is believed.
  *
  * Two passes over memory: `scan` walks the records, and notes where each kept record lies and whose it is; then the parts
@@ -17,9 +17,9 @@
 #include <Python.h>
 #endif
 
-#include "checksum.h"
+#include "../../wire/checksum.h"
 
-enum { HEADER = 61, LOG_OVERHEAD = 12, CRC_AT = 17, CRC_FROM = 21, RECORD_MIN = 7, HEADER_MIN = 2 };
+enum { HEADER = 61, LOG_OVERHEAD = 12, CRC_AT = 17, CRC_FROM = 21, RECORD_MIN = 7 };
 enum { ATTRIBUTES_AT = 21, DELTA_AT = 23, COUNT_AT = 57, COMPRESSION_MASK = 7 };
 enum { EVEN = 0, STRIPES = 1, RANGES = 2 };
 enum { DROP = 0, KEEP = 1, BY_OFFSET = 2 };
@@ -27,10 +27,6 @@ enum { SLOTS_MAX = 1024, STRIPE_OFFSETS = 64 };
 
 /* ---- numbers ---- */
 
-INLINE uint32_t big32(const uint8_t *p) {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-INLINE uint64_t big64(const uint8_t *p) { return (uint64_t)big32(p) << 32 | big32(p + 4); }
 INLINE void put_big32(uint8_t *p, uint32_t v) {
     p[0] = (uint8_t)(v >> 24); p[1] = (uint8_t)(v >> 16); p[2] = (uint8_t)(v >> 8); p[3] = (uint8_t)v;
 }
@@ -150,66 +146,6 @@ typedef struct {
     size_t read;
 } Job;
 
-/* A signed varint of at most 64 bits; NULL where `end` or its own length is passed. */
-static const uint8_t *long_varint(const uint8_t *p, const uint8_t *end, int64_t *value) {
-    uint64_t zigzag = 0;
-    for (int shift = 0; shift < 70 && p < end; shift += 7) {
-        uint64_t byte = *p++;
-        if (shift == 63 && (byte & 0x7E)) return NULL;
-        zigzag |= (byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *value = (int64_t)(zigzag >> 1 ^ (0 - (zigzag & 1)));
-            return p;
-        }
-    }
-    return NULL;
-}
-
-INLINE const uint8_t *varint(const uint8_t *p, const uint8_t *end, int64_t *value) {
-    if (LIKELY(end - p >= 2)) {
-        uint32_t first = p[0], second = p[1];
-        if (LIKELY(first < 0x80)) {
-            *value = (int32_t)(first >> 1) ^ -(int32_t)(first & 1);
-            return p + 1;
-        }
-        if (LIKELY(second < 0x80)) {
-            first = (first & 0x7F) | second << 7;
-            *value = (int32_t)(first >> 1) ^ -(int32_t)(first & 1);
-            return p + 2;
-        }
-    }
-    return long_varint(p, end, value);
-}
-
-/* Behind a varint whose value does not matter. Timestamps vary in length from record to record: no branch on it. */
-INLINE const uint8_t *skip_varint(const uint8_t *p, const uint8_t *end) {
-    int64_t ignored;
-#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    if (LIKELY(end - p >= 8)) {
-        uint64_t stops = ~native64(p) & 0x8080808080808080u;
-        if (LIKELY(stops)) return p + (__builtin_ctzll(stops) >> 3) + 1;
-    }
-#endif
-    return long_varint(p, end, &ignored);
-}
-
-INLINE const uint8_t *sized(const uint8_t *p, const uint8_t *end, int64_t *size) {
-    p = varint(p, end, size);
-    if (!p || *size < -1 || *size > end - p) return NULL;
-    return p;
-}
-
-static int has_headers(const uint8_t *p, const uint8_t *end, int64_t count) {
-    int64_t size;
-    if (count < 0 || count > (end - p) / HEADER_MIN) return 0;
-    for (; count; count--) {
-        if (!(p = sized(p, end, &size)) || size < 0) return 0;
-        if (!(p = sized(p + size, end, &size))) return 0;
-        p += size < 0 ? 0 : size;
-    }
-    return p == end;
-}
-
 /* A few records on their way: the processor gets more done when each loop does one thing. */
 enum { STEP = 64 };
 typedef struct {
@@ -231,7 +167,7 @@ static const uint8_t *any_record(Step *step, uint32_t i, const uint8_t *p, const
     p += step->key_size[i];
     if (!(p = sized(p, end, &size))) return NULL;
     p += size < 0 ? 0 : size;
-    if (!(p = varint(p, end, &size)) || !has_headers(p, end, size)) return NULL;
+    if (!(p = varint(p, end, &size)) || behind_headers(p, end, size) != end) return NULL;
     return end;
 }
 

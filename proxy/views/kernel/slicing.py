@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from proxy.views.kernel import legacy, slicing_in_python
+from proxy.views.kernel import slicing_in_python
 from proxy.views.model.slots import KERNEL_VERSION, Cut
-from proxy.wire import compression, records
+from proxy.wire import compression, legacy, records
 from proxy.wire.batches import Batch
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
 from proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER

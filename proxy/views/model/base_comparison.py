@@ -70,9 +70,9 @@ def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partition
         partitions_max: a view with more is refused.
     """
     if base.code != ErrorCode.NONE:
-        return Standing(Step.REFUSE, ErrorCode(base.code))
+        return Standing(Step.REFUSE, ErrorCode.of(base.code))
     if view.code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        return Standing(Step.REFUSE, ErrorCode(view.code))
+        return Standing(Step.REFUSE, ErrorCode.of(view.code))
     wanted = base.partitions * slots
     if wanted > partitions_max:
         reason = f"{base.partitions} partitions in {slots} slots each are more than views.partitions_max"

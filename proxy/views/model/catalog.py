@@ -8,7 +8,7 @@ the proxies' notes on views and wins over what Metadata says today.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,11 @@ class ViewCatalog:
     def view(self, topic_id: bytes) -> View | None:
         """The view whose topic has this id."""
         return self._views.get(topic_id)
+
+    @property
+    def topic_ids(self) -> KeysView[bytes]:
+        """Of the views that are known, as they are at any moment."""
+        return self._views.keys()
 
     def named(self, topic: str) -> View | None:
         """The view whose topic is called so."""

@@ -59,13 +59,14 @@ def test_route_reads_nothing_before():
 def test_table_answers_old_versions_only_where_fetch_is_looked_at():
     """Else they are refused as any version that is not offered."""
     from proxy.forwarding.address_book import AddressBook
+    from proxy.forwarding.early_looks import EveryRequest
     from proxy.forwarding.offered_versions import EffectiveVersions, Offer
     from proxy.forwarding.route_table import Served, build
     from proxy.forwarding.routes import header
     from proxy.wire.values import Limits
 
     book = AddressBook(9000, "h", lambda *_: True)
-    for served, kind in (({}, Kind.REFUSE), ({1: Served(k01_old_fetch.handle, lambda _: False)}, Kind.LOCAL)):
+    for served, kind in (({}, Kind.REFUSE), ({1: Served(k01_old_fetch.handle, EveryRequest())}, Kind.LOCAL)):
         routes = build(book, EffectiveVersions(Offer()), Limits(), served)
         assert routes[header(1, 2)].kind is kind
         assert routes[header(1, 15)].kind is (Kind.INSPECT if served else Kind.FORWARD)

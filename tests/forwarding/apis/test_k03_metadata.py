@@ -1,13 +1,10 @@
 """Metadata: which requests ask for all topics."""
 
-from contextlib import suppress
-
 import pytest
 
 from proxy.forwarding import hidden_topics
-from proxy.forwarding.apis import k03_metadata
+from proxy.forwarding.early_looks import AboutAllTopics
 from proxy.wire import frames, registry
-from proxy.wire.errors import RemoteProtocolError
 from tests.tables.golden import recorded, replaced, rewritten
 
 REQUEST = registry.message("MetadataRequest")
@@ -19,7 +16,7 @@ def asks(version: int, topics, client_id="a client", tags=b"\0") -> bool:
     if version >= 9 and tags != b"\0":
         length = 10 + (len(client_id) if client_id is not None else 0)
         frame = frame[:length] + tags + frame[length + 1 :]
-    return k03_metadata.asks_for_all_topics(version)(memoryview(frame))
+    return AboutAllTopics().look(3, version)(memoryview(frame))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -43,8 +40,7 @@ def test_a_request_that_is_too_short_asks_for_nothing_or_is_none(version):
     frame = frames.request(3, version, 5, "c", REQUEST(topics=[] if version == 0 else None))[4:]
     body = 11 if version < 9 else 12
     for cut in range(8, body + 1):
-        with suppress(RemoteProtocolError):
-            assert not k03_metadata.asks_for_all_topics(version)(memoryview(frame[:cut]))
+        assert not AboutAllTopics().look(3, version)(memoryview(frame[:cut]))
 
 
 @pytest.mark.parametrize(("release", "version", "frame"), recorded("Metadata"))

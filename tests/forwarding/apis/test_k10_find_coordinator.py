@@ -49,5 +49,8 @@ def test_a_long_request_is_asked_in_parts_and_answered_as_one():
 
 def test_only_long_requests_are_asked_in_parts():
     longest = bytes(k10_find_coordinator.LONG_BYTES)
-    assert not k10_find_coordinator.is_long(memoryview(longest))
-    assert k10_find_coordinator.is_long(memoryview(longest + b"x"))
+    wants = k10_find_coordinator.IN_PARTS.served(World().services.book).wants
+    assert wants is not None
+    is_long = wants.look(10, 6)
+    assert not is_long(memoryview(longest))
+    assert is_long(memoryview(longest + b"x"))

@@ -8,15 +8,10 @@ import pytest
 
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.apis import k32_broker_addresses
-from proxy.forwarding.apis.k32_broker_addresses import (
-    BROKER,
-    DESCRIBE_CONFIGS,
-    REWRITTEN_BYTES_MAX,
-    listeners,
-    rewriter,
-)
+from proxy.forwarding.apis.k32_broker_addresses import BROKER, REWRITTEN_BYTES_MAX, listeners, rewriter
 from proxy.forwarding.routes import Context
 from proxy.wire import frames, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import AnswerUnusable
 from proxy.wire.values import UNKNOWN_NODE, Address
 
@@ -49,12 +44,12 @@ def answer(*configs: tuple[str, str | None], kind: int = BROKER, name: str = "3"
 
 def rewritten(book: AddressBook, told: Any, version: int = 4) -> list[Any] | None:
     """The entries a client gets; None: the answer passes as it is."""
-    frame = frames.response(DESCRIBE_CONFIGS, version, 7, told)
+    frame = frames.response(ApiKey.DESCRIBE_CONFIGS, version, 7, told)
     new = rewriter(version, book)(memoryview(frame)[4:], CONTEXT)
     if new is None:
         return None
     assert int.from_bytes(new[:4], "big") == len(new) - 4
-    correlation_id, message = frames.decode_response(DESCRIBE_CONFIGS, version, memoryview(new)[4:])
+    correlation_id, message = frames.decode_response(ApiKey.DESCRIBE_CONFIGS, version, memoryview(new)[4:])
     assert correlation_id == 7
     return list(message.results[0].configs)
 

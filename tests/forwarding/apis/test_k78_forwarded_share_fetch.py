@@ -26,7 +26,7 @@ def request(version: int, **fields) -> bytearray:
 )
 def test_max_bytes_is_lowered_in_place_and_nothing_else(version, asked, sent):
     frame, expected = request(version, max_bytes=asked), request(version, max_bytes=sent)
-    assert limit_max_bytes(64 * MIB)(memoryview(frame)) is None
+    assert limit_max_bytes(version, 64 * MIB)(memoryview(frame)) is None
     assert frame == expected
 
 
@@ -36,7 +36,7 @@ def test_max_bytes_is_lowered_in_place_and_nothing_else(version, asked, sent):
 )
 def test_names_of_any_length_stand_before_it(version, fields):
     frame, expected = request(version, max_bytes=2**31 - 1, **fields), request(version, max_bytes=750, **fields)
-    limit_max_bytes(1000)(memoryview(frame))
+    limit_max_bytes(version, 1000)(memoryview(frame))
     assert frame == expected
 
 
@@ -46,7 +46,7 @@ def test_a_request_that_ends_too_early_is_refused_or_left_alone(version):
     for cut in range(8, len(whole)):
         frame = bytearray(whole[:cut])
         try:
-            limit_max_bytes(64 * MIB)(memoryview(frame))
+            limit_max_bytes(version, 64 * MIB)(memoryview(frame))
         except RemoteProtocolError:
             continue
         assert frame == whole[:cut]
@@ -55,4 +55,4 @@ def test_a_request_that_ends_too_early_is_refused_or_left_alone(version):
 def test_an_endless_length_ends():
     frame = request(1, max_bytes=1)[:17] + bytearray(b"\xff" * 200)
     with pytest.raises(RemoteProtocolError):
-        limit_max_bytes(64 * MIB)(memoryview(frame))
+        limit_max_bytes(1, 64 * MIB)(memoryview(frame))

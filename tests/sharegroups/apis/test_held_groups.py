@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task
-from proxy.sharegroups.apis.held_groups import any_is_held, first_string_is_held, held_anywhere, names_held
+from proxy.sharegroups.apis.held_groups import any_entry, any_is_held, held_anywhere, named_group_is_held, names_held
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import World as Shares
@@ -36,7 +38,7 @@ def shares() -> Shares:
 @pytest.mark.parametrize("or_loading", [False, True])
 def test_a_group_that_is_held_is_wanted_and_no_other(shares: Shares, or_loading: bool) -> None:
     """Told from the bytes, and from the names in a decoded list."""
-    look = first_string_is_held(or_loading=or_loading)(shares.services)
+    look = named_group_is_held(or_loading=or_loading)(shares.services).look(47, 0)
     assert (look(request("held")), look(request("other"))) == (True, False)
     picks = names_held(list, or_loading=or_loading)(shares.services)
     assert (is_named(picks, "other", "held"), is_named(picks, "other")) == (True, False)
@@ -46,7 +48,7 @@ def test_a_group_that_is_held_is_wanted_and_no_other(shares: Shares, or_loading:
 def test_a_list_is_only_read_where_there_is_a_group_to_be_named() -> None:
     """Most proxies of a cluster without share groups hold none."""
     shares = Shares()
-    look = any_is_held(or_loading=False)(shares.services)
+    look = any_is_held(or_loading=False)(shares.services).look(42, 2)
     assert not look(memoryview(b""))
     shares.services.coordinator.add_group("held")
     assert look(memoryview(b""))
@@ -55,9 +57,19 @@ def test_a_list_is_only_read_where_there_is_a_group_to_be_named() -> None:
 def test_while_groups_are_loaded_nobody_knows_which_are_held(shares: Shares) -> None:
     """So those who wait for that want every request, and those who do not only what is held."""
     shares.services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "being loaded")
-    waits = first_string_is_held(or_loading=True)(shares.services)
-    goes_on = first_string_is_held(or_loading=False)(shares.services)
+    waits = named_group_is_held(or_loading=True)(shares.services).look(47, 0)
+    goes_on = named_group_is_held(or_loading=False)(shares.services).look(47, 0)
     assert (waits(request("other")), goes_on(request("other"))) == (True, False)
     assert is_named(names_held(list, or_loading=True)(shares.services), "other")
     assert not is_named(names_held(list, or_loading=False)(shares.services), "other")
-    assert any_is_held(or_loading=True)(Shares().services)(memoryview(b"")) is False
+    assert any_is_held(or_loading=True)(Shares().services).look(42, 2)(memoryview(b"")) is False
+
+
+@given(st.lists(st.integers(0, 3), max_size=50), st.integers(0, 3))
+def test_one_entry_of_ours_is_enough(entries: list[int], ours: int) -> None:
+    """Told from the decoded request."""
+    connection: Any = None
+    call = Call(42, 2, 1, None, entries, connection)
+    task: Task[bool] = Task(any_entry(lambda message: message, ours.__eq__)(call), lambda _: None)
+    task.start()
+    assert task.value is (ours in entries)

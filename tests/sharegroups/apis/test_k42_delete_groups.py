@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import JournalRefused
+from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
 from proxy.loop.promise import Promise
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.sessions import SessionKey
 from proxy.sharegroups.state_records import StateKey
-from proxy.sharegroups.state_writes import ANSWER_MAX_S
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicIdPartition

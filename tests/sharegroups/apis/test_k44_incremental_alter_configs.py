@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import JournalRefused
+from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
 from proxy.loop.promise import Promise
 from proxy.sharegroups.apis.group_configs import settings_of
 from proxy.sharegroups.state_records import StateKey
-from proxy.sharegroups.state_writes import ANSWER_MAX_S
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.state_writes import ANSWER_MAX_S
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID

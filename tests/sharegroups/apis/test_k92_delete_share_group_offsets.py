@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.sharegroups.state_writes import ANSWER_MAX_S
+from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired

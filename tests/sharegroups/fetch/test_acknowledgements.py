@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.sharegroups.model.renewal import RenewalBound
-from proxy.sharegroups.state_writes import ANSWER_MAX_S
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
 from tests.support.share_steps import (

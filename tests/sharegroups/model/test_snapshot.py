@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.sharegroups.model.snapshot import SCHEMA, SNAPSHOT_BYTES_MAX, VERSION, ShareSnapshot, offsets_in
-from proxy.wire import registry
+from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, VERSION, ShareSnapshot, offsets_in
+from proxy.wire import messages, registry
 from proxy.wire.errors import RemoteProtocolError
 
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -23,7 +23,7 @@ def test_a_snapshot_survives_being_stored(snapshot: ShareSnapshot) -> None:
 
 @given(st.builds(ShareSnapshot, OFFSETS, st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1), LISTS))
 def test_what_is_laid_out_by_hand_is_what_the_schema_says(snapshot: ShareSnapshot) -> None:
-    message = registry.message(SCHEMA)
+    message = messages.ShareSnapshotValue
     value = message(
         start_offset=snapshot.start_offset,
         state_epoch=snapshot.state_epoch,
@@ -33,7 +33,7 @@ def test_what_is_laid_out_by_hand_is_what_the_schema_says(snapshot: ShareSnapsho
             for first, last, state, count in snapshot.batches
         ],
     )
-    assert snapshot.encode() == b"\0\0" + registry.codec(SCHEMA, VERSION).encode(value)
+    assert snapshot.encode() == b"\0\0" + registry.codec_of(message, VERSION).encode(value)
 
 
 def test_tagged_fields_of_a_newer_proxy_are_passed_over() -> None:

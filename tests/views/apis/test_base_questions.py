@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from proxy.loop.promise import Task
-from proxy.views.apis.base_questions import Question, in_rounds, make_ready, names_view, upstream_place
-from proxy.wire import frames, registry
+from proxy.views.apis.base_questions import Question, in_rounds, make_ready, upstream_place
 from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld
 
@@ -36,10 +35,3 @@ def test_views_that_are_not_known_are_made_ready_first():
     task.start()
     assert task.value == {"__view.r2.nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert world.views.catalog.named("__view.r4.t") is not None
-
-
-def test_request_without_the_prefix_passes():
-    message = registry.message("ListOffsetsRequest")
-    for name, named in (("t", False), ("__view.r2.t", True)):
-        request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=name)])
-        assert names_view(memoryview(frames.request(2, 7, 1, "c", request))[4:]) is named

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from proxy.forwarding.offered_versions import PRODUCE
-from proxy.views.apis.k00_produce import LOOKED_MAX, NOTHING, may_name_view
+from proxy.forwarding.early_looks import LOOKED_MAX
+from proxy.views.apis.k00_produce import NOTHING, may_name_view
 from proxy.wire import frames
+from proxy.wire.api_key import ApiKey
 from proxy.wire.values import ZERO_UUID
 from tests.support.view_broker import World, build
 
@@ -43,10 +44,10 @@ def test_a_request_is_looked_at_only_if_it_names_a_view(
     """First or last, among topics with several partitions, with or without a transactional id."""
     for names in (("orders",), ("orders", "orders"), ("orders",) * 5):
         fields = request(world, version, *names, transactional_id=transactional_id)
-        assert not world.is_served(PRODUCE, version, **fields)
+        assert not world.is_served(ApiKey.PRODUCE, version, **fields)
     for names in ((V,), (V, "orders"), ("orders", V), ("orders", "orders", V)):
         fields = request(world, version, *names, transactional_id=transactional_id)
-        assert world.is_served(PRODUCE, version, **fields)
+        assert world.is_served(ApiKey.PRODUCE, version, **fields)
 
 
 def test_several_partitions_and_none_are_passed_over(world: World) -> None:
@@ -58,18 +59,20 @@ def test_several_partitions_and_none_are_passed_over(world: World) -> None:
         null = topic(world, "orders", version, BATCH)
         null["partition_data"][0]["records"] = None
         data = [empty, many, null]
-        assert not world.is_served(PRODUCE, version, acks=1, timeout_ms=1, topic_data=data)
-        assert world.is_served(PRODUCE, version, acks=1, timeout_ms=1, topic_data=[*data, topic(world, V, version)])
+        assert not world.is_served(ApiKey.PRODUCE, version, acks=1, timeout_ms=1, topic_data=data)
+        assert world.is_served(
+            ApiKey.PRODUCE, version, acks=1, timeout_ms=1, topic_data=[*data, topic(world, V, version)]
+        )
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
 def test_what_has_not_all_come_is_looked_at_later(world: World, version: int) -> None:
     """A beginning never passes that might be followed by a view; one whose only topic is named does."""
-    may_name = may_name_view(world.catalog)
-    frame = world.frame(PRODUCE, version, **request(world, version, "orders", V))
+    may_name = may_name_view(world.catalog).look(ApiKey.PRODUCE, version)
+    frame = world.frame(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
     first = bytes(frame).index(BATCH)
     assert all(may_name(frame[:end]) for end in range(12, len(frame)))
-    alone = world.frame(PRODUCE, version, **request(world, version, "orders"))
+    alone = world.frame(ApiKey.PRODUCE, version, **request(world, version, "orders"))
     assert not may_name(alone[: first + 10])
 
 
@@ -78,54 +81,54 @@ def test_a_request_with_very_many_partitions_is_not_walked_in_one_go(world: Worl
     """Whether it names a view is told in slices, once it is decoded."""
     most = topic(world, "orders", version, *[b""] * (LOOKED_MAX - 10))
     assert not world.is_served(
-        PRODUCE, version, **{**request(world, version), "topic_data": [most, topic(world, "orders", version)]}
+        ApiKey.PRODUCE, version, **{**request(world, version), "topic_data": [most, topic(world, "orders", version)]}
     )
     more = topic(world, "orders", version, *[b""] * LOOKED_MAX)
     last = topic(world, "orders", version)
-    assert world.is_served(PRODUCE, version, **{**request(world, version), "topic_data": [more, last]})
+    assert world.is_served(ApiKey.PRODUCE, version, **{**request(world, version), "topic_data": [more, last]})
 
 
 def test_bytes_that_are_no_request_are_looked_at(world: World) -> None:
     """The decoder says what is wrong with them."""
-    may_name = may_name_view(world.catalog)
     for frame in (b"", b"\0\0\0\x0c", b"\0\0\0\x0c" + b"\xff" * 40, b"\0\0\0\x08" + b"\x7f" * 40):
-        assert may_name(memoryview(frame))
+        version = frame[3] if frame else 12
+        assert may_name_view(world.catalog).look(ApiKey.PRODUCE, version)(memoryview(frame))
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
 def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
     """INVALID_TOPIC_EXCEPTION ends a producer's attempts at once; nothing goes to the broker."""
-    answer = world.call(PRODUCE, version, **request(world, version, V))
+    answer = world.call(ApiKey.PRODUCE, version, **request(world, version, V))
     (told,) = answer.responses
     assert [(part.index, part.error_code, part.base_offset) for part in told.partition_responses] == [(0, 17, -1)]
     assert bytes(told.topic_id) == (world.cluster.topics[V].topic_id if version == BY_ID else ZERO_UUID)
-    assert world.cluster.count(PRODUCE) == 0
+    assert world.cluster.count(ApiKey.PRODUCE) == 0
     assert len(world.noted("view-produce-refused")) == 1
 
 
 @pytest.mark.parametrize("version", [3, 9, 12, BY_ID])
 def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> None:
     """And both answers are one."""
-    answer = world.call(PRODUCE, version, **request(world, version, "orders", V))
+    answer = world.call(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
     codes = [part.error_code for told in answer.responses for part in told.partition_responses]
     assert sorted(codes) == [0, 17]
-    ((_, sent),) = [asked for asked in world.cluster.asked if asked[0] == PRODUCE]
+    ((_, sent),) = [asked for asked in world.cluster.asked if asked[0] == ApiKey.PRODUCE]
     assert len(sent.topic_data) == 1
     assert bytes(sent.topic_data[0].partition_data[0].records) == BATCH
 
 
 def test_without_acks_there_is_no_answer_and_the_rest_is_produced(world: World) -> None:
     """The rest goes with acks=1, whose answer is dropped here: the client expects none."""
-    assert world.call(PRODUCE, 9, **request(world, 9, V, acks=0)) == NOTHING
-    assert world.cluster.count(PRODUCE) == 0
-    assert world.call(PRODUCE, 9, **request(world, 9, "orders", V, acks=0)) == NOTHING
-    ((_, sent),) = [asked for asked in world.cluster.asked if asked[0] == PRODUCE]
+    assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, V, acks=0)) == NOTHING
+    assert world.cluster.count(ApiKey.PRODUCE) == 0
+    assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, "orders", V, acks=0)) == NOTHING
+    ((_, sent),) = [asked for asked in world.cluster.asked if asked[0] == ApiKey.PRODUCE]
     assert [each.name for each in sent.topic_data] == ["orders"]
 
 
 def test_a_request_without_views_goes_on_as_it_is(world: World) -> None:
     """The look may have been wrong about it."""
-    assert world.call(PRODUCE, 12, **request(world, 12, "orders")) is None
+    assert world.call(ApiKey.PRODUCE, 12, **request(world, 12, "orders")) is None
 
 
 @pytest.mark.parametrize("version", [*NAMED, BY_ID])
@@ -136,7 +139,8 @@ def test_names_that_only_begin_like_a_view_pass(world: World, version: int, name
     if name not in world.cluster.topics:
         world.cluster.make(name, 1)
     message = build("ProduceRequest", request(world, version, name))
-    frame = memoryview(frames.request(PRODUCE, version, 1, client_id, message))[4:]
-    assert not may_name_view(world.catalog)(frame)
+    frame = memoryview(frames.request(ApiKey.PRODUCE, version, 1, client_id, message))[4:]
+    may_name = may_name_view(world.catalog).look(ApiKey.PRODUCE, version)
+    assert not may_name(frame)
     viewed = build("ProduceRequest", request(world, version, V))
-    assert may_name_view(world.catalog)(memoryview(frames.request(PRODUCE, version, 1, client_id, viewed))[4:])
+    assert may_name(memoryview(frames.request(ApiKey.PRODUCE, version, 1, client_id, viewed))[4:])

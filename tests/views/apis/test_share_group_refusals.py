@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.views.apis.share_group_refusals import ALTER_OFFSETS, FETCH, HEARTBEAT
+from proxy.wire.api_key import ApiKey
 from tests.support.view_broker import World
 
 V = "__view.r4.orders"
@@ -32,20 +32,20 @@ def fetch(*topic_ids: bytes) -> dict[str, Any]:
 def test_a_subscription_to_a_view_is_refused(world: World) -> None:
     """42 with a text: a member ends with it instead of waiting for records that never come."""
     beat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "rack_id": None}
-    assert world.is_served(HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
-    answer = world.call(HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
+    assert world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
+    answer = world.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
     assert (answer.error_code, "views" in answer.error_message) == (42, True)
-    assert not world.is_served(HEARTBEAT, 1, subscribed_topic_names=["orders"], **beat)
-    assert not world.is_served(HEARTBEAT, 1, subscribed_topic_names=None, **beat)
+    assert not world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders"], **beat)
+    assert not world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=None, **beat)
 
 
 def test_acquiring_from_a_view_is_refused(world: World) -> None:
     """By its topic id."""
     view, base = (world.cluster.topics[name].topic_id for name in (V, "orders"))
-    assert not world.is_served(FETCH, 1, **fetch(base))
-    assert world.is_served(FETCH, 1, **fetch(base, view))
-    assert world.call(FETCH, 1, **fetch(base, view)).error_code == 42
-    assert world.call(FETCH, 1, **fetch(base)) is None
+    assert not world.is_served(ApiKey.SHARE_FETCH, 1, **fetch(base))
+    assert world.is_served(ApiKey.SHARE_FETCH, 1, **fetch(base, view))
+    assert world.call(ApiKey.SHARE_FETCH, 1, **fetch(base, view)).error_code == 42
+    assert world.call(ApiKey.SHARE_FETCH, 1, **fetch(base)) is None
 
 
 def test_setting_a_share_groups_offsets_on_a_view_is_refused(world: World) -> None:
@@ -55,6 +55,6 @@ def test_setting_a_share_groups_offsets_on_a_view_is_refused(world: World) -> No
         parts = [{"partition_index": 0, "start_offset": 1}]
         return {"group_id": "g", "topics": [{"topic_name": name, "partitions": parts}]}
 
-    assert world.call(ALTER_OFFSETS, 0, **alter(V)).error_code == 42
-    assert world.call(ALTER_OFFSETS, 0, **alter("orders")) is None
-    assert not world.is_served(ALTER_OFFSETS, 0, **alter("orders"))
+    assert world.call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, **alter(V)).error_code == 42
+    assert world.call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, **alter("orders")) is None
+    assert not world.is_served(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, **alter("orders"))

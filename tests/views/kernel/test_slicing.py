@@ -10,6 +10,7 @@ from proxy.views.model.slots import EvenCut
 from proxy.wire import compression, records
 from proxy.wire.errors import ErrorCode
 from tests.views.kernel.batches import CUTS, reading, sample
+from tests.wire.old_messages import message, wrapper
 
 
 @pytest.mark.parametrize("codec", range(5), ids=compression.NAMES)
@@ -119,3 +120,22 @@ def test_the_cost_of_a_batch_is_predicted() -> None:
 
     assert 0 < cost(10, compression.NONE) < cost(1000, compression.NONE) < cost(1000, compression.LZ4)
     assert cost(1000, compression.LZ4) < cost(1000, compression.GZIP) < 1
+
+
+def test_old_messages_are_divided_like_new_ones() -> None:
+    """Every record has the slot that its key and offset say."""
+    cut = EvenCut(4)
+    inner = b"".join(message(n, b"%d" % n if n % 3 else None, b"v") for n in range(100))
+    parts = slicing.split(memoryview(wrapper(599, inner, compression.SNAPPY)), cut, from_offset=510)
+    for slot, part in enumerate(parts):
+        assert part.batch is not None
+        found = records.decode_records(part.batch)
+        assert [r.offset for r in found] == [
+            500 + n for n in range(10, 100) if cut.slot_of(b"%d" % n if n % 3 else None, 500 + n) == slot
+        ]
+
+
+def test_old_messages_that_lie_are_refused() -> None:
+    good = wrapper(1, message(0, b"a", b"1"), compression.GZIP)
+    with pytest.raises(CorruptBatch):
+        slicing.split(memoryview(good[:-1]), EvenCut(2))

@@ -42,7 +42,7 @@ def test_what_comes_next(view: Seen, base: Seen, binding: Binding | None, expect
         (Seen(5), BASE, ErrorCode.LEADER_NOT_AVAILABLE),
         (Seen(0, V, 13), BASE, ErrorCode.INVALID_TOPIC_EXCEPTION),
         (Seen(3), Seen(0, B, 26), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (Seen(3), Seen(12345), ErrorCode(12345)),
+        (Seen(3), Seen(12345), ErrorCode.of(12345)),
     ],
 )
 def test_what_cannot_be_shown(view: Seen, base: Seen, code: ErrorCode) -> None:

@@ -1,4 +1,4 @@
-/* CRC-32C, and what the processor here can do: the first half of _slicing.c.
+/* CRC-32C, and what the processor here can do: for every kernel that checks or writes batches.
  *
  * Three ways, the best that there is: eight tables; the instruction, in three streams at a time; the same beside
  * multiplication without carry, as they are different units of the processor. The last sums up pieces, which can be laid
@@ -7,10 +7,9 @@
 #ifndef KSP_CHECKSUM_H
 #define KSP_CHECKSUM_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "record_bytes.h"
 
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__LP64__)
 #include <immintrin.h>
@@ -24,20 +23,10 @@
 #endif
 
 #if defined(__GNUC__)
-#define LIKELY(x) __builtin_expect(!!(x), 1)
 #define PREFETCH(p, distance) __builtin_prefetch((const void *)((uintptr_t)(p) + (distance)))
-#define INLINE static inline __attribute__((always_inline))
 #else
-#define LIKELY(x) (x)
 #define PREFETCH(p, distance) ((void)0)
-#define INLINE static inline
 #endif
-
-INLINE uint32_t native32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
-INLINE uint64_t native64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
-INLINE uint32_t little32(const uint8_t *p) {
-    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
-}
 
 /* ---- by tables ---- */
 
@@ -250,7 +239,7 @@ static void look_around(int most) {
 }
 
 /* Whether pieces can be joined. */
-static int has_pieces(void) {
+static inline int has_pieces(void) {
 #ifdef HAS_X86
     return crc_of == crc_by_pieces;
 #else
@@ -261,7 +250,7 @@ static int has_pieces(void) {
 static uint32_t crc32c(uint32_t before, const uint8_t *p, size_t size) { return ~crc_of(~before, p, size); }
 
 /* The checksum of two pieces of which the second has so many bytes. */
-static uint32_t crc32c_combine(uint32_t first, uint32_t second, size_t size) {
+static inline uint32_t crc32c_combine(uint32_t first, uint32_t second, size_t size) {
 #ifdef HAS_X86
     if (has_pieces()) return moved_by_pieces(first, size) ^ second;
 #endif

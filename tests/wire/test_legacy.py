@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
-
 import pytest
 
-from proxy.views.kernel import legacy, slicing
-from proxy.views.kernel.slicing import CorruptBatch
-from proxy.views.model.slots import EvenCut
-from proxy.wire import compression, records
+from proxy.wire import compression, legacy, records
 from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import Record
+from proxy.wire.records import LOG_APPEND_TIME, Record
+from tests.wire.old_messages import TIMESTAMP, message, wrapper
 
 LIMIT = 1 << 20
-TIMESTAMP = 1_500_000_000_000
 CODECS = (compression.GZIP, compression.SNAPPY, compression.LZ4)
-
-
-def message(
-    offset: int, key: bytes | None, value: bytes | None, magic: int = 1, attributes: int = 0, timestamp: int = TIMESTAMP
-) -> bytes:
-    """As a broker of that time would keep it."""
-    body = bytes((magic, attributes)) + (struct.pack(">q", timestamp) if magic else b"")
-    for part in (key, value):
-        body += struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
-
-
-def wrapper(offset: int, inner: bytes, codec: int, magic: int = 1, attributes: int = 0) -> bytes:
-    """A compressed message that holds others."""
-    return message(offset, None, compression.compress(codec, inner), magic, attributes | codec, TIMESTAMP + 99)
 
 
 def opened(data: bytes) -> list[Record]:
@@ -74,20 +53,8 @@ def test_a_broker_that_set_the_time_set_it_for_all() -> None:
     batch = legacy.as_batch(memoryview(wrapper(1, inner, compression.GZIP, 1, records.TIMESTAMP_TYPE_MASK)), LIMIT)
     (header,) = records.iter_batches(batch)
     assert header.is_log_append_time
-    assert {record.timestamp for record in records.decode_records(batch)} == {TIMESTAMP + 99}
-
-
-def test_old_messages_are_divided_like_new_ones() -> None:
-    """Every record has the slot that its key and offset say."""
-    cut = EvenCut(4)
-    inner = b"".join(message(n, b"%d" % n if n % 3 else None, b"v") for n in range(100))
-    parts = slicing.split(memoryview(wrapper(599, inner, compression.SNAPPY)), cut, from_offset=510)
-    for slot, part in enumerate(parts):
-        assert part.batch is not None
-        found = records.decode_records(part.batch)
-        assert [r.offset for r in found] == [
-            500 + n for n in range(10, 100) if cut.slot_of(b"%d" % n if n % 3 else None, 500 + n) == slot
-        ]
+    found = {(record.timestamp, record.timestamp_type) for record in records.decode_records(batch)}
+    assert found == {(TIMESTAMP + 99, LOG_APPEND_TIME)}
 
 
 GOOD = wrapper(1, message(0, b"a", b"1") + message(1, b"b", b"2"), compression.GZIP)
@@ -116,5 +83,3 @@ def test_what_lies_is_refused(data: bytes) -> None:
     """Sizes, checksums, nesting, offsets and the limit."""
     with pytest.raises(RemoteProtocolError):
         legacy.as_batch(memoryview(data), LIMIT)
-    with pytest.raises(CorruptBatch):
-        slicing.split(memoryview(data), EvenCut(2), decompressed_max=LIMIT)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from proxy.durable.gate import HOLD_MAX_S
+from proxy.durable.state_partitions import state_partition
 from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task
 from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.state_records import state_partition
 from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, answered
@@ -159,6 +159,29 @@ def test_share_sessions_are_to_be_opened_anew(world, key):
     wait_out(world)
     assert sent.answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert not sent.answer.responses
+
+
+@pytest.mark.parametrize("key", [78, 79])
+def test_acknowledgements_under_way_when_the_state_goes_away_are_told_as_unknown(world, key):
+    """They may be stored or not; nothing else is said of the session."""
+    topic = world.cluster.create("t")
+    request = registry.message(f"{registry.API_KEYS[key]}Request")
+    one, its_partition = (
+        (request.FetchTopic, request.FetchPartition)
+        if key == 78
+        else (request.AcknowledgeTopic, request.AcknowledgePartition)
+    )
+    batch = request.AcknowledgementBatch(first_offset=3, last_offset=4, acknowledge_types=[1])
+    partition = its_partition(partition_index=0, acknowledgement_batches=[batch])
+    world.cluster.held.add(3)  # the question about the topic is on its way
+    sent = Sent(world, key, topics=[one(topic_id=topic.topic_id, partitions=[partition])])
+    assert not sent.task.finished
+    world.services.gate.close(LOADING, "loading")
+    ((told,),) = [each.partitions for each in sent.answer.responses]
+    assert sent.answer.error_code == ErrorCode.NONE
+    assert told.partition_index == 0
+    code = told.acknowledge_error_code if key == 78 else told.error_code
+    assert code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_request_goes_on_when_the_state_is_loaded_in_time(world):

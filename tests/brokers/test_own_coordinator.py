@@ -1,0 +1,47 @@
+"""Where a group is coordinated: waited for while the brokers make their topic of offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+from proxy.brokers.own_coordinator import TRIES, CoordinatorRefused, coordinator_of
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import Address
+
+
+class Client:
+    """Answers with these codes, the last one again and again."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        self.codes, self.asked = list(codes), 0
+
+    async def ask(self, key: int, request: Any) -> tuple[Any, None]:
+        assert (key, request.coordinator_keys) == (10, ["g"])
+        code = self.codes[min(self.asked, len(self.codes) - 1)]
+        self.asked += 1
+        answer = registry.message("FindCoordinatorResponse")
+        entry = answer.Coordinator(key="g", node_id=2, host="inner", port=9092, error_code=code)
+        return answer(coordinators=[entry]), None
+
+    def address_of(self, node_id: int, advertised: Address) -> Address:
+        return Address(f"outer-{node_id}", advertised.port)
+
+
+async def test_coordinator_is_waited_for(autojump_clock: MockClock) -> None:
+    client: Any = Client(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE)
+    assert await coordinator_of(client, "g") == Address("outer-2", 9092)
+    assert client.asked == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"), [(ErrorCode.GROUP_AUTHORIZATION_FAILED, 1), (ErrorCode.COORDINATOR_NOT_AVAILABLE, TRIES)]
+)
+async def test_refusal_says_why(autojump_clock: MockClock, code: ErrorCode, asked: int) -> None:
+    client: Any = Client(code)
+    with pytest.raises(CoordinatorRefused, match=code.name):
+        await coordinator_of(client, "g")
+    assert client.asked == asked

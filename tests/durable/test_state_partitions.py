@@ -1,0 +1,19 @@
+"""Which partition of a state, and thereby which owner, a group belongs to."""
+
+from __future__ import annotations
+
+from proxy.durable import state_partitions
+from proxy.durable.ownership_rules import PARTITIONS
+from proxy.durable.state_partitions import REMEMBERED_LENGTH_MAX, state_partition
+from proxy.wire.partitioner import partition_for
+
+
+def test_murmur2_of_the_group_id_says_it() -> None:
+    for group_id in ("g", "gruppe-ü", "", "x" * (REMEMBERED_LENGTH_MAX + 1)):
+        assert state_partition(group_id) == partition_for(group_id.encode(), PARTITIONS)
+
+
+def test_a_long_group_id_is_not_remembered_for_its_partition() -> None:
+    before = state_partitions._short.cache_info().currsize
+    state_partition("g" * 32_000)
+    assert state_partitions._short.cache_info().currsize == before

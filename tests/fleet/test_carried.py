@@ -1,0 +1,76 @@
+"""Several features over one link: each has its own handlers, and keeps its own things at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proxy.fleet.carried import CarriedFeatures, CarriedRequests, EdgeOfLink, NothingKept
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import FramedHandler
+from proxy.wire import registry
+from tests.support.ports import World
+
+
+@dataclass
+class Feature:
+    """See CarriedRequests."""
+
+    feature: str
+    handlers: Mapping[int, FramedHandler]
+    ended: list[int] = field(default_factory=list)
+    changes: int = 0
+
+    def edge(self) -> EdgeOfLink:
+        return NothingKept()
+
+    def link_ended(self, number: int) -> None:
+        self.ended.append(number)
+
+    def links_changed(self) -> None:
+        self.changes += 1
+
+
+async def _first(_: Call) -> bytes:
+    return b"first"
+
+
+async def _second(_: Call) -> bytes:
+    return b"second"
+
+
+def test_features_answer_the_same_api_each_for_itself() -> None:
+    one: CarriedRequests = Feature("one", {42: _first})
+    two: CarriedRequests = Feature("two", {42: _second, 8: _second})
+    carried = CarriedFeatures([one, two])
+    assert carried.handler("one", 42) is _first
+    assert carried.handler("two", 42) is _second
+    assert carried.handler("one", 8) is None
+    assert carried.handler("three", 42) is None
+    assert list(carried.edges()) == ["one", "two"]
+
+
+def test_all_features_hear_of_links() -> None:
+    features = [Feature("one", {}), Feature("two", {})]
+    carried = CarriedFeatures(features)
+    carried.link_ended(7)
+    carried.links_changed()
+    assert [(each.ended, each.changes) for each in features] == [([7], 1), ([7], 1)]
+
+
+def test_where_no_groups_are_held_others_are_told_of_none() -> None:
+    held = CarriedFeatures([]).held
+    assert (set(held.groups), held.holdings()) == (set(), ((), ()))
+
+
+def test_nothing_kept_leaves_requests_and_answers_as_they_are() -> None:
+    edge: EdgeOfLink = NothingKept()
+    message = registry.message("HeartbeatRequest")(group_id="g")
+    call = Call(12, 4, 1, "client", message, World().connect())  # type: ignore[arg-type]
+    request, not_before = edge.prepared(call)
+    assert request is message
+    assert not_before < 0
+    assert edge.completed(call, bytearray(b"answer")) == b"answer"
+    answer = memoryview(b"of a broker")
+    assert edge.told(1, 0, answer) is answer
+    edge.forget([1])

@@ -1,0 +1,36 @@
+"""What C knows of the bytes of messages is what the message definitions say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.forwarding import c_layouts
+from proxy.forwarding.request_inspection import LookKind
+from proxy.wire.errors import LocalProtocolError
+
+HEADER = Path(c_layouts.__file__).with_name("layouts.h")
+
+
+def test_the_header_is_what_the_definitions_say() -> None:
+    """`python -m proxy.forwarding.c_layouts` writes it."""
+    assert HEADER.read_text() == c_layouts.written()
+
+
+def test_every_name_is_used_by_the_walk() -> None:
+    """What C does not use is not written."""
+    text = HEADER.with_name("_walk.c").read_text()
+    names = [name for name, _, _ in c_layouts.constants()]
+    assert [name for name in names if name not in text] == []
+    assert {f"LOOK_{kind.name}" for kind in LookKind} <= set(names)
+
+
+def test_layouts_that_come_to_differ_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition of Fetch v11 has no tags, and one of v9 fewer fields: C would read them all alike."""
+    for since in (11, 9):
+        monkeypatch.setattr(c_layouts, "FETCH_IDS_SINCE", since)
+        with pytest.raises(LocalProtocolError):
+            c_layouts.written()
+    monkeypatch.setattr(c_layouts, "FETCH_IDS_SINCE", 12)
+    assert c_layouts.written() == HEADER.read_text()

@@ -1,0 +1,64 @@
+"""Answers with extreme numbers, error codes among them, that are changed on their way to the client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.forwarding import route_table
+from proxy.forwarding.address_book import AddressBook
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from proxy.forwarding.routes import Context, Route
+from proxy.wire import frames, registry
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import AnswerUnusable, ErrorCode
+from proxy.wire.specs import FieldSpec
+from proxy.wire.values import Limits
+from tests.wire.samples import Samples
+
+NUMBERS = (-(1 << 15), (1 << 15) - 1, 30_137, -2, -1)
+"""Error codes that no release of Kafka has, and the ends of their range."""
+
+OURS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+"""Said in their place where an address has to be left out."""
+
+
+def rewritten() -> list[Route]:
+    """Routes whose answers are changed."""
+    book = AddressBook(20000, "proxy.example", lambda *_: True)
+    routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
+    return [route for route in routes.values() if route.rewrite is not None]
+
+
+ROUTES = rewritten()
+
+
+def with_codes(number: int) -> Any:
+    """Every error code of a sample is this number."""
+
+    def restrict(field: FieldSpec, _hint: Any, value: Any) -> Any:
+        return number if field.attribute == "error_code" else value
+
+    return restrict
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{ApiKey(route.key).name} v{route.version}")
+def test_a_code_that_nobody_knows_reaches_the_client(route: Route, number: int) -> None:
+    """Or the whole answer is withheld because none of its brokers has an address here: nothing else is raised."""
+    spec = registry.response_spec(route.key)
+    shown = 0
+    for seed in range(20):
+        message = Samples((route.key, route.version, number, seed), with_codes(number)).message(spec, route.version)
+        frame = memoryview(frames.response(route.key, route.version, 7, message))[4:]
+        try:
+            changed = route.rewrite(frame, Context(1))  # type: ignore[misc]  # only those that have one are here
+        except AnswerUnusable:
+            continue
+        shown += 1
+        answer = frame if changed is None else memoryview(changed)[4:]
+        correlation_id, told = frames.decode_response(route.key, route.version, answer)
+        assert correlation_id == 7
+        assert getattr(told, "error_code", None) in (getattr(message, "error_code", None), *OURS)
+    assert shown

@@ -1,0 +1,180 @@
+/* The kernel that finds records under sanitizers: record_positions SECONDS SEED BATCH-FILE...
+ *
+ * Records areas, and runs of batches, are damaged at random. Every buffer and every column has its exact size, so that an access one byte outside
+ * ends the run. What is found must lie within the area, in order, at ascending offsets. */
+#define RECORD_POSITIONS_CORE
+#include "../../proxy/wire/_record_positions.c"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { BATCHES_MAX = 256, AREA_MAX = 1 << 16, RUN_MAX = 4 };
+static struct { uint8_t *bytes; size_t size; } corpus[BATCHES_MAX];
+static int batches;
+static uint64_t dice_state;
+
+static uint64_t dice(uint64_t sides) {
+    dice_state ^= dice_state << 13; dice_state ^= dice_state >> 7; dice_state ^= dice_state << 17;
+    return sides ? (dice_state >> 11) % sides : 0;
+}
+
+static void fail(const char *what, uint64_t turn) {
+    fprintf(stderr, "turn %llu: %s\n", (unsigned long long)turn, what);
+    abort();
+}
+
+static uint8_t *exact(const uint8_t *from, size_t size) {
+    uint8_t *copied = malloc(size ? size : 1);
+    if (size) memcpy(copied, from, size);
+    return copied;
+}
+
+static size_t damage(uint8_t *b, size_t size) {
+    static const uint8_t EXTREMES[] = {0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF};
+    for (uint64_t left = dice(6); left && size; left--) {
+        size_t at = dice(size), more;
+        switch (dice(7)) {
+        case 0: b[at] ^= (uint8_t)(1u << dice(8)); break;
+        case 1: b[at] = (uint8_t)dice(256); break;
+        case 2: b[at] = EXTREMES[dice(sizeof EXTREMES)]; break;
+        case 3: for (more = dice(11); more && at < size; more--) b[at++] = 0xFF; break;
+        case 4: size = at; break;
+        case 5: more = dice(40); if (size + more < AREA_MAX) { memmove(b + at + more, b + at, size - at); size += more; } break;
+        case 6: more = dice(40); if (at + more < size) { memmove(b + at, b + at + more, size - at - more); size -= more; } break;
+        }
+    }
+    return size;
+}
+
+static int32_t narrow(const uint8_t *column, size_t row) { return (int32_t)native32(column + 4 * row); }
+
+static void put_big32(uint8_t *p, uint32_t v) {
+    p[0] = (uint8_t)(v >> 24); p[1] = (uint8_t)(v >> 16); p[2] = (uint8_t)(v >> 8); p[3] = (uint8_t)v;
+}
+
+static void check_content(const Area *of, const Columns *found, int start, size_t row, uint64_t turn) {
+    const int64_t at = narrow(found->narrow[start], row), size = narrow(found->narrow[start + 1], row);
+    if (at < 0 || size < -1 || at + (size < 0 ? 0 : size) > (int64_t)of->size) fail("content lies outside", turn);
+}
+
+/* Reads every byte that the columns name. */
+static void check(const Area *of, const Columns *found, uint64_t turn) {
+    int64_t before = of->base_offset - 1;
+    for (size_t row = 0; row < of->found; row++) {
+        const int64_t offset = (int64_t)native64(found->wide[OFFSET] + 8 * row);
+        if (offset <= before || offset > of->base_offset + of->offsets) fail("an offset does not ascend", turn);
+        before = offset;
+        check_content(of, found, KEY_START, row, turn);
+        check_content(of, found, VALUE_START, row, turn);
+        const int32_t at = narrow(found->narrow[HEADERS_START], row), count = narrow(found->narrow[HEADERS_COUNT], row);
+        if (at < 0 || (size_t)at > of->size || !behind_headers(of->bytes + at, of->bytes + of->size, count)) fail("headers are lost", turn);
+        if (of->has_append_time && (int64_t)native64(found->wide[TIMESTAMP] + 8 * row) != of->append_time) fail("a wrong time", turn);
+    }
+}
+
+static void make(Columns *columns, size_t rows) {
+    for (int i = 0; i < WIDE_COLUMNS; i++) columns->wide[i] = malloc(8 * rows + !rows);
+    for (int i = 0; i < NARROW_COLUMNS; i++) columns->narrow[i] = malloc(4 * rows + !rows);
+}
+
+static void drop(Columns *columns) {
+    for (int i = 0; i < WIDE_COLUMNS; i++) free(columns->wide[i]);
+    for (int i = 0; i < NARROW_COLUMNS; i++) free(columns->narrow[i]);
+}
+
+/* As the extension shortens what it found, and whether that lies where it says. */
+static void check_short(const Area *of, const Columns *columns, uint64_t turn) {
+    Columns fewer;
+    uint8_t *memory = malloc(of->found * ROW + 1);
+    lay_out(&fewer, memory, of->found);
+    shorten(columns, &fewer, of->found);
+    check(of, &fewer, turn);
+    free(memory);
+}
+
+/* Some batches in a row, most of them with a right checksum. */
+static int one_run(uint64_t turn, uint8_t *room) {
+    size_t size = dice(20);
+    const size_t start = size;
+    for (uint64_t left = dice(RUN_MAX + 1); left; left--) {
+        const int pick = (int)dice((uint64_t)batches);
+        uint8_t *batch = room + size;
+        memcpy(batch, corpus[pick].bytes, corpus[pick].size);
+        size_t its = dice(2) ? HEADER + damage(batch + HEADER, corpus[pick].size - HEADER) : corpus[pick].size;
+        put_big32(batch + 8, (uint32_t)its - LOG_OVERHEAD);
+        put_big32(batch + 4, (uint32_t)dice(20) * 500);
+        if (dice(10) == 0) put_big32(batch + COUNT_AT, (uint32_t)dice(1u << 31));
+        if (dice(4) == 0) its = damage(batch, its);
+        else if (dice(10)) put_big32(batch + CRC_AT, crc32c(0, batch + CRC_FROM, its - CRC_FROM));
+        size += its;
+    }
+    uint8_t *bytes = exact(room, size);
+    Run run = {.bytes = bytes, .end = bytes + size, .is_checked = dice(2) == 0, .area = {.origin = bytes, .before = -1}};
+    const size_t rows = rows_of(&run, bytes + start), room_for = dice(10) ? rows : dice(rows + 1);
+    Columns columns;
+    make(&columns, room_for);
+    int fault;
+    const char *wrong = NULL;
+    const uint8_t *behind = find_run(&run, &columns, room_for, bytes + start, &fault, &wrong);
+    if (behind < bytes + start || behind > bytes + size || (fault == ALL_RIGHT) != (behind == bytes + size)) fail("it went too far", turn);
+    if ((fault == WRONG_RECORD) != (wrong != NULL)) fail("nothing is wrong", turn);
+    if (run.area.found > room_for) fail("more records than there is room for", turn);
+    Area whole = {.bytes = bytes, .size = size, .offsets = INT64_MAX, .found = run.area.found};
+    check_short(&whole, &columns, turn);
+    drop(&columns);
+    free(bytes);
+    return fault == ALL_RIGHT;
+}
+
+static int one(uint64_t turn, uint8_t *room) {
+    const int pick = (int)dice((uint64_t)batches);
+    const uint8_t *header = corpus[pick].bytes;
+    const size_t whole = corpus[pick].size - HEADER;
+    memcpy(room, header + HEADER, whole);
+    const size_t size = damage(room, whole);
+    Area area = {.size = size, .count = big32(header + COUNT_AT), .base_offset = (int64_t)big64(header),
+                 .offsets = (int32_t)big32(header + DELTA_AT), .base_timestamp = (int64_t)big64(header + BASE_TIMESTAMP_AT),
+                 .has_append_time = dice(4) == 0, .append_time = 77};
+    if (dice(6) == 0) area.count += (uint32_t)dice(3) - 1;
+    if (dice(30) == 0) area.count = (uint32_t)dice(1u << 31);
+    if (dice(30) == 0) area.offsets = (int64_t)dice(5);
+    if (dice(30) == 0) area.base_offset = INT64_MAX - area.offsets;
+    if (!has_offsets(&area) || !has_room(&area)) return 0;
+    uint8_t *bytes = exact(room, size);
+    Columns columns;
+    area.bytes = area.origin = bytes;
+    area.before = -1;
+    make(&columns, area.count);
+    const char *wrong = find_all(&area, &columns);
+    if (area.found > area.count) fail("more records than there are", turn);
+    if (area.at > area.count) fail("a record is wrong that there is not", turn);
+    if (!wrong) check_short(&area, &columns, turn);
+    drop(&columns);
+    free(bytes);
+    return !wrong;
+}
+
+int main(int count, char **words) {
+    if (count < 4) return fprintf(stderr, "usage: record_positions SECONDS SEED BATCH-FILE...\n"), 2;
+    static uint8_t room[AREA_MAX * (RUN_MAX + 1)];
+    make_tables();
+    for (int i = 3; i < count && batches < BATCHES_MAX; i++) {
+        FILE *file = fopen(words[i], "rb");
+        if (!file) return perror(words[i]), 2;
+        corpus[batches].size = fread(room, 1, AREA_MAX - 1, file);
+        corpus[batches].bytes = exact(room, corpus[batches].size);
+        batches++;
+        fclose(file);
+    }
+    dice_state = strtoull(words[2], NULL, 10) * 2654435769u + 1;
+    const double seconds = atof(words[1]);
+    const time_t start = time(NULL);
+    uint64_t turn = 0, good = 0;
+    for (; turn % 1024 || difftime(time(NULL), start) < seconds; turn++) {
+        if (turn % 10000 == 0) look_around((int)(turn / 10000 % 3));
+        good += (uint64_t)(turn % 2 ? one(turn, room) : one_run(turn, room));
+    }
+    printf("%llu areas and runs, %llu of them read, the others refused\n", (unsigned long long)turn, (unsigned long long)good);
+    for (int i = 0; i < batches; i++) free(corpus[i].bytes);
+    return 0;
+}

@@ -1,0 +1,130 @@
+"""Any bytes against the kernel that finds records: positions within them, or a refusal. `tests/fuzz/run [--help]`
+
+Three runs: the C kernel against its twin in Python on damaged records; the same with an extension that was compiled
+with the address and undefined-behaviour sanitizers; and the core alone under them, in plain C, each time in memory of
+its exact size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import struct
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from proxy.wire import record_positions, record_runs, records
+from proxy.wire.record_headers import RecordHeaders
+from proxy.wire.record_positions import ROW_BYTES
+from proxy.wire.records import Record
+from tests.fuzz import sanitized
+from tests.wire.any_records import damaged, some_batch, with_fields
+
+SOURCE = sanitized.CHECKOUT / "proxy" / "wire" / "_record_positions.c"
+OFFSETS = (0, 0, 1000, (1 << 63) - 1, -1)
+DELTAS = (0, 5, 2000, (1 << 31) - 1, 1 << 31, -1)
+
+
+def outcome(find: Any, build: Any, area: bytes, numbers: tuple[int, int, int, int, int | None], other: bytes) -> Any:
+    """Columns, the records made of them, and what they would be in other bytes; or why there are none."""
+    try:
+        columns = find(area, *numbers)
+        rows = len(columns) // ROW_BYTES
+        made = build(area, columns, 0, rows, Record, 0, RecordHeaders)
+    except ValueError as error:
+        return str(error)
+    try:
+        return columns, made, build(other, columns, 0, rows, Record, 0, RecordHeaders)
+    except ValueError as error:
+        return columns, made, str(error)
+
+
+def outcome_of_run(find_run: Any, data: bytes, start: int, is_checked: bool) -> Any:
+    """Columns, how far it went, and whether something is wrong there."""
+    columns, behind, wrong = find_run(data, start, len(data), is_checked)
+    return columns, behind, wrong is None
+
+
+def damaged_run(dice: random.Random) -> bytes:
+    """Neighbouring batches, some of them with changed bytes, most of those with a right checksum again."""
+    found = []
+    for number in range(dice.randrange(5)):
+        batch = struct.pack(">q", 500 * number) + some_batch(dice)[8:]
+        if dice.random() < 0.4:
+            batch = damaged(dice, batch)
+            if len(batch) >= records.HEADER.size and dice.random() < 0.8:
+                batch = with_fields(batch, [(8, ">i", len(batch) - records.LOG_OVERHEAD)])
+        found.append(batch)
+    return b"".join(found)
+
+
+def compare(extension: Any, seed: int, seconds: float) -> str:
+    """Damaged records through both kernels; raises AssertionError where they differ."""
+    dice = random.Random(seed)
+    deadline = time.monotonic() + seconds
+    turns = good = 0
+    while time.monotonic() < deadline:
+        batch = some_batch(dice)
+        (header,) = records.iter_batches(batch)
+        area = batch[records.HEADER.size :]
+        area = damaged(dice, area) if dice.random() < 0.9 else area
+        count = max(-1, header.records_count + dice.choice((0, 0, 0, 0, 1, -1, 1 << 30)))
+        base, last, time_of = header.base_offset, header.last_offset, header.base_timestamp
+        if dice.random() < 0.1:
+            base = dice.choice(OFFSETS)
+            last = min(base + dice.choice(DELTAS), (1 << 63) - 1)
+        numbers = (count, base, last, time_of, dice.choice((None, None, 5)))
+        other = damaged(dice, area)
+        mine = outcome(extension.find, extension.build, area, numbers, other)
+        its = outcome(record_positions._twin_find, record_positions._twin_build, area, numbers, other)
+        assert mine == its, f"seed {seed}, turn {turns}: the kernels differ over {area.hex()} with {numbers}"
+        run, is_checked = damaged_run(dice), dice.random() < 0.5
+        mine = outcome_of_run(extension.find_run, run, 0, is_checked)
+        run_of_twin = outcome_of_run(record_runs._twin_find_run, run, 0, is_checked)
+        assert mine == run_of_twin, f"seed {seed}, turn {turns}: the kernels differ over the run {run.hex()}"
+        turns, good = turns + 1, good + (not isinstance(its, str))
+    return f"{turns} areas and as many runs, {good} of the areas read, the others refused by both"
+
+
+def sanitized_extension(folder: Path, seed: int, seconds: float) -> str:
+    """The same comparison with sanitizers in the extension."""
+    built = sanitized.extension(folder, SOURCE)
+    words = ["--seed", str(seed), "--seconds", str(seconds), "--extension", str(built)]
+    return sanitized.output_of_module("tests.fuzz.record_positions", words)
+
+
+def sanitized_core(folder: Path, seed: int, seconds: float) -> str:
+    """The core alone."""
+    driver = sanitized.driver(folder, Path(__file__).with_name("record_positions.c"))
+    files = []
+    for number in range(60):
+        files.append(folder / f"batch-{number}")
+        files[-1].write_bytes(some_batch(random.Random(number), least=1))
+    return sanitized.output([str(driver), str(seconds), str(seed), *map(str, files)])
+
+
+def main() -> None:
+    """Run as a command."""
+    parser = argparse.ArgumentParser(prog="tests/fuzz/run", description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60, help="of each of the three runs (default 60)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="default: another one each time")
+    parser.add_argument("--extension", help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.extension:
+        module = sanitized.loaded(words.extension, "proxy.wire._record_positions")
+        print(compare(module, words.seed, words.seconds))
+        return
+    print(f"positions of records: seed {words.seed}, {words.seconds:g} s each")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        print("core under sanitizers:     ", sanitized_core(folder, words.seed, words.seconds))
+        print("extension under sanitizers:", sanitized_extension(folder, words.seed, words.seconds))
+    if record_positions.EXTENSION is None:
+        raise SystemExit("error: the extension is not built here")
+    print("extension against twin:    ", compare(record_positions.EXTENSION, words.seed, words.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Records finished in any order on worker threads, each committed by itself: confluent-kafka.
+
+    python individual_commits_confluent.py BOOTSTRAP TOPIC GROUP [WORK_S_MAX]
+
+Needs confluent-kafka and kafka-share-proxy. Each record says how many seconds its work takes ("0.2"); WORK_S_MAX cuts
+that short. Kill it at any time and start it again: what was finished and committed is skipped, even behind a record
+that takes for ever. It prints the partition and offset of each record that it begins to work on.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from kafka_share_proxy import BROKER_METADATA_MAX, OffsetLedger
+
+WORKERS = 8
+UNFINISHED_MAX = 1000
+"""With so many records that are not finished, no more are read."""
+COMMIT_S = 0.2
+SESSION_MS = 6000
+"""Others get the partitions of a member that died after this time."""
+TEXT_MAX = BROKER_METADATA_MAX
+"""Brokers take so many characters; behind a kafka-share-proxy that serves individual commits, None: no limit."""
+
+Place = tuple[str, int]
+
+
+class Worked:
+    """One member of the group: this thread polls and commits, others work."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, work_s_max: float) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": SESSION_MS,
+                "partition.assignment.strategy": "cooperative-sticky",
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        self._work_s_max = work_s_max
+        self._ledgers: dict[Place, OffsetLedger] = {}
+        self._committed: dict[Place, tuple[int | None, str]] = {}
+        self._tasks: queue.SimpleQueue[tuple[OffsetLedger, Message]] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[tuple[OffsetLedger, int]] = queue.SimpleQueue()
+        self._stopping = False
+        for _ in range(WORKERS):
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def stop(self, *_: object) -> None:
+        """Commit and leave the group; what is being worked on is begun again by the next owner."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Until it is stopped."""
+        due = time.monotonic()
+        while not self._stopping:
+            self._hold_back()
+            for message in self._consumer.consume(100, 0.05):
+                self._take(message)
+            if time.monotonic() >= due:
+                self._settle_and_commit()
+                due = time.monotonic() + COMMIT_S
+        self._settle_and_commit()
+        self._consumer.close()
+
+    def _take(self, message: Message) -> None:
+        if message.error():
+            print(f"error: {message.error()}", file=sys.stderr)
+            return
+        ledger = self._ledgers.get((message.topic(), message.partition()))  # None: just revoked, another one has it
+        if ledger and ledger.delivered(message.offset()):  # False: it was finished before a restart
+            self._tasks.put((ledger, message))
+
+    def _hold_back(self) -> None:
+        """Poll goes on, so that the group does not miss this member, but brings nothing."""
+        assigned = self._consumer.assignment()
+        if sum(ledger.outstanding for ledger in self._ledgers.values()) >= UNFINISHED_MAX:
+            self._consumer.pause(assigned)
+        else:
+            self._consumer.resume(assigned)
+
+    def _work(self) -> None:
+        while True:
+            ledger, message = self._tasks.get()
+            print(f"begin {message.partition()} {message.offset()}\n", end="", flush=True)
+            time.sleep(min(float(message.value()), self._work_s_max))  # the work
+            self._finished.put((ledger, message.offset()))
+
+    def _settle_and_commit(self) -> None:
+        while not self._finished.empty():
+            ledger, offset = self._finished.get()  # the ledger may be one of a partition that was revoked
+            ledger.done(offset)
+        states = {place: (ledger.mark, ledger.text(TEXT_MAX)) for place, ledger in self._ledgers.items()}
+        new = {place: state for place, state in states.items() if state != self._committed.get(place)}
+        offsets = [TopicPartition(*place, mark, text) for place, (mark, text) in new.items() if mark is not None]
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+            self._committed.update(new)
+        except KafkaException as error:  # the group rebalances: commit again later, or leave it to the next owner
+            print(f"not committed: {error}", file=sys.stderr)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for place in consumer.committed(partitions, 30.0):
+            self._ledgers[place.topic, place.partition] = OffsetLedger.from_committed(place.offset, place.metadata)
+        consumer.incremental_assign(partitions)
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._settle_and_commit()
+        self._lost(consumer, partitions)
+
+    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        for place in partitions:
+            self._ledgers.pop((place.topic, place.partition), None)
+            self._committed.pop((place.topic, place.partition), None)
+
+
+def main() -> None:
+    """Run as a command."""
+    bootstrap, topic, group, *rest = sys.argv[1:]
+    worked = Worked(bootstrap, topic, group, float(rest[0]) if rest else float("inf"))
+    signal.signal(signal.SIGTERM, worked.stop)
+    signal.signal(signal.SIGINT, worked.stop)
+    worked.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Done ranges as the text that any client can send and get back with a commit, in the metadata of the offset.
+
+    ic/1;43-45,48-49[;pr=70-120,...][;u=<text of the user, to the end>]
+
+Ranges are inclusive, in any order when read, sorted and merged when written. `pr` names ranges that a second flow is
+catching up with, half open, kept as they are. `u` is everything to the end. Source: offsets/README.md rules 8-12.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from operator import ge, gt
+
+from proxy.offsets.ranges import OFFSET_MAX, OffsetRanges, OffsetSpan
+
+VERSION = 1
+PREFIX = f"ic/{VERSION};"
+"""How a text begins that this module reads and writes; anything else is the user's own."""
+RANGES_MAX = 10_000
+"""Ranges and catch-up ranges in one text, unless the caller says otherwise."""
+PIECE_MAX = 60
+"""Characters of the offending piece that an error shows."""
+
+_ANY_VERSION = re.compile(r"ic/([1-9][0-9]{0,8});")
+_RANGE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+_NEGATIVE = re.compile(r"-?[0-9]{1,19}--?[0-9]{1,19}")
+_HUGE = re.compile(r"[0-9]+-[0-9]+")
+_RANGES = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:,[0-9]{1,19}-[0-9]{1,19})*+")
+
+
+class CommitTextError(ValueError):
+    """A text of ranges that cannot be taken; says which piece is wrong, and what to do."""
+
+
+class MalformedCommitText(CommitTextError):
+    """It does not keep to the grammar, or names offsets that cannot be."""
+
+
+class UnknownCommitTextVersion(CommitTextError):
+    """It is written in another version of the grammar."""
+
+
+class TooManyRanges(CommitTextError):
+    """It has more ranges than the reader takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitText:
+    """What a text says; `str()` writes it, canonical."""
+
+    ranges: OffsetRanges = field(default_factory=OffsetRanges)
+    """Offsets that are done."""
+    catch_up: tuple[OffsetSpan, ...] = ()
+    """Ranges that a second flow of the same consumer is reading (`pr`), as given."""
+    user_text: str | None = None
+    """The user's own metadata (`u`), None where there is none."""
+
+    def __str__(self) -> str:
+        catch_up = f";pr={','.join(f'{start}-{end}' for start, end in self.catch_up)}" if self.catch_up else ""
+        user_text = "" if self.user_text is None else f";u={_without_nul(self.user_text)}"
+        return f"{PREFIX}{self.ranges}{catch_up}{user_text}"
+
+
+def commit_text_version(metadata: str | None) -> int | None:
+    """Which version of the grammar a commit's metadata is written in; None where it is something else altogether."""
+    found = _ANY_VERSION.match(metadata or "")
+    return int(found[1]) if found else None
+
+
+def parse_commit_text(metadata: str, ranges_max: int = RANGES_MAX) -> CommitText:
+    """Read a text that begins with `ic/`.
+
+    Args:
+        metadata: of the commit. NULs at its end are no part of it: confluent-kafka-python sends one.
+        ranges_max: more ranges and catch-up ranges than this are not looked at.
+
+    Raises:
+        MalformedCommitText: it does not keep to the grammar.
+        UnknownCommitTextVersion: it begins with `ic/` and another number.
+        TooManyRanges: it has more than `ranges_max`.
+    """
+    _check_version(metadata)
+    head, user_text = _without_user_text(_without_nul(metadata)[len(PREFIX) :])
+    done, *others = head.split(";", 2)
+    catch_up = _catch_up_of(others)
+    _check_count(done, catch_up, ranges_max)
+    return CommitText(_done_ranges(done), _catch_up_ranges(catch_up), user_text)
+
+
+def write_commit_text(
+    ranges: Iterable[tuple[int, int]] = (),
+    catch_up: Iterable[tuple[int, int]] = (),
+    user_text: str | None = None,
+) -> str:
+    """The canonical text of half-open ranges; raises ValueError for a range that is none."""
+    spans = tuple(OffsetSpan(*each) for each in catch_up)
+    return str(CommitText(ranges if isinstance(ranges, OffsetRanges) else OffsetRanges(ranges), spans, user_text))
+
+
+def _without_nul(text: str) -> str:
+    return text.rstrip("\0")
+
+
+def _check_version(metadata: str) -> None:
+    version = commit_text_version(metadata)
+    if version is None:
+        raise MalformedCommitText(f"{_shown(metadata)} does not begin with {PREFIX!r}")
+    if version != VERSION:
+        raise UnknownCommitTextVersion(f"{_shown(metadata)} has version {version}: write version {VERSION}")
+
+
+def _without_user_text(text: str) -> tuple[str, str | None]:
+    """What stands before `;u=`, and what stands behind it; the ranges end at the first semicolon."""
+    head, mark, user_text = text.partition(";u=")
+    return head, user_text if mark else None
+
+
+def _catch_up_of(others: list[str]) -> str:
+    """The text behind `pr=`, "" for none."""
+    if not others:
+        return ""
+    if not others[0].startswith("pr="):
+        raise MalformedCommitText(f"{_shown(others[0])} is neither 'pr=' nor 'u=': put text of your own behind ';u='")
+    if len(others) > 1:
+        raise MalformedCommitText(f"{_shown(others[1])} stands behind 'pr=', where only 'u=' may")
+    if others[0] == "pr=":
+        raise MalformedCommitText("'pr=' names no ranges: leave it out")
+    return others[0].removeprefix("pr=")
+
+
+def _check_count(done: str, catch_up: str, ranges_max: int) -> None:
+    count = sum(text.count(",") + 1 for text in (done, catch_up) if text)
+    if count > ranges_max:
+        raise TooManyRanges(f"{count} ranges are more than {ranges_max}: finish the oldest records first")
+
+
+def _done_ranges(text: str) -> OffsetRanges:
+    if not text:
+        return OffsetRanges()
+    firsts, lasts = _numbers(text)
+    if any(map(gt, firsts, lasts)):
+        raise _wrong_piece(text, lambda first, last: first > last, "begins after its end: write first-last")
+    return OffsetRanges.from_bounds(firsts, [last + 1 for last in lasts])
+
+
+def _catch_up_ranges(text: str) -> tuple[OffsetSpan, ...]:
+    if not text:
+        return ()
+    starts, ends = _numbers(text)
+    if any(map(ge, starts, ends)):
+        raise _wrong_piece(text, lambda start, end: start >= end, "behind 'pr=' holds no offset: write start-end")
+    return tuple(map(OffsetSpan, starts, ends))
+
+
+def _numbers(text: str) -> tuple[list[int], list[int]]:
+    """The first and the second numbers of `1-2,3-4`; raises MalformedCommitText with the piece that is wrong."""
+    if not _RANGES.fullmatch(text):
+        raise _malformed(text)
+    numbers = [int(number) for number in text.replace("-", ",").split(",")]
+    seconds = numbers[1::2]
+    if max(seconds) > OFFSET_MAX:
+        raise _wrong_piece(text, lambda _, last: last > OFFSET_MAX, f"goes beyond the largest offset, {OFFSET_MAX}")
+    return numbers[::2], seconds
+
+
+def _malformed(text: str) -> MalformedCommitText:
+    piece = next(piece for piece in text.split(",") if not _RANGE.fullmatch(piece))
+    if _NEGATIVE.fullmatch(piece):
+        return MalformedCommitText(f"{_shown(piece)} has a negative offset: offsets begin at 0")
+    if _HUGE.fullmatch(piece):
+        return MalformedCommitText(f"{_shown(piece)} goes beyond the largest offset, {OFFSET_MAX}")
+    if piece.startswith(("pr=", "u=")):
+        return MalformedCommitText(f"{_shown(piece)} stands where ranges do, which may be empty: write '{PREFIX};...'")
+    return MalformedCommitText(
+        f"{_shown(piece)} is no range: write first-last, as in 43-45, with commas between ranges"
+    )
+
+
+def _wrong_piece(text: str, wrong: Callable[[int, int], bool], why: str) -> MalformedCommitText:
+    """The first range of which `wrong` is true; called only where there is one."""
+    for piece in text.split(","):
+        first, _, last = piece.partition("-")
+        if wrong(int(first), int(last)):
+            return MalformedCommitText(f"{_shown(piece)} {why}")
+    raise AssertionError("no range is wrong")
+
+
+def _shown(piece: str) -> str:
+    return repr(piece) if len(piece) <= PIECE_MAX else f"{piece[:PIECE_MAX]!r}..."

@@ -1,0 +1,315 @@
+"""A set of offsets of one partition, held as ranges: merged, absorbed by a mark, and told apart from the gaps.
+
+Ranges are half open in memory, `[start, end)`, and written `first-last` where people or other programs read them
+(offsets/README.md rule 1). No two ranges of a set overlap or touch, so their starts and their ends ascend together:
+two arrays of int64, 16 bytes for each range.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import lt
+from typing import NamedTuple
+
+OFFSET_MAX = 2**63 - 2
+"""The last offset that a range may hold: its end must be an int64 as well."""
+REBUILD_FROM = 64
+"""A change of at least so many ranges builds the arrays anew: each insertion moves what stands behind it."""
+
+
+class OffsetSpan(NamedTuple):
+    """One range: the offsets from `start` to before `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def last(self) -> int:
+        """The last offset in it."""
+        return self.end - 1
+
+    def __str__(self) -> str:
+        return f"{self.start}-{self.end - 1}"
+
+
+class RangeChange(NamedTuple):
+    """What becomes of stored ranges, as a topic with a record for each range needs it: puts and tombstones."""
+
+    put: tuple[OffsetSpan, ...] = ()
+    """Ranges that the set holds afterwards and did not hold before, ascending."""
+    removed: tuple[OffsetSpan, ...] = ()
+    """Ranges that it held before and does not hold afterwards, ascending."""
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.removed)
+
+
+NO_CHANGE = RangeChange()
+
+
+def checked(start: int, end: int) -> None:
+    """Raise ValueError unless `[start, end)` holds at least one offset, and only offsets that exist."""
+    if not 0 <= start < end:
+        raise ValueError(f"[{start}, {end}) is no range of offsets: it must begin at 0 or later and hold an offset")
+    if end > OFFSET_MAX + 1:
+        raise ValueError(f"[{start}, {end}) is no range of offsets: the largest is {OFFSET_MAX}")
+
+
+def ascending(ranges: Iterable[tuple[int, int]]) -> list[OffsetSpan]:
+    """The same offsets, each once, as few ranges in order; raises ValueError for a range that is none."""
+    found: list[OffsetSpan] = []
+    start = end = -1
+    for begin, stop in sorted(ranges):
+        checked(begin, stop)
+        if begin > end:
+            if start >= 0:
+                found.append(OffsetSpan(start, end))
+            start, end = begin, stop
+        elif stop > end:
+            end = stop
+    if start >= 0:
+        found.append(OffsetSpan(start, end))
+    return found
+
+
+class OffsetRanges:
+    """A set of offsets as ranges that neither overlap nor touch. Not for several threads at a time."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        """Take in half-open ranges in any order; raises ValueError for one that is none."""
+        found = ascending(ranges)
+        self._starts = array("q", [start for start, _ in found])
+        self._ends = array("q", [end for _, end in found])
+
+    @classmethod
+    def from_bounds(cls, starts: Sequence[int], ends: Sequence[int]) -> OffsetRanges:
+        """Of starts and their ends, in any order; fast where they ascend. Raises ValueError for what is no range."""
+        in_order = starts and starts[0] >= 0 and ends[-1] <= OFFSET_MAX + 1
+        if not (in_order and all(map(lt, starts, ends)) and all(map(lt, ends, starts[1:]))):
+            return cls(zip(starts, ends, strict=True))
+        return _of_arrays(array("q", starts), array("q", ends))
+
+    # What is in it
+
+    def __len__(self) -> int:
+        """How many ranges."""
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[OffsetSpan]:
+        """The ranges, ascending."""
+        return map(OffsetSpan, self._starts, self._ends)
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.range_at(offset) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OffsetRanges) and self._starts == other._starts and self._ends == other._ends
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        """Inclusive, as in `43-45,48-49`."""
+        return ",".join([f"{start}-{end - 1}" for start, end in zip(self._starts, self._ends, strict=True)])
+
+    def __repr__(self) -> str:
+        shown = str(OffsetRanges(list(self)[:10]))
+        return f"<OffsetRanges {shown}{',...' if len(self) > 10 else ''}>"
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets."""
+        return sum(self._ends) - sum(self._starts)
+
+    @property
+    def end(self) -> int:
+        """Behind the last range; 0 without ranges."""
+        return self._ends[-1] if self._ends else 0
+
+    def copy(self) -> OffsetRanges:
+        """Another set with the same ranges."""
+        return _of_arrays(self._starts[:], self._ends[:])
+
+    def range_at(self, offset: int) -> OffsetSpan | None:
+        """The range that holds the offset."""
+        at = bisect_right(self._starts, offset) - 1
+        return self._at(at) if at >= 0 and offset < self._ends[at] else None
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether all of `[start, end)` is in it."""
+        at = bisect_right(self._starts, start) - 1
+        return start >= end or (at >= 0 and end <= self._ends[at])
+
+    def gaps(self, start: int, end: int) -> Iterator[OffsetSpan]:
+        """What of `[start, end)` is not in it, ascending."""
+        for at in range(bisect_right(self._ends, start), len(self._starts)):
+            if start >= end:
+                return
+            if start < self._starts[at]:
+                yield OffsetSpan(start, min(end, self._starts[at]))
+            start = self._ends[at]
+        if start < end:
+            yield OffsetSpan(start, end)
+
+    def _at(self, at: int) -> OffsetSpan:
+        return OffsetSpan(self._starts[at], self._ends[at])
+
+    def _between(self, low: int, high: int) -> tuple[OffsetSpan, ...]:
+        return tuple(map(OffsetSpan, self._starts[low:high], self._ends[low:high]))
+
+    # Merging
+
+    def merge(self, start: int, end: int) -> RangeChange:
+        """Take in one range: one put and the stored ranges that became part of it, or nothing if all was there.
+
+        Ranges that touch become one (offsets/README.md rule 3). Raises ValueError for a range that is none.
+        """
+        checked(start, end)
+        starts, ends = self._starts, self._ends
+        low = bisect_left(ends, start)
+        high = bisect_right(starts, end, low)
+        if low == high:
+            starts.insert(low, start)
+            ends.insert(low, end)
+            return RangeChange((OffsetSpan(start, end),))
+        start, end = min(start, starts[low]), max(end, ends[high - 1])
+        removed = self._between(low, high)
+        put = OffsetSpan(start, end)
+        if removed == (put,):
+            return NO_CHANGE
+        starts[low], ends[high - 1] = start, end
+        del starts[low + 1 : high], ends[low : high - 1]
+        return RangeChange((put,), removed)
+
+    def merge_all(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
+        """Take in several ranges, in any order; what they do to the stored ranges in all."""
+        change = self.merging(ranges)
+        self.apply(change)
+        return change
+
+    def merging(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
+        """What `merge_all` would do; nothing is changed yet."""
+        starts, ends, count = self._starts, self._ends, len(self._starts)
+        made: list[tuple[int, int, int, int]] = []
+        low = high = 0  # the stored ranges from low to before high become part of [begin, stop)
+        begin = stop = -1
+        for start, end in ranges if isinstance(ranges, OffsetRanges) else ascending(ranges):
+            if start > stop:
+                made.append((begin, stop, low, high))
+                low = high if high < count and ends[high] >= start else bisect_left(ends, start, high)
+                high = low
+                begin = starts[low] if low < count and starts[low] < start else start
+                stop = end
+            elif end > stop:
+                stop = end
+            if high < count and starts[high] <= stop:
+                high = bisect_right(starts, stop, high)
+                stop = max(stop, ends[high - 1])
+        made.append((begin, stop, low, high))
+        return self._changed(made[1:])
+
+    def _changed(self, made: list[tuple[int, int, int, int]]) -> RangeChange:
+        """Of ranges with the places of the stored ones they are made of: those that are not stored like that."""
+        starts, ends = self._starts, self._ends
+        put: list[OffsetSpan] = []
+        removed: list[OffsetSpan] = []
+        for begin, stop, low, high in made:
+            if low == high:
+                put.append(OffsetSpan(begin, stop))
+            elif high - low > 1 or starts[low] != begin or ends[low] != stop:
+                put.append(OffsetSpan(begin, stop))
+                removed += map(OffsetSpan, starts[low:high], ends[low:high])
+        return RangeChange(tuple(put), tuple(removed))
+
+    def union(self, other: OffsetRanges) -> OffsetRanges:
+        """A new set with the offsets of both."""
+        both = self.copy()
+        both.merge_all(other)
+        return both
+
+    def apply(self, change: RangeChange) -> None:
+        """Make a change that was worked out for this set; raises ValueError if it does not fit (any more)."""
+        if len(change.put) + len(change.removed) >= REBUILD_FROM:
+            self._rebuild(change)
+            return
+        for at in reversed([self._place_of(gone) for gone in change.removed]):
+            del self._starts[at], self._ends[at]
+        for put in change.put:
+            at = bisect_left(self._starts, put.start)
+            self._starts.insert(at, put.start)
+            self._ends.insert(at, put.end)
+
+    def _place_of(self, gone: OffsetSpan) -> int:
+        at = bisect_left(self._starts, gone.start)
+        if at == len(self._starts) or self._at(at) != gone:
+            raise _does_not_fit(gone)
+        return at
+
+    def _rebuild(self, change: RangeChange) -> None:
+        """As the ranges do not overlap, their starts and their ends can be sorted by themselves."""
+        starts, ends = set(self._starts), set(self._ends)
+        for gone in change.removed:
+            if gone.start not in starts or gone.end not in ends:
+                raise _does_not_fit(gone)
+        starts.difference_update([gone.start for gone in change.removed])
+        ends.difference_update([gone.end for gone in change.removed])
+        self._starts = array("q", sorted(starts.union([put.start for put in change.put])))
+        self._ends = array("q", sorted(ends.union([put.end for put in change.put])))
+
+    # The mark
+
+    def absorbing(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
+        """Where a mark goes that moves over the range touching it, and which ranges are below it then.
+
+        The mark is the next offset to be read, so a range that begins there, or holds it, moves it to its end.
+        """
+        at = bisect_right(self._starts, mark)
+        if at and self._ends[at - 1] >= mark:
+            mark = self._ends[at - 1]
+        return mark, self._between(0, at)
+
+    def absorb(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
+        """As `absorbing`, and take the ranges away."""
+        mark, gone = self.absorbing(mark)
+        self._drop_first(len(gone))
+        return mark, gone
+
+    def drop_below(self, mark: int) -> tuple[OffsetSpan, ...]:
+        """Take away the ranges that end at the mark or before; one that reaches past it stays whole."""
+        gone = self._between(0, bisect_right(self._ends, mark))
+        self._drop_first(len(gone))
+        return gone
+
+    def clear(self) -> tuple[OffsetSpan, ...]:
+        """Take away all ranges."""
+        gone = tuple(self)
+        self._drop_first(len(gone))
+        return gone
+
+    def _drop_first(self, count: int) -> None:
+        del self._starts[:count], self._ends[:count]
+
+
+def _does_not_fit(gone: OffsetSpan) -> ValueError:
+    return ValueError(f"{gone} is not one of the ranges: the change was worked out for other ones")
+
+
+def _of_arrays(starts: array[int], ends: array[int]) -> OffsetRanges:
+    """From arrays that ascend and do not touch; they are not copied."""
+    made = OffsetRanges.__new__(OffsetRanges)
+    made._starts, made._ends = starts, ends
+    return made
+
+
+def loaded(stored: Iterable[tuple[int, int]]) -> tuple[OffsetRanges, RangeChange]:
+    """The set that stored ranges make, in any order, and what to write if it is not what is stored.
+
+    There is something to write only where stored ranges overlap or touch: then they become one, as in a merge.
+    """
+    found = [OffsetSpan(*each) for each in stored]
+    ranges = OffsetRanges(found)
+    wanted, had = set(ranges), set(found)
+    return ranges, RangeChange(tuple(sorted(wanted - had)), tuple(sorted(had - wanted)))

@@ -1,0 +1,194 @@
+"""Names for programs that use Kafka: a consumer for Trio, and individual commits for any client.
+
+`open_consumer` gives a consumer for the time of a block, against a cluster or through the proxy. Its names, and Trio
+with them, are loaded when they are first used:
+
+    async with open_consumer("localhost:9092", group="billing", topics=["orders"]) as consumer:
+        while True:
+            result = await consumer.poll(1)
+            start(result.records)  # work goes on beside the loop
+            await consumer.commit(finished())
+            if busy & result.to_be_revoked:
+                consumer.delay_revoke(busy & result.to_be_revoked)  # False: already lost
+            abort(result.lost)
+
+Everything below does no I/O, so any client can be used with it.
+
+A group commits an offset, and with it, as metadata, which records above that offset are done as well:
+`ic/1;43-45,48-49`. Every client can send that text and get it back. Without a proxy brokers keep it, up to 4096
+characters, and the last commit wins, so that a partition should have one owner, as in every consumer group.
+
+Records finished in any order. After a restart, what was done is not processed again:
+
+    >>> ledger = OffsetLedger.from_committed(41, "ic/1;43-45")  # the offset and metadata that committed() returned
+    >>> [offset for offset in (41, 42, 43, 44, 45, 46) if ledger.delivered(offset)]
+    [41, 42, 46]
+    >>> ledger.done(46)
+    >>> ledger.mark, ledger.text()  # what to commit: an offset and its metadata
+    (41, 'ic/1;43-46')
+    >>> ledger.done(42)
+    >>> ledger.done(41)
+    >>> ledger.mark, ledger.text()
+    (47, 'ic/1;')
+
+Work on other threads. One thread polls, commits, and uses the ledger; the workers hand it what they have finished:
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from queue import SimpleQueue
+    >>> finished = SimpleQueue()
+    >>> def process(offset):
+    ...     finished.put(offset)  # after the work
+    >>> ledger = OffsetLedger.from_committed(None, None)
+    >>> with ThreadPoolExecutor(4) as workers:
+    ...     for offset in (0, 1, 2, 4):  # 3 is a transaction marker, which no client delivers
+    ...         if ledger.delivered(offset):
+    ...             _ = workers.submit(process, offset)
+    >>> while not finished.empty():
+    ...     ledger.done(finished.get())
+    >>> ledger.mark
+    5
+
+Where brokers get the text as it is, it must be short; the widest ranges are kept, and the rest comes again:
+
+    >>> ledger = OffsetLedger(0, [(n * 10, n * 10 + 5) for n in range(1, 2000)])
+    >>> len(ledger.text()), len(ledger.text(BROKER_METADATA_MAX))
+    (21778, 4088)
+
+What a group has not done, for a backfill, out of its committed offset and metadata:
+
+    >>> text = parse_commit_text("ic/1;43-45,48-49;u=written by the nightly job")
+    >>> [str(gap) for gap in text.ranges.gaps(41, 55)]
+    ['41-42', '46-47', '50-54']
+    >>> text.user_text
+    'written by the nightly job'
+
+Bad text is an error that says what is wrong with it:
+
+    >>> parse_commit_text("ic/1;43-45,49-48")
+    Traceback (most recent call last):
+    ...
+    proxy.offsets.commit_text.MalformedCommitText: '49-48' begins after its end: write first-last
+
+The newest records at once after a crash, and what was left behind beside them (KIP-333):
+
+    >>> ledger = OffsetLedger.from_committed(70, "ic/1;80-89")
+    >>> left = ledger.jump(120)  # the end of the log; the main flow goes on there
+    >>> [str(span) for span in left]
+    ['70-79', '90-119']
+    >>> rest = ledger.flow(left[0])
+    >>> rest.delivered(70), ledger.delivered(120)
+    (True, True)
+    >>> ledger.done(120)
+    >>> ledger.mark, ledger.text()
+    (70, 'ic/1;80-89,120-120')
+
+The rules behind all this, each with its source: proxy/offsets/README.md, proxy/client/README.md.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from proxy.offsets.commit_text import (
+    RANGES_MAX,
+    CommitText,
+    CommitTextError,
+    MalformedCommitText,
+    TooManyRanges,
+    UnknownCommitTextVersion,
+    commit_text_version,
+    parse_commit_text,
+    write_commit_text,
+)
+from proxy.offsets.ledger import BROKER_METADATA_MAX, LedgerFlow, LedgerSnapshot, OffsetLedger
+from proxy.offsets.partition_commits import CommitOutcome, after_individual_commit, after_plain_commit
+from proxy.offsets.ranges import OffsetRanges, OffsetSpan, RangeChange
+
+if TYPE_CHECKING:
+    from proxy.client.application_poll import PollResult
+    from proxy.client.consumer import Consumer, ConsumerState, WokenUp
+    from proxy.client.network_task import ConsumerClosed
+    from proxy.client.notes import ConsumerNote
+    from proxy.client.opening import open_consumer
+    from proxy.client.polled_records import ConsumerRecord, PolledRecords, RecordsUnreadable
+    from proxy.client.rebalance_listener import RebalanceListener
+    from proxy.client.settings import SaslLogin
+    from proxy.consumer.events import ConsumerError, PartitionLostError
+    from proxy.consumer.options import ConfigurationError, ConsumerOptions
+    from proxy.consumer.partitions import OffsetAndMetadata
+    from proxy.wire.values import TopicPartition
+
+__all__ = [
+    "BROKER_METADATA_MAX",
+    "RANGES_MAX",
+    "CommitOutcome",
+    "CommitText",
+    "CommitTextError",
+    "ConfigurationError",
+    "Consumer",
+    "ConsumerClosed",
+    "ConsumerError",
+    "ConsumerNote",
+    "ConsumerOptions",
+    "ConsumerRecord",
+    "ConsumerState",
+    "LedgerFlow",
+    "LedgerSnapshot",
+    "MalformedCommitText",
+    "OffsetAndMetadata",
+    "OffsetLedger",
+    "OffsetRanges",
+    "OffsetSpan",
+    "PartitionLostError",
+    "PollResult",
+    "PolledRecords",
+    "RangeChange",
+    "RebalanceListener",
+    "RecordsUnreadable",
+    "SaslLogin",
+    "TooManyRanges",
+    "TopicPartition",
+    "UnknownCommitTextVersion",
+    "WokenUp",
+    "after_individual_commit",
+    "after_plain_commit",
+    "commit_text_version",
+    "open_consumer",
+    "parse_commit_text",
+    "write_commit_text",
+]
+
+_LAZY = {
+    "ConfigurationError": "proxy.consumer.options",
+    "Consumer": "proxy.client.consumer",
+    "ConsumerClosed": "proxy.client.network_task",
+    "ConsumerError": "proxy.consumer.events",
+    "ConsumerNote": "proxy.client.notes",
+    "ConsumerOptions": "proxy.consumer.options",
+    "ConsumerRecord": "proxy.client.polled_records",
+    "ConsumerState": "proxy.client.consumer",
+    "OffsetAndMetadata": "proxy.consumer.partitions",
+    "PartitionLostError": "proxy.consumer.events",
+    "PollResult": "proxy.client.application_poll",
+    "PolledRecords": "proxy.client.polled_records",
+    "RebalanceListener": "proxy.client.rebalance_listener",
+    "RecordsUnreadable": "proxy.client.polled_records",
+    "SaslLogin": "proxy.client.settings",
+    "TopicPartition": "proxy.wire.values",
+    "WokenUp": "proxy.client.consumer",
+    "open_consumer": "proxy.client.opening",
+}
+"""Name -> the module that has it, loaded with all it needs when the name is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the client; importing the others loads neither Trio nor anything of the client."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,80 @@
+"""The names that users import: what is there, that the recipes work, and that importing them is cheap."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import json
+import subprocess
+import sys
+
+import kafka_share_proxy
+import pytest
+
+IMPORT_S_MAX = 0.150
+TRIES = 5
+IMPORTED = """
+import json, sys, time
+before = set(sys.modules)
+began = time.perf_counter()
+import kafka_share_proxy
+took = time.perf_counter() - began
+print(json.dumps([took, sorted(set(sys.modules) - before)]))
+"""
+
+
+def test_the_recipes_do_what_they_say() -> None:
+    outcome = doctest.testmod(kafka_share_proxy)
+    assert outcome.attempted >= 15
+    assert outcome.failed == 0
+
+
+def test_every_name_is_there_and_says_what_it_is() -> None:
+    names = kafka_share_proxy.__all__
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert dir(kafka_share_proxy) == sorted(names)
+    for name in names:
+        thing = getattr(kafka_share_proxy, name)
+        assert isinstance(thing, int) or inspect.getdoc(thing), name
+        if inspect.isclass(thing):
+            methods = [each for each, _ in inspect.getmembers(thing, inspect.isfunction) if not each.startswith("_")]
+            assert [each for each in methods if not inspect.getdoc(getattr(thing, each))] == [], name
+
+
+def test_importing_is_quick_and_loads_nothing_of_the_proxy_nor_any_library() -> None:
+    times = []
+    for _ in range(TRIES):
+        told = subprocess.run(
+            [sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        took, modules = json.loads(told)
+        times.append(took)
+        ours = {name for name in modules if name.split(".")[0] == "proxy"}
+        assert {name.split(".")[1] for name in ours if "." in name} == {"offsets"}
+        others = {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names)
+        assert others == {"kafka_share_proxy", "proxy"}
+    assert min(times) < IMPORT_S_MAX
+
+
+CLIENT_IMPORTED = """
+import json, sys
+from kafka_share_proxy import OffsetLedger
+assert "trio" not in sys.modules
+from kafka_share_proxy import open_consumer
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_the_client_is_loaded_when_it_is_used_and_brings_nothing_of_the_proxy_along() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", CLIENT_IMPORTED], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    modules = json.loads(told)
+    ours = {name.split(".")[1] for name in modules if name.startswith("proxy.")}
+    assert ours == {"offsets", "wire", "loop", "brokers", "consumer", "client"}
+    assert {"structlog", "pydantic", "prometheus_client", "typer", "rich", "construct"}.isdisjoint(modules)
+
+
+def test_a_name_that_is_not_there_is_an_error_of_the_usual_kind() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'open_producer'"):
+        kafka_share_proxy.open_producer  # noqa: B018 - looking is what raises

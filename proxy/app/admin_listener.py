@@ -38,7 +38,7 @@ WORDS = 4096
 METRICS_PATH = b"/metrics"
 METRICS_LIBRARY = "prometheus_client"
 
-THERE_ARE = "there are /livez, /readyz, /readyz/share-groups, /readyz/views, /metrics and /groups"
+THERE_ARE = "there are /livez, /readyz, /readyz/share-groups, /readyz/commits, /readyz/views, /metrics and /groups"
 JSON = "application/json; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 

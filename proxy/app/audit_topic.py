@@ -16,11 +16,12 @@ import trio
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnConnection, OwnSettings, error_name, open_connection
 from proxy.loop.interfaces import Notes
-from proxy.wire import records, registry
+from proxy.wire import messages, records
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 from proxy.wire.values import Address
 
-PRODUCE, PRODUCE_VERSION_MAX = 0, 12
+PRODUCE_VERSION_MAX = 12
 """v13 names topics by id."""
 
 BUFFER_BYTES = 16 << 20
@@ -120,13 +121,13 @@ class AuditTopic:
         if address not in self._open:
             self._open[address] = await open_connection(address, self._settings)
         opened = self._open[address]
-        message = registry.message("ProduceRequest")
+        message = messages.ProduceRequest
         data = message.TopicProduceData(
             name=self._topic, partition_data=[message.PartitionProduceData(index=partition, records=batch)]
         )
-        version = min(PRODUCE_VERSION_MAX, opened.versions.ranges.get(PRODUCE, (0, PRODUCE_VERSION_MAX))[1])
+        version = min(PRODUCE_VERSION_MAX, opened.versions.ranges.get(ApiKey.PRODUCE, (0, PRODUCE_VERSION_MAX))[1])
         answer = await opened.ask(
-            PRODUCE, message(acks=-1, timeout_ms=WRITE_TIMEOUT_MS, topic_data=[data]), version=version
+            ApiKey.PRODUCE, message(acks=-1, timeout_ms=WRITE_TIMEOUT_MS, topic_data=[data]), version=version
         )
         code = answer.responses[0].partition_responses[0].error_code
         if code != ErrorCode.NONE:

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import trio
 from rich.console import Console
 from rich.table import Table
 
-from proxy.app import check_listeners, check_state, check_views, open_files, tls_contexts
+from proxy.app import check_commits, check_listeners, check_state, check_views, open_files, tls_contexts
 from proxy.app.check_listeners import Listening
 from proxy.app.check_state import StateRights
 from proxy.app.check_views import ViewRights
@@ -32,11 +31,11 @@ from proxy.forwarding.offered_versions import Range
 from proxy.forwarding.routes import Kind, Route, header
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.state_records import TOPIC
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.values import Address
 
-LIST_GROUPS, DESCRIBE_CLUSTER = 16, 60
 DESCRIBE_BIT = 1 << 8
 """Operation code of DESCRIBE as a bit of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
 PASSING = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
@@ -52,7 +51,7 @@ class Found:
     """Bootstrap server -> what is wrong with it; empty text when nothing is."""
     mechanisms: tuple[str, ...] = ()
     """SASL mechanisms the listener offers; empty where it does not authenticate."""
-    metadata: Any | None = None
+    metadata: messages.MetadataResponse | None = None
     brokers: Mapping[int, Address] = field(default_factory=dict)
     versions: dict[int, BrokerVersions] = field(default_factory=dict)
     silent: dict[int, str] = field(default_factory=dict)
@@ -63,6 +62,8 @@ class Found:
     """Whether the proxy's identity may DESCRIBE the cluster, so that ListGroups hides nothing from it."""
     state: StateRights | None = None
     """What the identity may do where share state is kept; None where there is none to ask with."""
+    commits: StateRights | None = None
+    """The same where ranges of individual commits are kept."""
     views: ViewRights | None = None
     """What it may do about views; None where there is none to ask with."""
     room: Room | None = None
@@ -169,11 +170,12 @@ async def _ask_versions(own: OwnClient, found: Found) -> None:
 
 
 async def _ask_state(own: OwnClient, found: Found) -> None:
-    """What the proxy's own identity may do where share state is kept."""
+    """What the proxy's own identity may do where states are kept."""
     if found.metadata is None:
         return
     with suppress(ProxyError):  # a server that does not answer is told among the others
         found.state = await check_state.ask(own)
+        found.commits = await check_commits.ask(own)
         found.views = await check_views.ask(own)
 
 
@@ -183,14 +185,14 @@ async def _ask_share_groups(own: OwnClient, found: Found) -> None:
         return
     found.sees_all_groups = await _may_describe_cluster(own, found)
     names: set[str] = set()
-    question = registry.message("ListGroupsRequest")(states_filter=[], types_filter=["share"])
+    question = messages.ListGroupsRequest(states_filter=[], types_filter=["share"])
     for node_id, address in found.brokers.items():
         told = found.versions.get(node_id)
-        if told is None or told.ranges.get(LIST_GROUPS, (0, 0))[1] < 5:
+        if told is None or told.ranges.get(ApiKey.LIST_GROUPS, (0, 0))[1] < 5:
             continue
         try:
             async with connection(address, own.settings) as opened:
-                answer = await opened.ask(LIST_GROUPS, question)
+                answer = await opened.ask(ApiKey.LIST_GROUPS, question)
         except ProxyError:
             continue  # it is told among the silent ones
         if answer.error_code == ErrorCode.NONE:
@@ -200,11 +202,11 @@ async def _ask_share_groups(own: OwnClient, found: Found) -> None:
 
 async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
     """Bits are all there where brokers have no authorizer; a broker without DescribeCluster says nothing."""
-    question = registry.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
+    question = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
     for address in found.brokers.values():
         try:
             async with connection(address, own.settings) as opened:
-                answer = await opened.ask(DESCRIBE_CLUSTER, question)
+                answer = await opened.ask(ApiKey.DESCRIBE_CLUSTER, question)
         except ProxyError:
             continue
         return bool(answer.cluster_authorized_operations & DESCRIBE_BIT)
@@ -232,6 +234,7 @@ def judge(config: Config, found: Found) -> Verdict:
             obstacles += check_state.judge(found.state)
         elif keeps_state(config, local):
             remarks += check_state.judge(None)
+        remarks += check_commits.judge(config, found.commits)
         remarks += check_views.judge(config, found.views)
         remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(found.silent.items())]
     obstacles += check_listeners.mistakes(config, found.listening, found.brokers)
@@ -335,6 +338,7 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console, *, ap
     where = "all served by the proxy" if verdict.serve_share else "all served by the brokers"
     where = "served by the proxy or the brokers, by group" if verdict.share_by_group else where
     console.print(f"Share groups: {where} ({verdict.share_reason}).")
+    console.print(check_commits.line(config))
     console.print(check_views.line(config))
     console.print(_identity(config, found))
     if found.room is not None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.questions import METADATA, about_topics
+from proxy.brokers.questions import about_topics
 from proxy.durable.described_state import DescribedState
-from proxy.durable.ownership_group import HEARTBEAT
 from proxy.durable.ownership_rules import GROUP
 from proxy.durable.state_topic import StateTopic
 from proxy.sharegroups.state_records import SHARE_STATE
-from proxy.wire import registry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
 
 READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8
@@ -38,14 +38,14 @@ class StateRights:
 
 async def ask(own: OwnClient, state: DescribedState[Any] = SHARE_STATE) -> StateRights:
     """Ask with the proxy's own identity; changes nothing. Raises ProxyError when no server answers."""
-    answer, _ = await own.ask(METADATA, about_topics([state.topic], operations=True))
+    answer, _ = await own.ask(ApiKey.METADATA, about_topics([state.topic], operations=True))
     (topic,) = answer.topics
     exists = topic.error_code == ErrorCode.NONE
     wanted = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
     bits = 0 if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else topic.topic_authorized_operations
     missing = () if bits == NO_BITS else tuple(_NAMES[code] for code in wanted if not bits >> code & 1)
-    probe = registry.message("HeartbeatRequest")(group_id=GROUP, generation_id=0, member_id="check")
-    heard, _ = await own.ask(HEARTBEAT, probe)
+    probe = messages.HeartbeatRequest(group_id=GROUP, generation_id=0, member_id="check")
+    heard, _ = await own.ask(ApiKey.HEARTBEAT, probe)
     return StateRights(
         partitions=len(topic.partitions or ()) if exists else 0,
         missing=missing,
@@ -64,12 +64,12 @@ async def _transactions_trouble(own: OwnClient, state: DescribedState[Any]) -> s
     return ""
 
 
-def judge(found: StateRights | None) -> Iterator[str]:
+def judge(found: StateRights | None, state: DescribedState[Any] = SHARE_STATE) -> Iterator[str]:
     """A sentence for each thing that stands in the way; `found` None: there is no identity to ask with."""
     if found is None:
         yield (
-            "share groups will be off: their state is kept in a topic, for which the proxy needs an identity of its "
-            "own (upstream.sasl.*); share_groups.state: memory serves them without, until the proxy ends"
+            f"{state.serves} will be off: their state is kept in a topic, for which the proxy needs an identity of its "
+            f"own (upstream.sasl.*); {state.setting}: memory serves them without, until the proxy ends"
         )
         return
     topic, partitions = found.state.topic, found.state.partitions

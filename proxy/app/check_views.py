@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from proxy.app.check_state import CREATE, DESCRIBE, NO_BITS, READ, WRITE
 from proxy.app.config import Config
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.questions import METADATA, about_topics
+from proxy.brokers.questions import about_topics
 from proxy.views.kernel import slicing
 from proxy.views.state_records import PARTITIONS, TOPIC
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 
 DELETE, ALTER = 6, 7
@@ -35,7 +36,7 @@ class ViewRights:
 
 async def ask(own: OwnClient) -> ViewRights:
     """Ask with the proxy's own identity; changes nothing. Raises ProxyError when no server answers."""
-    answer, _ = await own.ask(METADATA, about_topics([TOPIC, PROBE], operations=True))
+    answer, _ = await own.ask(ApiKey.METADATA, about_topics([TOPIC, PROBE], operations=True))
     topics = {topic.name: topic for topic in answer.topics}
     kept = topics[TOPIC]
     exists = kept.error_code == ErrorCode.NONE

@@ -157,6 +157,29 @@ def groups(
         _fail(str(error), FAILED)
 
 
+@app.command()
+@dials_brokers
+def commits(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A consumer group.")],
+    holes: Annotated[bool, typer.Option("--holes", help="Show what is not done in front of what is.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    config: ConfigFile = None,
+    settings: Set = None,
+    *,
+    brokers: Flags,
+) -> None:
+    """Show what a group has committed, in order and out of order; no proxy need run."""
+    from proxy.app import commits_command
+
+    loaded = _load(config, settings, brokers, listens=False)
+    try:
+        commits_command.run(loaded, group, holes=holes, as_json=as_json)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
 views_app = typer.Typer(
     help="Views: slices of a topic's partitions, as topics that any consumer reads.", no_args_is_help=True
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from proxy.app import audit_setup, observe, state_setup, view_setup
+from proxy.app import audit_setup, commit_setup, observe, state_setup, view_setup
 from proxy.app.audit_shipping import AuditShipping
 from proxy.app.config import Config
 from proxy.app.state_setup import HostState, StateSetup
@@ -18,8 +18,8 @@ from proxy.brokers.dialling import Dialler
 from proxy.brokers.interfaces import Connection
 from proxy.brokers.own_connection import Identity, OwnSettings
 from proxy.brokers.own_questions import OwnIdentityQuestions
-from proxy.brokers.questions import METADATA, about_topics
-from proxy.brokers.rights import HEARTBEAT, HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
+from proxy.brokers.questions import about_topics
+from proxy.brokers.rights import HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from proxy.brokers.topic_leaders import METADATA_VERSION
 from proxy.durable.interfaces import Journal
 from proxy.durable.journal import TopicJournal
@@ -30,7 +30,7 @@ from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.connection_parts import Question
 from proxy.forwarding.data_plane import Plane
 from proxy.forwarding.declared_api import Served
-from proxy.forwarding.offered_versions import API_VERSIONS, EffectiveVersions, Offer
+from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Routes
 from proxy.loop.interfaces import Notes, Timer, Timers
 from proxy.loop.promise import PROCESS
@@ -43,7 +43,8 @@ from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.placement import ServeRule, ShareRules
 from proxy.sharegroups.services import ShareOptions, ShareServices
 from proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
-from proxy.wire import registry
+from proxy.wire import messages, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ConfigError, ErrorCode, LocalProtocolError
 from proxy.wire.values import UNKNOWN_NODE, Address
 
@@ -130,6 +131,8 @@ class ServingParts:
     """What writes audit events; None where audit is off."""
     views: view_setup.ViewRuntime | None = None
     """What goes on about views; None where they are switched off."""
+    commits: commit_setup.CommitRuntime | None = None
+    """What goes on about individual commits; None where they are switched off."""
     mixed: bool = False
     """Some share groups live here, others on the brokers."""
     _listening: set[int] = field(default_factory=set)
@@ -218,6 +221,7 @@ class ServingParts:
             "state": state,
         }
         told |= {} if self.home is None else self.home.state()
+        told |= {} if self.commits is None else {"commits": self.commits.state()}
         return told | ({} if self.views is None else {"views": self.views.state()})
 
     def gone(self) -> dict[int, str]:
@@ -276,7 +280,7 @@ class ServingParts:
 
 def introduction() -> Question:
     """A cheap question that brokers answer only to clients they know: Metadata of no topics."""
-    return METADATA, METADATA_VERSION, registry.request(METADATA, METADATA_VERSION).encode(about_topics())
+    return ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(about_topics())
 
 
 def keep_alive_question(connection: Connection) -> Question:
@@ -286,9 +290,9 @@ def keep_alive_question(connection: Connection) -> Question:
     """
     groups = [name for right, name in rights_of(connection).verdicts if right is Right.READ_GROUP]
     if not groups:
-        return API_VERSIONS, 0, b""
-    request = registry.message("HeartbeatRequest")(group_id=groups[-1], generation_id=0, member_id=PROBE_MEMBER)
-    return HEARTBEAT, HEARTBEAT_VERSION, registry.request(HEARTBEAT, HEARTBEAT_VERSION).encode(request)
+        return ApiKey.API_VERSIONS, 0, b""
+    request = messages.HeartbeatRequest(group_id=groups[-1], generation_id=0, member_id=PROBE_MEMBER)
+    return ApiKey.HEARTBEAT, HEARTBEAT_VERSION, registry.request(ApiKey.HEARTBEAT, HEARTBEAT_VERSION).encode(request)
 
 
 def share_options(config: Config) -> ShareOptions:
@@ -310,7 +314,8 @@ def planned_routes(config: Config, local: bool) -> Routes:
     versions = EffectiveVersions(offer(config, local))
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, versions, MemoryJournal(), local)
     views = view_setup.set_up(config, services, own_settings(config, None), services.notes)
-    served = share_group_apis.served(services) if local else {}
+    commits = commit_setup.set_up(config, services, services.notes, "", None)
+    served = commit_setup.with_commits(commits, share_group_apis.served(services) if local else {})
     return route_table.build(book, versions, services.limits, _with_views(views, served))
 
 
@@ -362,11 +367,16 @@ def compose(
     services.own = OwnIdentityQuestions(nursery, own, book.upstream_of)
     if local:
         DeletedTopics(services).start()
-    setup = StateSetup(config=config, services=services, reactor=reactor, notes=notes, settings=own, address=address)
+    commits = commit_setup.set_up(config, services, notes, address, reactor)
+    setup = StateSetup(
+        config=config, services=services, reactor=reactor, notes=notes, settings=own, address=address, commits=commits
+    )
     home = state_setup.home(setup, states)
     views = view_setup.set_up(config, services, own, notes)
+    if commits is not None and views is not None:
+        commits.base_of = view_setup.base_of
     rules = checked_rules(config, sight, local)
-    served = share_group_apis.served(services, rules) if local else {}
+    served = commit_setup.with_commits(commits, share_group_apis.served(services, rules) if local else {})
     built = route_table.build(book, versions, limits, _with_views(views, served))
     routes = view_setup.routes(None if views is None else views.services, built)
     dialler = Dialler(nursery, limits.dial_timeout_s)
@@ -376,7 +386,18 @@ def compose(
         views.services.catalog.on_first(plane.refresh_routes)
     audit = audit_setup.set_up(config, services, address, own, notes)
     holder.append(
-        ServingParts(config, notes, services, plane, reason, home, audit, views, mixed=local and rules.are_mixed)
+        ServingParts(
+            config,
+            notes,
+            services,
+            plane,
+            reason,
+            home,
+            audit,
+            views,
+            commit_setup.runtime(commits, setup.access),
+            mixed=local and rules.are_mixed,
+        )
     )
     return holder[0]
 

@@ -171,6 +171,19 @@ class Views(Section):
     """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
 
 
+class Commits(Section):
+    """Individual commits: consumers finish records in any order, and say which in the metadata of their commits."""
+
+    serve: bool = True
+    """Off: metadata like `ic/1;43-45` is metadata like any other."""
+    groups: str = "*"
+    """A group id, or a pattern with * and ?: of others metadata is not looked at."""
+    ranges_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Ranges that one group may have of one partition; a commit that would make more is refused (12)."""
+    state: Literal["topic", "memory"] = "topic"
+    """topic: ranges are kept in a compacted topic of the cluster; memory: gone when the proxy ends."""
+
+
 class AuditSettings(Section):
     """What happened to deliveries, as JSON lines; off unless a file or a topic is named."""
 
@@ -275,6 +288,7 @@ class Config(Section):
     """APIs the proxy does not know: left out of ApiVersions and refused, or passed on as they are."""
     share_groups: ShareGroups = ShareGroups()
     views: Views = Views()
+    commits: Commits = Commits()
     cluster: Cluster = Cluster()
     audit: AuditSettings = AuditSettings()
     limits: dict[str, Any] = Field(default_factory=dict)

@@ -92,6 +92,8 @@ def _fleet(config: Config) -> Found:
         yield (*here, "advertise"), f"needed, since nobody can dial {peer.listen.host}; give this proxy's own HOST:PORT"
     if config.share_groups.state != "topic":
         yield ("share_groups", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
+    if config.commits.serve and config.commits.state != "topic":
+        yield ("commits", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
     yield from _peer_tls(peer.tls)
     yield from _readable((*here, "secret_file"), peer.secret_file)
     if peer.secret is not None and peer.secret_file is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from proxy.app import share_group_metrics
+from proxy.app import commit_metrics, share_group_metrics
 from proxy.app.observe import LogNotes, Metrics
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def of_parts(metrics: Metrics, parts: ServingParts) -> None:
     _of_brokers(metrics, parts)
     _of_share_groups(metrics, parts)
     _of_views(metrics, parts)
+    if parts.commits is not None:
+        commit_metrics.of_commits(metrics, parts.commits, parts.services.limits.metrics_groups)
 
 
 def _of_plane(metrics: Metrics, parts: ServingParts) -> None:

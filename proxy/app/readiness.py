@@ -1,4 +1,4 @@
-"""What the probes of a running proxy answer: forwarding, share groups and views, each by itself.
+"""What the probes of a running proxy answer: forwarding, share groups, individual commits and views, each by itself.
 
 Forwarding is what a load balancer should go by: a proxy that waits to take share groups over from another one serves
 everything else. A broker that is dead does not make the proxy unready, for clients of the others are served, and no
@@ -12,6 +12,7 @@ from typing import Any
 
 from proxy.app.composition import ServingParts
 from proxy.brokers.cluster_watch import ClusterWatch
+from proxy.commits.state_records import INDIVIDUAL_COMMITS
 from proxy.sharegroups.state_records import TOPIC
 
 Body = dict[str, Any]
@@ -35,6 +36,7 @@ class Readiness:
         return {
             b"/readyz": self.forwarding,
             b"/readyz/share-groups": self.share_groups,
+            b"/readyz/commits": self.commits,
             b"/readyz/views": self.views,
         }
 
@@ -46,6 +48,7 @@ class Readiness:
         if parts is not None:
             also = parts.state() | {"unreachable": self._unreachable(parts)}
             also["share_groups_ready"], also["views_ready"] = self.share_groups()[0], self.views()[0]
+            also["commits_ready"] = self.commits()[0]
             missing += _missing_of_home(parts) + _missing_of_views(parts)
         return not reasons, _body(not reasons, reasons, missing) | also
 
@@ -61,6 +64,20 @@ class Readiness:
                 missing += filter(None, [parts.home.missing(TOPIC)])
         ready = not reasons and not missing
         return ready, _body(ready, reasons, missing) | also
+
+    def commits(self) -> Answer:
+        """Individual commits are served through this proxy: ranges are loaded, and it knows which groups have some."""
+        parts, reasons = self._parts(), self._reasons()
+        if parts is None:
+            return False, _body(False, reasons, [])
+        if parts.commits is None:
+            return False, _body(False, [*reasons, "individual commits are switched off (commits.serve)"], [])
+        missing: list[str] = []
+        if parts.commits.is_stored and parts.home is not None:
+            reasons += filter(None, [parts.home.why_not(INDIVIDUAL_COMMITS.topic), parts.commits.why_not])
+            missing += filter(None, [parts.home.missing(INDIVIDUAL_COMMITS.topic)])
+        ready = not reasons and not missing
+        return ready, _body(ready, reasons, missing) | {"commits": parts.commits.state()}
 
     def views(self) -> Answer:
         """Views are served; without rights of the proxy's own too, but then plans are unknown (`missing`)."""

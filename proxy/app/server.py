@@ -140,6 +140,8 @@ class Server:
             nursery.start_soon(parts.audit.run)
         if parts.views is not None:
             nursery.start_soon(parts.views.run)
+        if parts.commits is not None:
+            nursery.start_soon(parts.commits.run)
         await trio.lowlevel.checkpoint()  # the turn that did all this kept nobody waiting who was served
         self._reactor.turns.begin()
         await self._stop.wait()

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from proxy.app.observe import Figure, Metrics
-from proxy.sharegroups.counters import ACKNOWLEDGE_TYPES, GroupFigures, Histogram, ShareFigures
+from proxy.loop.histogram import Histogram
+from proxy.sharegroups.counters import ACKNOWLEDGE_TYPES, GroupFigures, ShareFigures
 from proxy.sharegroups.services import ShareServices
 from proxy.wire import registry
 

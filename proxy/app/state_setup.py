@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proxy.app import tls_contexts
+from proxy.app import commit_setup, tls_contexts
 from proxy.app.config import Config
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnSettings
+from proxy.commits.services import CommitServices
 from proxy.durable import ownership_group
 from proxy.durable.hosted_state import BrokerAccess, HostedState
 from proxy.durable.journal import TopicJournal
 from proxy.durable.ownership_group import Membership
 from proxy.durable.state_home import StateHome
 from proxy.fleet import links as fleet
+from proxy.fleet.carried import CarriedFeatures, CarriedRequests
 from proxy.loop.interfaces import Notes
 from proxy.loop.reactor import Reactor
 from proxy.sharegroups import share_group_apis
@@ -36,6 +38,8 @@ class StateSetup:
     """Of the proxy's own connections."""
     address: str
     """Where clients bootstrap from: what tells one proxy from another."""
+    commits: CommitServices | None = None
+    """Of individual commits; None where they are switched off."""
 
     def client(self) -> OwnClient:
         """A client more, for one task."""
@@ -60,7 +64,15 @@ def share_state(setup: StateSetup) -> HostedState | None:
     return HostedState(services.journal, HeldShareState(services.coordinator), services.gate, setup.access)
 
 
-STATES: tuple[HostState, ...] = (share_state,)
+def commit_state(setup: StateSetup) -> HostedState | None:
+    """The state of individual commits, unless it is in memory or they are switched off."""
+    commits = setup.commits
+    if commits is None or not isinstance(commits.journal, TopicJournal):
+        return None
+    return HostedState(commits.journal, commits.held, commits.gate, setup.access)
+
+
+STATES: tuple[HostState, ...] = (share_state, commit_state)
 """Every state that a proxy may host."""
 
 
@@ -75,6 +87,8 @@ def home(setup: StateSetup, states: Sequence[HostState] = STATES) -> StateHome |
         return None
     owner = _owner(setup, hosted)
     setup.services.fleet = links = _links(setup, owner)
+    if setup.commits is not None:
+        setup.commits.fleet = links
     return StateHome(hosted, owner, setup.access, setup.reactor, links=links)
 
 
@@ -100,10 +114,21 @@ def _links(setup: StateSetup, owner: Membership) -> fleet.FleetLinks | None:
     return fleet.FleetLinks(
         setup.reactor,
         setup.services,
-        CarriedShareRequests(setup.services, share_group_apis.of_owner(setup.services)),
+        _carried(setup),
         owner,
         setup.notes,
         address=setup.address,
         secret=peer.key(),
         tls=tls_contexts.between_proxies(peer.tls),
     )
+
+
+def _carried(setup: StateSetup) -> CarriedFeatures:
+    """What other proxies may ask of this one: requests about states that it may own."""
+    shares = CarriedShareRequests(setup.services, share_group_apis.of_owner(setup.services))
+    features: list[CarriedRequests] = []
+    if isinstance(setup.services.journal, TopicJournal):
+        features.append(shares)
+    if setup.commits is not None:
+        features.append(commit_setup.carried(setup.commits))
+    return CarriedFeatures(features, shares)

@@ -10,26 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import trio
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, error_name
-from proxy.brokers.questions import FIND_COORDINATOR, CoordinatorOf, about_coordinators
-from proxy.wire import registry
+from proxy.brokers.own_coordinator import coordinator_of
+from proxy.brokers.questions import TopicEntry
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.values import Address
 
-LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_GROUPS = 2, 8, 9, 15
-CONSUMER_GROUP_DESCRIBE = 69
 LIST_OFFSETS_VERSION, OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION, DESCRIBE_GROUPS_VERSION = 6, 8, 8, 5
 EARLIEST = -2
 NO_COMMIT = -1
 NO_MEMBER = -1
 IDLE = ("Empty", "Dead")
-TRIES, PAUSE_S = 20, 0.3
-"""The first question about a group makes the brokers create the topic of offsets."""
 
 
 class CannotMigrate(ProxyError):
@@ -72,14 +67,16 @@ class Migration:
         self._settings = settings
         self._group = group
 
-    async def plan(self, old: Sliced, new: Sliced, base: Any, addresses: Mapping[int, Address]) -> dict[int, int]:
-        """What would be committed. Raises CannotMigrate, UpstreamLost.
+    async def plan(
+        self, old: Sliced, new: Sliced, base: TopicEntry, addresses: Mapping[int, Address]
+    ) -> dict[int, int]:
+        """What would be committed. Raises CannotMigrate, CoordinatorRefused, UpstreamLost.
 
         Args:
             base: the Metadata entry of the base. addresses: node id -> where it is.
         """
         partitions = len(base.partitions)
-        async with connection(await self._coordinator(), self._settings) as opened:
+        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
             await self._check_idle(opened)
             committed = await self._committed(opened, old, partitions)
             if not committed:
@@ -92,8 +89,8 @@ class Migration:
         return starts(committed, old, new, partitions, await self._begins(base, addresses))
 
     async def commit(self, new: Sliced, offsets: Mapping[int, int]) -> None:
-        """Commit them. Raises CannotMigrate, UpstreamLost."""
-        message = registry.message("OffsetCommitRequest")
+        """Commit them. Raises CannotMigrate, CoordinatorRefused, UpstreamLost."""
+        message = messages.OffsetCommitRequest
         entries = [
             message.OffsetCommitRequestPartition(
                 partition_index=index, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
@@ -106,47 +103,36 @@ class Migration:
             member_id="",
             topics=[message.OffsetCommitRequestTopic(name=new.topic, partitions=entries)],
         )
-        async with connection(await self._coordinator(), self._settings) as opened:
-            answer = await opened.ask(OFFSET_COMMIT, request, version=OFFSET_COMMIT_VERSION)
+        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
+            answer = await opened.ask(ApiKey.OFFSET_COMMIT, request, version=OFFSET_COMMIT_VERSION)
         for entry in (entry for topic in answer.topics for entry in topic.partitions):
             if entry.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 raise CannotMigrate(f"group {self._group} has members: stop them first")
             _check(entry.error_code, f"commit on {new.topic}-{entry.partition_index}")
 
-    async def _coordinator(self) -> Address:
-        request = about_coordinators(CoordinatorOf.GROUP, [self._group])
-        for _ in range(TRIES):
-            answer, _ = await self._client.ask(FIND_COORDINATOR, request)
-            (found,) = answer.coordinators
-            if found.error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-                break
-            await trio.sleep(PAUSE_S)
-        _check(found.error_code, f"find the coordinator of group {self._group}")
-        return self._client.address_of(found.node_id, Address(found.host, found.port))
-
     async def _check_idle(self, opened: OwnConnection) -> None:
         """Classic groups are told by one API, those of KIP-848 by another, which says Dead of each other's."""
-        classic = registry.message("DescribeGroupsRequest")(groups=[self._group])
-        answer = await opened.ask(DESCRIBE_GROUPS, classic, version=DESCRIBE_GROUPS_VERSION)
+        classic = messages.DescribeGroupsRequest(groups=[self._group])
+        answer = await opened.ask(ApiKey.DESCRIBE_GROUPS, classic, version=DESCRIBE_GROUPS_VERSION)
         _check(answer.groups[0].error_code, f"describe group {self._group}")
         states = [answer.groups[0].group_state]
-        if CONSUMER_GROUP_DESCRIBE in opened.versions.ranges:
-            modern = registry.message("ConsumerGroupDescribeRequest")(group_ids=[self._group])
-            told = (await opened.ask(CONSUMER_GROUP_DESCRIBE, modern)).groups[0]
+        if ApiKey.CONSUMER_GROUP_DESCRIBE in opened.versions.ranges:
+            modern = messages.ConsumerGroupDescribeRequest(group_ids=[self._group])
+            told = (await opened.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, modern)).groups[0]
             states += [told.group_state] if told.error_code == ErrorCode.NONE else []
         for state in states:
             if state not in IDLE:
                 raise CannotMigrate(f"group {self._group} has members ({state}): stop them first")
 
     async def _committed(self, opened: OwnConnection, sliced: Sliced, partitions: int) -> dict[int, int]:
-        message = registry.message("OffsetFetchRequest")
+        message = messages.OffsetFetchRequest
         indexes = list(range(partitions * sliced.slots))
         group = message.OffsetFetchRequestGroup(
             group_id=self._group,
             topics=[message.OffsetFetchRequestTopics(name=sliced.topic, partition_indexes=indexes)],
         )
         request = message(groups=[group], require_stable=True)
-        answer = (await opened.ask(OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups[0]
+        answer = (await opened.ask(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups[0]
         _check(answer.error_code, f"read the offsets of group {self._group}")
         found = {}
         for entry in (entry for topic in answer.topics for entry in topic.partitions):
@@ -155,18 +141,18 @@ class Migration:
                 found[entry.partition_index] = entry.committed_offset
         return found
 
-    async def _begins(self, base: Any, addresses: Mapping[int, Address]) -> dict[int, int]:
+    async def _begins(self, base: TopicEntry, addresses: Mapping[int, Address]) -> dict[int, int]:
         by_leader: dict[int, list[int]] = {}
         for partition in base.partitions:
             by_leader.setdefault(partition.leader_id, []).append(partition.partition_index)
-        message, found = registry.message("ListOffsetsRequest"), dict[int, int]()
+        message, found = messages.ListOffsetsRequest, dict[int, int]()
         for node_id, indexes in by_leader.items():
             if node_id not in addresses:
                 raise CannotMigrate(f"partition {indexes[0]} of {base.name} has no leader")
             wanted = [message.ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in indexes]
-            request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=base.name, partitions=wanted)])
+            request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=base.name or "", partitions=wanted)])
             async with connection(addresses[node_id], self._settings) as opened:
-                answer = await opened.ask(LIST_OFFSETS, request, version=LIST_OFFSETS_VERSION)
+                answer = await opened.ask(ApiKey.LIST_OFFSETS, request, version=LIST_OFFSETS_VERSION)
             for entry in answer.topics[0].partitions:
                 _check(entry.error_code, f"find where {base.name}-{entry.partition_index} begins")
                 found[entry.partition_index] = entry.offset

@@ -13,20 +13,22 @@ from proxy.brokers.own_client_connection import OwnPort
 from proxy.brokers.own_connection import OwnSettings
 from proxy.forwarding import chain
 from proxy.forwarding.declared_api import Served
-from proxy.forwarding.offered_versions import PRODUCE
 from proxy.forwarding.routes import Routes
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Notes
 from proxy.views import view_apis
 from proxy.views.base_watch import ViewWatch
 from proxy.views.creation import ViewCreation
+from proxy.views.model import names
 from proxy.views.model.catalog import ViewCatalog
+from proxy.views.model.names import BadViewName
 from proxy.views.options import ViewOptions
 from proxy.views.services import ViewServices
 from proxy.views.state_records import TOPIC
 from proxy.views.store import MemoryViewStore, ViewStore
 from proxy.views.stored_state import ViewState
 from proxy.wire import compression
+from proxy.wire.api_key import ApiKey
 
 
 def options(config: Config) -> ViewOptions:
@@ -95,7 +97,7 @@ def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
         return lambda: built
     quiet = Routes(built.fallback)
     for route in built.values():
-        quiet.add(replace(route, handler=None, serve_here=None) if route.key == PRODUCE else route)
+        quiet.add(replace(route, handler=None, serve_here=None, wants=None) if route.key == ApiKey.PRODUCE else route)
     catalog = views.catalog
     return lambda: quiet if catalog.is_empty else built
 
@@ -103,3 +105,12 @@ def routes(views: ViewServices | None, built: Routes) -> Callable[[], Routes]:
 def with_views(views: ViewServices | None, served: Mapping[int, Served]) -> dict[int, Served]:
     """What is served with views, where they are served, in front of `served`."""
     return dict(served) if views is None else chain.in_order((view_apis.served(views), served))
+
+
+def base_of(topic: str) -> str:
+    """The topic that a view is of; any other topic itself."""
+    try:
+        view = names.parse(topic)
+    except BadViewName:
+        return topic
+    return topic if view is None else view.base

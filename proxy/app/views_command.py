@@ -5,7 +5,7 @@ What is changed here running proxies see: they follow `__proxy_views` and look a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from proxy.app.view_migration import CannotMigrate, Migration, Sliced
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_client_connection import OwnPort, drive
 from proxy.brokers.own_connection import error_name
-from proxy.brokers.questions import METADATA, about_all_topics
+from proxy.brokers.questions import TopicEntry, about_all_topics
 from proxy.loop.trio_timers import TrioTimers
 from proxy.views import broker_requests, state_records
 from proxy.views.creation import SeenView, ViewCreation
@@ -31,6 +31,7 @@ from proxy.views.model.plans import Plan
 from proxy.views.model.plans import read as read_plan
 from proxy.views.state_topic import ViewTopic
 from proxy.views.stored_state import ViewState
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.values import Address
 
@@ -80,10 +81,10 @@ class Desk:
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
         return await drive(self.keeper.look(self.port, names, create=create))
 
-    async def all_views(self) -> tuple[list[str], dict[str, Any], dict[int, Address]]:
+    async def all_views(self) -> tuple[list[str], dict[str, TopicEntry], dict[int, Address]]:
         """Names of all views there are, Metadata entries of all topics, where the brokers are."""
-        answer, _ = await self.client.ask(METADATA, about_all_topics())
-        entries = {topic.name: topic for topic in answer.topics or ()}
+        answer, _ = await self.client.ask(ApiKey.METADATA, about_all_topics())
+        entries = {topic.name: topic for topic in answer.topics or () if topic.name is not None}
         brokers = {
             broker.node_id: self.client.address_of(broker.node_id, Address(broker.host, broker.port))
             for broker in answer.brokers or ()
@@ -281,7 +282,7 @@ async def listed(at: Desk) -> list[tuple[str, str, str, str]]:
     return [_line(at, topic, entries) for topic in names]
 
 
-def _line(at: Desk, topic: str, entries: dict[str, Any]) -> tuple[str, str, str, str]:
+def _line(at: Desk, topic: str, entries: Mapping[str, TopicEntry]) -> tuple[str, str, str, str]:
     there = str(len(entries[topic].partitions or ()))
     try:
         name = parse_view(topic, at.config.views.slots_max)

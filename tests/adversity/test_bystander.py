@@ -29,7 +29,7 @@ ATTEMPTS = 10
 SECONDS = 0.5
 """How long one kind of request is sent at least."""
 SHAPES_MAX = 16
-SETTINGS = {"share_groups": {"state": "memory"}}
+SETTINGS = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
 ROUTES = looked_into()
 
 

@@ -30,7 +30,7 @@ HARD = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 @pytest.fixture
 def front(kafka_39: Cluster, tmp_path: Path) -> Iterator[Front]:
-    settings = {"share_groups": {"state": "memory"}}
+    settings = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
     with Front(kafka_39.bootstrap, tmp_path / "proxy", settings, files_max=FILES) as front:
         yield front
 
@@ -121,7 +121,9 @@ def test_a_proxy_whose_descriptors_end_at_once_reads_what_its_views_are_all_the_
     with Raw(front.bootstrap) as raw:
         base = raw.create_topic(fresh("base"))
         until(lambda: raw.view(f"__view.r2.{base.name}"), "the view")
-    with Front(kafka_39.bootstrap, tmp_path / "second", {"share_groups": {"state": "memory"}}) as second:
+    with Front(
+        kafka_39.bootstrap, tmp_path / "second", {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
+    ) as second:
         assert second.child is not None
         pid = second.child.pid
         opened = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}

@@ -103,6 +103,30 @@ def steps(answer: Answer, topic: Any) -> list[tuple[int, int, int]]:
     return answer.acquired(topic)
 
 
+def test_state_topic_that_is_deleted_is_made_anew(w: World, front: Front, kafka: Cluster) -> None:
+    """What was in it is gone, settings of groups included: records come again; then all is kept as before."""
+    topic = w.topic()
+    w.raw.produce(topic, 10)
+    member = w.member(w.group(), topics=[topic])
+    assert steps(member.take(topic), topic) == [(0, 9, 1)]
+    assert member.acknowledge((topic, 0, 0, 9, ACCEPT)).code(topic) == 0
+    with Raw(kafka.bootstrap) as direct:
+        before = direct.topic(TOPIC)
+        assert before is not None
+        direct.delete_topic(before)
+        until(lambda: "share-state-topic-lost" in front.output(), "the proxy to notice")
+        until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to be ready")
+        made = direct.topic(TOPIC)
+        assert made is not None
+        assert made.topic_id != before.topic_id
+    again_made = world_again(w)
+    late = again_made.member(again_made.group(), "B", topics=[topic])
+    assert steps(late.take(topic), topic) == [(0, 9, 1)]
+    assert late.acknowledge((topic, 0, 0, 4, ACCEPT)).code(topic) == 0
+    crash(front)
+    assert steps(again(w, late, "C").take(topic), topic) == [(5, 9, 1)]
+
+
 STEPS = ["acquired", "accepted", "released", "rejected", "timed out", "accept under way", "release under way"]
 
 

@@ -117,7 +117,9 @@ def test_a_request_too_large_to_be_served_here_is_told_in_the_log(kafka_39: Clus
 
     The proxy is the test's own: lines of one kind are limited by the minute, and others here cause many.
     """
-    with Front(kafka_39.bootstrap, tmp_path / "proxy", {"share_groups": {"state": "memory"}}) as front:
+    with Front(
+        kafka_39.bootstrap, tmp_path / "proxy", {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
+    ) as front:
         steady = Connection(Address("127.0.0.1", front.port))
         with socket.create_connection(("127.0.0.1", front.port), timeout=LIMIT_S) as sock:
             sock.sendall(struct.pack(">ihhih", 60 << 20, 78, 2, 1, -1))

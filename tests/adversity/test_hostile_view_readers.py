@@ -48,7 +48,12 @@ LIMITS = {
 
 @pytest.fixture
 def front(running: Running, kafka_39: Cluster) -> Front:
-    settings: dict[str, Any] = {"share_groups": {"state": "memory"}, "views": {"cache_bytes": CACHE}, "limits": LIMITS}
+    settings: dict[str, Any] = {
+        "commits": {"state": "memory"},
+        "share_groups": {"state": "memory"},
+        "views": {"cache_bytes": CACHE},
+        "limits": LIMITS,
+    }
     return running.front(kafka_39.bootstrap, settings)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.brokers.rights import HEARTBEAT, Right, rights_of
+from proxy.brokers.rights import Right, rights_of
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 
@@ -63,7 +64,7 @@ def test_rights_that_grow_old_while_the_group_is_asked_about_do_not_refuse_an_ac
     world.timers.advance(RIGHTS_S - 0.1)
     verdicts = rights_of(member.connection).verdicts
     del verdicts[Right.READ_GROUP, "g"]
-    world.cluster.held.add(HEARTBEAT)
+    world.cluster.held.add(ApiKey.HEARTBEAT)
     message = registry.message("ShareAcknowledgeRequest")
     batch = message.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
     partition = message.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])

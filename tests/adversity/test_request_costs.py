@@ -112,7 +112,9 @@ ANSWERED: dict[str, Callable[[], bytes]] = {
 def front(kafka_39: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     """A proxy of these tests' own that holds a share group."""
     folder = tmp_path_factory.mktemp("costs")
-    with Front(kafka_39.bootstrap, folder / "proxy", {"share_groups": {"state": "memory"}}) as made:
+    with Front(
+        kafka_39.bootstrap, folder / "proxy", {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
+    ) as made:
         with Connection(Address("127.0.0.1", made.port)) as member:
             beat = build("ShareGroupHeartbeatRequest", group_id=HELD, member_id="A" * 22, member_epoch=0,
                          subscribed_topic_names=["nothing"])  # fmt: skip
@@ -200,7 +202,7 @@ def half(port: int, key: int, version: int, size: int) -> socket.socket:
 
 def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_path: Path) -> None:
     """Forty connections with nearly 4 MiB each of Metadata, Fetch, ListOffsets and DescribeConfigs."""
-    settings = {"share_groups": {"state": "memory"}, "limits": SMALL_LIMITS}
+    settings = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}, "limits": SMALL_LIMITS}
     with Front(kafka_39.bootstrap, tmp_path / "proxy", settings) as front:
         steady = Connection(Address("127.0.0.1", front.port))
         request = build("MetadataRequest", topics=[])
@@ -224,7 +226,11 @@ def test_a_cluster_with_sasl_gathers_little_of_who_did_not_authenticate(running:
     decoded that may be gathered."""
     kafka = running.cluster(OLD, sasl=USERS)
     sasl = {"mechanism": "PLAIN", "username": "admin", "password": "admin-secret"}
-    settings = {"upstream": {"bootstrap": kafka.bootstrap, "sasl": sasl}, "share_groups": {"state": "memory"}}
+    settings = {
+        "upstream": {"bootstrap": kafka.bootstrap, "sasl": sasl},
+        "commits": {"state": "memory"},
+        "share_groups": {"state": "memory"},
+    }
     with Front(kafka.bootstrap, tmp_path / "proxy", settings) as front:
         before, most = rss_kib(front), 0
         for key, version in KINDS:

@@ -16,7 +16,7 @@ from proxy.brokers.cluster_view import ClusterView
 from proxy.brokers.cluster_watch import SeenCluster
 from proxy.brokers.connection_slots import SlotValues
 from proxy.brokers.own_connection import BrokerVersions
-from proxy.brokers.rights import HEARTBEAT, Right, rights_of
+from proxy.brokers.rights import Right, rights_of
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
@@ -29,6 +29,7 @@ from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.sharegroups.services import ShareOptions
 from proxy.views.model.catalog import Binding
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ConfigError
 from proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
@@ -316,7 +317,7 @@ def test_connections_are_kept_alive_by_asking_about_the_last_right() -> None:
     rights_of(connection).remember(Right.READ_GROUP, "g2", True, 2.0)
     rights_of(connection).remember(Right.READ_TOPIC, "t", True, 3.0)
     key, version, body = keep_alive_question(connection)
-    assert (key, registry.request(key, version).decode(body).group_id) == (HEARTBEAT, "g2")
+    assert (key, registry.request(key, version).decode(body).group_id) == (ApiKey.HEARTBEAT, "g2")
 
 
 def test_the_proxy_s_own_connections_follow_the_settings() -> None:

@@ -15,12 +15,17 @@ VIEWS = {"missing": "", "state": lambda: {"plans": 0}}
 READY, OTHER = 0, 1
 
 
-def parts(home: Any = None, views: Any = VIEWS, gone: dict[int, str] | None = None) -> Any:
+def committing(why_not: str = "", *, is_stored: bool = True) -> Any:
+    return SimpleNamespace(why_not=why_not, is_stored=is_stored, state=lambda: {"groups": 1})
+
+
+def parts(home: Any = None, views: Any = VIEWS, gone: dict[int, str] | None = None, commits: Any = None) -> Any:
     made = {"where": "proxy", "state": lambda: {"brokers": {"1": "h:2"}}, "gone": lambda: gone or {}}
     return SimpleNamespace(
         **made,
         home=None if home is None else _home(**(HOME | home)),
         views=None if views is None else SimpleNamespace(**views),
+        commits=commits,
     )
 
 
@@ -85,3 +90,24 @@ def test_what_somebody_has_to_give_is_missing_not_a_reason() -> None:
     answered, body = readiness(parts(views=views)).views()
     assert (answered, body["missing"], body["reasons"]) == (True, ["plans are not known"], [])
     assert readiness(parts({"off": "no identity"})).share_groups()[1]["missing"] == ["no identity"]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "said"),
+    [
+        (parts({}, commits=committing()), True, []),
+        (parts(commits=committing(is_stored=False)), True, []),
+        (parts({"why_not": "standby"}, commits=committing()), False, ["standby"]),
+        (parts({}, commits=committing("not known")), False, ["not known"]),
+        (parts({"off": "no identity"}, commits=committing()), False, []),
+        (parts({}), False, ["individual commits are switched off (commits.serve)"]),
+        (None, False, ["waiting for every broker to tell its versions"]),
+    ],
+)
+def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, said: list[str]) -> None:
+    """Loaded, in memory; on standby; marks not read; no identity; switched off; no cluster yet."""
+    answered, body = readiness(made).commits()
+    assert (answered, body["reasons"]) == (expected, said)
+    if made is not None:
+        told = readiness(made).forwarding()[1]
+        assert (told["ready"], told["commits_ready"]) == (True, expected)

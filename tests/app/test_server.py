@@ -17,8 +17,8 @@ import trio
 from localkafka.addresses import HOST, free_ports
 
 from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, open_connection
-from proxy.brokers.questions import METADATA
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import UpstreamLost
 from proxy.wire.values import Address
 from tests.support.small_broker import RANGES, Broker
@@ -110,7 +110,7 @@ async def proxy(
 async def ask_metadata(address: Address) -> dict[int, Address]:
     """The brokers that a client is told of."""
     async with connection(address, OwnSettings()) as opened:
-        answer = await opened.ask(METADATA, registry.message("MetadataRequest")(topics=[]))
+        answer = await opened.ask(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
     return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
 
 
@@ -217,7 +217,7 @@ async def _ask_and_ignore(opened: OwnConnection) -> None:
     """A request whose answer never comes; however it ends, it is not what is looked at."""
     try:
         with suppress(UpstreamLost):
-            await opened.ask(METADATA, registry.message("MetadataRequest")(topics=[]))
+            await opened.ask(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
     finally:
         await opened.aclose()
 

@@ -74,3 +74,10 @@ def test_settings_reach_their_parts(setting: str, value: float) -> None:
     running = set_up(config)
     assert running is not None
     assert getattr(running.services.options, setting) == value
+
+
+@pytest.mark.parametrize(
+    ("topic", "base"), [("__view.s4.orders", "orders"), ("orders", "orders"), ("__view.x.orders", "__view.x.orders")]
+)
+def test_base_of_a_view_is_in_its_name(topic: str, base: str) -> None:
+    assert view_setup.base_of(topic) == base

@@ -1,9 +1,10 @@
 """What forwarding costs: CPU of the proxy as a multiple of a minimal relay in C, in front of a real broker.
 
-    tests/bench/run [--rounds 5] [--case latency-poll ...]
+    tests/bench/run [--rounds 5] [--case latency-poll ...] [--beside CHECKOUT ...]
 
 Builds the load generator (kload.c) and the relay (relay.c), starts a broker, the relay and the proxy, and prints a
 table with what must be reached and what is aimed at. The exit status is 1 when something that must be is not.
+Proxies of other checkouts, built in their `.venv`, can be measured in the same rounds: only figures of one run compare.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -104,21 +105,41 @@ def store(bootstrap: str, port: int, kload: Path) -> None:
             return
 
 
+def way_of(name: str, front: Front, cluster: Cluster) -> Way:
+    """Through a proxy to the cluster's only broker."""
+    assert front.child is not None
+    return Way(name, front.first_port + cluster.nodes[0].node_id, front.child.pid)
+
+
+class OtherBuild(Front):
+    """A proxy of another checkout: earlier ones have no page that tells whether share groups are served."""
+
+    def _serves(self) -> bool:
+        return self.ask("/readyz")[0]
+
+
+@contextlib.contextmanager
+def other(checkout: Path, cluster: Cluster, folder: Path) -> Iterator[Way]:
+    """Through the proxy of another checkout."""
+    command = [str(checkout.resolve() / ".venv" / "bin" / "kafka-share-proxy")]
+    with OtherBuild(cluster.bootstrap, folder / f"proxy-{checkout.name}", command=command) as front:
+        yield way_of(checkout.name, front, cluster)
+
+
 class Bench:
-    """One broker, two ways to it."""
+    """One broker, two ways to it, and those of other builds."""
 
     def __init__(
-        self, folder: Path, cluster: Cluster, front: Front, relay: Child, relay_port: int, kload: Path
+        self, folder: Path, cluster: Cluster, front: Front, others: Sequence[Way], relay: Way, kload: Path
     ) -> None:
-        assert front.child is not None
         broker = cluster.nodes[0].child
         assert broker is not None
         self.kload = kload
         self.folder = folder
         self.broker_pid = broker.pid
-        node_port = front.first_port + cluster.nodes[0].node_id
-        self.ways = {"relay": Way("relay", relay_port, relay.pid), "proxy": Way("proxy", node_port, front.child.pid)}
-        self.idle_mib = rss_mib(front.child.pid)
+        self.ways = {way.name: way for way in (relay, way_of("proxy", front, cluster), *others)}
+        self.others = others
+        self.idle_mib = rss_mib(self.ways["proxy"].pid)
         self.short_of: list[str] = []
         self.connection_kib: float | None = None
         """Resident memory of one more connection, once it was measured."""
@@ -126,8 +147,9 @@ class Bench:
     def run(self, cases: Sequence[Case], rounds: int, core: int, console: Console) -> None:
         """Measure, and print as it comes."""
         table = Table(
-            "case", "relay", "proxy", "x", "must", "aim", "broker x", title="CPU: us/request or s/GiB, median (range)"
-        )
+            "case", "relay", "proxy", "x", "must", "aim", "broker x", *(way.name for way in self.others),
+            title="CPU: us/request or s/GiB, median (range)",
+        )  # fmt: skip
         with pinned([self.broker_pid, *(way.pid for way in self.ways.values())], core):
             for each in cases:
                 console.print(f"{each.name} ...")
@@ -146,6 +168,7 @@ class Bench:
         table.add_row(
             each.name, spread(relay.cpu), spread(proxy.cpu), _judged(times, each.must, each.aim),
             f"{each.must}", f"{each.aim}", _judged(broker, MUST_BROKER, AIM_BROKER) if each.unit == "request" else "",
+            *(f"{spread(way.cpu)} {middle(way.cpu) / middle(relay.cpu):.2f} x" for way in self.others),
         )  # fmt: skip
         if not times <= each.must:
             self.short_of.append(f"{each.name}: {times:.2f} x, must be at most {each.must}")
@@ -184,6 +207,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds of each case")
     parser.add_argument("--case", action="append", choices=[each.name for each in CASES], help="only these")
+    parser.add_argument("--beside", action="append", type=Path, default=[], help="a checkout with a .venv of its own")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)), help="the core everything runs on")
     options = parser.parse_args()
     cases = [each for each in CASES if not options.case or each.name in options.case]
@@ -197,12 +221,13 @@ def main() -> int:
         with Cluster(RELEASE, folder / "kafka", properties={"log.segment.bytes": str(1 << 30)}) as cluster:
             port = cluster.nodes[0].port
             store(cluster.bootstrap, port, kload)
-            with Front(cluster.bootstrap, folder / "proxy") as front:
+            with Front(cluster.bootstrap, folder / "proxy") as front, contextlib.ExitStack() as fronts:
+                others = [fronts.enter_context(other(each, cluster, folder)) for each in options.beside]
                 (relay_port,) = free_ports(1)
                 child = Child([str(relay), str(relay_port), str(port)], folder / "relay.log")
                 try:
                     wait_for(relay_port)
-                    bench = Bench(folder, cluster, front, child, relay_port, kload)
+                    bench = Bench(folder, cluster, front, others, Way("relay", relay_port, child.pid), kload)
                     bench.run(cases, options.rounds, options.core, console)
                 finally:
                     child.kill()

@@ -126,6 +126,6 @@ def _lag(w: World, group: str, t: Topic) -> int | None:
 
 def _goes_on(member: Member) -> bool:
     """Whether a heartbeat at the present epoch is taken; False while the coordinator moves."""
-    code = ErrorCode(member.heartbeat(silent=True).error_code)
+    code = ErrorCode.of(member.heartbeat(silent=True).error_code)
     assert code == ErrorCode.NONE or code in MOVING, code
     return code == ErrorCode.NONE

@@ -48,7 +48,9 @@ NO_REQUESTS = {
 @pytest.fixture(scope="module")
 def quiet(running: Running, kafka_39: Cluster) -> Front:
     """A proxy that said nothing in the last minute: of one kind of line it writes so many in that time, and no more."""
-    return running.front(kafka_39.bootstrap, {"share_groups": {"serve": "local", "state": "memory"}})
+    return running.front(
+        kafka_39.bootstrap, {"commits": {"state": "memory"}, "share_groups": {"serve": "local", "state": "memory"}}
+    )
 
 
 @pytest.mark.parametrize("name", sorted(NO_REQUESTS))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from localkafka.cluster import Cluster
 
-from proxy.brokers.questions import FIND_COORDINATOR
-from proxy.brokers.rights import GRANTS, HEARTBEAT, OFFSET_DELETE
+from proxy.brokers.rights import GRANTS
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from tests.support.brokers import NEW, OLD, USERS, Running
 from tests.support.java_tools import compiled
 from tests.support.raw import GROUP_RESOURCE, Raw, until
@@ -20,17 +20,17 @@ from tests.support.raw import GROUP_RESOURCE, Raw, until
 pytestmark = pytest.mark.broker
 
 LOADING = 14
-QUESTIONS = (HEARTBEAT, FIND_COORDINATOR, OFFSET_DELETE)
+QUESTIONS = (ApiKey.HEARTBEAT, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_DELETE)
 Codes = dict[int, set[int]]
 """API key of a question -> what was answered."""
 
 
 def question(raw: Raw, key: int, group: str, **options: Any) -> int:
     """The code that answers one of the questions about rights."""
-    if key == HEARTBEAT:
+    if key == ApiKey.HEARTBEAT:
         fields = {"group_id": group, "generation_id": 0, "member_id": "nobody"}
         return int(raw.ask("Heartbeat", 4, **fields, **options).error_code)
-    if key == OFFSET_DELETE:
+    if key == ApiKey.OFFSET_DELETE:
         return int(raw.ask("OffsetDelete", 0, group_id=group, topics=[], **options).error_code)
     answer = raw.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group], **options)
     return int(answer.coordinators[0].error_code)
@@ -112,7 +112,11 @@ def test_codes_that_grant(place: Place, fresh: Callable[[str], str]) -> None:
             granted[key].add(_loaded(place.admin, key, group))
             assert question(place.bob, key, group) == 30
         assert question(place.bob, key, f"throws-{connect}") == -1
-    assert granted == {HEARTBEAT: {16, 24, 25}, FIND_COORDINATOR: {0, 15}, OFFSET_DELETE: {0, 16, 24, 68, 69}}
+    assert granted == {
+        ApiKey.HEARTBEAT: {16, 24, 25},
+        ApiKey.FIND_COORDINATOR: {0, 15},
+        ApiKey.OFFSET_DELETE: {0, 16, 24, 68, 69},
+    }
     assert all(codes <= GRANTS[key] for key, codes in granted.items())
 
 

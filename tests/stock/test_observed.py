@@ -32,6 +32,7 @@ def front(running: Running, kafka_39: Cluster, folder: Path) -> Front:
     with Raw(kafka_39.bootstrap) as raw:
         raw.create_topic(AUDIT_TOPIC, 2)
     settings: dict[str, Any] = {
+        "commits": {"state": "memory"},
         "share_groups": {"state": "memory", "renewal_limits": [{"groups": "*bounded*", "renewals": 1}]},
         "audit": {"file": str(folder / "audit.jsonl"), "topic": AUDIT_TOPIC, "load_interval_s": 1},
     }

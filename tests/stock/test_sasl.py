@@ -262,7 +262,9 @@ def test_proxy_without_an_identity(running: Running, kafka: Cluster, topic: str)
     """Without a user of its own the proxy is told where the brokers are, and keeps share groups in its memory."""
     nodes = {node.node_id: node.address for node in kafka.nodes}
     upstream = {"bootstrap": kafka.bootstrap, "nodes": nodes}
-    front = running.front(kafka.bootstrap, {"upstream": upstream, "share_groups": {"state": "memory"}})
+    front = running.front(
+        kafka.bootstrap, {"upstream": upstream, "commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
+    )
     with Raw(front.bootstrap, sasl=ALICE) as raw:
         assert {node_id: found.port for node_id, found in raw.brokers().items()} == {1: front.first_port + 1}
     _produce(Producer(_settings(front, ALICE)), topic, {"one"})
@@ -273,6 +275,32 @@ def test_proxy_without_an_identity(running: Running, kafka: Cluster, topic: str)
             raw.configure_group(topic, {"share.auto.offset.reset": "earliest"})
         got: list[str] = []
         until(lambda: got.extend(m.value().decode() for m in sharing.poll(0.5)) or got == ["one"], "the record")
+
+
+def test_texts_of_ranges_are_refused_without_an_identity(running: Running, kafka: Cluster, fresh: Fresh) -> None:
+    """42, and the log says what is missing; every other commit passes, and nothing is dropped silently."""
+    nodes = {node.node_id: str(node.address) for node in kafka.nodes}
+    front = running.front(kafka.bootstrap, {"upstream": {"bootstrap": kafka.bootstrap, "nodes": nodes}})
+    group, topic = fresh("group"), fresh("topic")
+    with Raw(front.bootstrap, sasl=ADMIN) as raw:
+        raw.create_topic(topic, 2)
+        entries = [
+            {"partition_index": 0, "committed_offset": 3, "committed_metadata": "ic/1;5-7"},
+            {"partition_index": 1, "committed_offset": 4, "committed_metadata": "mine"},
+        ]
+
+        def codes() -> list[int]:
+            answer = raw.ask(
+                "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group,
+                generation_id_or_member_epoch=-1, topics=[{"name": topic, "partitions": entries}],
+            )  # fmt: skip
+            return [entry.error_code for entry in answer.topics[0].partitions]
+
+        until(lambda: codes() == [42, 0], "the text to be refused and the other commit accepted")
+    assert "upstream.sasl" in front.output()
+    assert not front.ask("/readyz/commits")[0]
+    assert front.ask("/readyz")[0]
+    front.stop()
 
 
 def _allow_views(bootstrap: str, *operations: int) -> None:
@@ -298,7 +326,9 @@ def test_who_may_make_and_see_views(running: Running, front: Front, kafka: Clust
 
     nodes = {node.node_id: node.address for node in kafka.nodes}
     upstream = {"bootstrap": kafka.bootstrap, "nodes": nodes}
-    bare = running.front(kafka.bootstrap, {"upstream": upstream, "share_groups": {"state": "memory"}})
+    bare = running.front(
+        kafka.bootstrap, {"upstream": upstream, "commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
+    )
     with ExitStack() as stack:
         admin, alice, bob = (stack.enter_context(Raw(front.bootstrap, sasl=user)) for user in (ADMIN, ALICE, BOB))
         past = stack.enter_context(Raw(bare.bootstrap, sasl=ALICE))

@@ -20,6 +20,8 @@ from tests.support.worlds import ACCEPT, World
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 Fresh = Callable[[str], str]
+AS_IT_COMES: dict[str, Any] = {"share_groups": {"serve": "upstream"}, "commits": {"serve": False}}
+"""Settings of a proxy beside one that serves both."""
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +76,10 @@ def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) ->
 
 def test_listeners_follow_the_brokers(running: Running, kafka: Cluster) -> None:
     """A broker that leaves and comes back loses its listener and gets it back."""
-    settings: dict[str, Any] = {
+    settings = AS_IT_COMES | {
         "upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1},
         "vanished_broker_grace_s": 2,
     }
-    settings["share_groups"] = {"serve": "upstream"}  # beside a proxy that serves them
     three_nodes.listeners_follow_the_brokers(kafka, running.front(kafka.bootstrap, settings))
 
 
@@ -86,7 +87,7 @@ def test_first_bootstrap_servers_are_dead(running: Running, kafka: Cluster) -> N
     """One that refuses and one that never answers do not keep clients from the third."""
     (refused,) = free_ports(1)
     upstream = f"127.0.0.1:{refused},192.0.2.1:9092,{kafka.nodes[0].address}"
-    with Raw(running.front(upstream, {"share_groups": {"serve": "upstream"}}).bootstrap) as raw:
+    with Raw(running.front(upstream, AS_IT_COMES).bootstrap) as raw:
         assert sorted(raw.brokers()) == [1, 2, 3]
 
 

@@ -2,7 +2,8 @@
 
 Goes through one seed after the other, 500 steps each, until so many steps are done; a failure names its seed, which
 `--seed S --steps 500` repeats. `--logs` puts the product's writer and hostile leaders under it. `--tiny N` goes through
-every story of N steps of a tiny world instead.
+every story of N steps of a tiny world instead. `--commits`: individual commits of one partition, against sets of
+offsets.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import time
 
 from tests.sharegroups.model.world import RandomChooser
-from tests.support import storm, storm_admin
+from tests.support import storm, storm_admin, storm_commits
 
 STEPS_EACH = 500
 
@@ -24,10 +25,16 @@ def main() -> None:
         "--tiny", type=int, metavar="STEPS", help="every story of so many steps; 4 take a minute or two"
     )
     parser.add_argument("--logs", action="store_true", help="over logs whose leaders append and then answer errors")
+    parser.add_argument("--commits", action="store_true", help="individual commits in place of share groups")
     asked = parser.parse_args()
     one_storm = storm_admin.run_over_logs if asked.logs else storm_admin.run
     began = time.monotonic()
-    if asked.tiny is not None:
+    if asked.commits:
+        count = max(1, asked.steps // STEPS_EACH)
+        for seed in range(asked.seed, asked.seed + count):
+            storm_commits.run(seed, STEPS_EACH)
+        print(f"{count * STEPS_EACH:,} steps of commits, seeds {asked.seed}-{asked.seed + count - 1}", end="")
+    elif asked.tiny is not None:
         print(f"{storm.every_tiny_storm(asked.tiny):,} stories", end="")
     else:
         seeds = range(asked.seed, asked.seed + max(1, asked.steps // STEPS_EACH))

@@ -29,7 +29,7 @@ QUICK = {
 """Bounds that let a lock end in a second, and members are assigned partitions at once; other defaults stay."""
 TIGHT = QUICK | {"group.share.max.size": "2", "group.share.max.share.sessions": "2"}
 """Two members, two sessions."""
-VIEWS = {"share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}
+VIEWS = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}
 """Settings of a proxy that looks every second whether bases of views have grown."""
 USERS = Sasl({"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}, super_user="admin")
 

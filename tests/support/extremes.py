@@ -224,7 +224,7 @@ def _answered(place: Shares | Topics, key: int, version: int, request: Any, numb
     """Whether the request was answered here."""
     served = place.served[key]
     frame = memoryview(frames.request(key, version, number, "client", request))[4:]
-    if served.serve_here is not None and not served.serve_here(frame):
+    if served.wants is not None and not served.wants.look(key, version)(frame):
         return False
     header, decoded = frames.decode_request(frame)
     connection: Any = place.connection(chosen)

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from proxy.durable.memory_journal import MemoryJournal
+from proxy.fleet.carried import CarriedFeatures
 from proxy.fleet.edge import PeerEdge
 from proxy.fleet.owner import PeerOwner
 from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
@@ -14,7 +15,7 @@ from proxy.forwarding.interfaces import Call
 from proxy.loop.promise import Task
 from proxy.sharegroups import share_group_apis
 from proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
-from proxy.sharegroups.services import build
+from proxy.sharegroups.services import FEATURE, build
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import Connection, Reply, World, answered
@@ -106,10 +107,12 @@ class FarWorld(World):
     def link(self) -> None:
         """A new link between the two."""
         self.wire = Wire()
-        self.peer = PeerEdge(ShareEdge(self.edge), self.timers, self.wire.to_owner, lambda: self.generations[0])
+        edges = {FEATURE: ShareEdge(self.edge)}
+        carried = CarriedShareRequests(self.services, share_group_apis.of_owner(self.services))
+        self.peer = PeerEdge(edges, self.timers, self.wire.to_owner, lambda: self.generations[0])
         self.owner = PeerOwner(
             self.services,
-            CarriedShareRequests(self.services, share_group_apis.of_owner(self.services)),
+            CarriedFeatures([carried], carried),
             self.wire.to_edge,
             lambda: self.generations[1],
             _numbers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,12 @@ def need(tool: str) -> str:
     return found
 
 
-def built(name: str, command: list[str], product: str) -> Path:
-    """Copy the program to the cache and run the command there, unless that was done for these very sources."""
-    sources = sorted(path for path in (CLIENTS / name).iterdir() if path.is_file())
+def built(name: str, command: list[str], product: str, sources: Sequence[Path] = ()) -> Path:
+    """Copy the program to the cache and run the command there, unless that was done for these very sources.
+
+    The sources are those in the folder tests/clients/`name`, unless others are given.
+    """
+    sources = sources or sorted(path for path in (CLIENTS / name).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = cache_folder().parent / "clients" / f"{name}-{digest}"
     with turn(folder):

@@ -9,8 +9,8 @@ import scramp
 import trio
 import trio.testing
 
-from proxy.brokers.own_connection import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.wire import frames, registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import Address
 
@@ -79,7 +79,7 @@ class Broker:
         if self.garbage is not None:
             await stream.send_all(self.garbage)
             return True
-        if header.key not in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE) and not self.authenticated:
+        if header.key not in (API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) and not self.authenticated:
             return False
         answer = getattr(self, f"_k{header.key}")(request)
         await stream.send_all(frames.response(header.key, header.version, header.correlation_id, answer))

@@ -7,6 +7,7 @@ jump. Tests bend it: topics that may not be made, brokers that are away, request
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,9 +24,10 @@ from proxy.durable import replay, state_home
 from proxy.durable.hosted_state import BrokerAccess
 from proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 from proxy.wire.records import build_batch, iter_batches
-from proxy.wire.values import Address
+from proxy.wire.values import ZERO_UUID, Address
 
 NODE = 1
 WALL_MS = 1_700_000_000_000
@@ -114,6 +116,8 @@ class StateCluster:
         (topic,) = request.topics
         answer = registry.message("CreateTopicsResponse")
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic.name in self.refuses_to_make else ErrorCode.NONE
+        if topic.name in self.topics:
+            code = ErrorCode.TOPIC_ALREADY_EXISTS
         if code == ErrorCode.NONE:
             self.make(topic.name, topic.num_partitions)
         return answer(topics=[answer.CreatableTopicResult(name=topic.name, error_code=code)])
@@ -145,9 +149,13 @@ class StateCluster:
         for part in topic.partition_data:
             code, offset = ErrorCode.NONE, -1
             try:
+                if topic.name not in self.topics:
+                    raise LookupError
                 offset = self.log(topic.name, part.index).append(bytes(part.records))
             except KeyError:
                 code = ErrorCode.INVALID_PRODUCER_EPOCH
+            except LookupError:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             told.append(answer.PartitionProduceResponse(index=part.index, error_code=code, base_offset=offset))
         return answer(responses=[answer.TopicProduceResponse(name=topic.name, partition_responses=told)])
 
@@ -155,6 +163,8 @@ class StateCluster:
         answer = registry.message("ListOffsetsResponse")
         (topic,) = request.topics
         found = []
+        if topic.name not in self.topics:
+            raise UpstreamLost("the topic is gone")
         for wanted in topic.partitions:
             log = self.log(topic.name, wanted.partition_index)
             start = log.batches[0][0] if log.batches else log.end
@@ -166,25 +176,33 @@ class StateCluster:
 
     async def fetch(self, request: Any) -> Any:
         """What is there, after waiting for something if there is nothing. Raises UpstreamLost."""
-        self._count(own_log.FETCH)
+        self._count(ApiKey.FETCH)
         (topic,) = request.topics
         deadline = trio.current_time() + request.max_wait_ms / 1000
         while True:
             if self.away:
                 raise UpstreamLost("nobody is there")
-            parts = [self._part(topic.topic, wanted) for wanted in topic.partitions]
+            name, missing = topic.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic.topic_id != ZERO_UUID:
+                name, missing = self._name_of(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+            parts = [self._part(name, wanted, missing) for wanted in topic.partitions]
             left = deadline - trio.current_time()
             if left <= 0 or any(part.records or part.error_code for part in parts):
                 answer = registry.message("FetchResponse")
-                return answer(responses=[answer.FetchableTopicResponse(topic=topic.topic, partitions=parts)])
-            await self._growth(topic, left)
+                return answer(responses=[answer.FetchableTopicResponse(topic=name, partitions=parts)])
+            await self._growth(name, topic, left)
 
-    def _part(self, topic: str, wanted: Any) -> Any:
+    def _name_of(self, topic_id: bytes) -> str:
+        """Topics that were made anew have another id."""
+        return next((name for name in self.topics if self.id_of(name) == bytes(topic_id)), "")
+
+    def id_of(self, name: str) -> bytes:
+        return zlib.crc32(name.encode()).to_bytes(12, "big") + self.topic_ids[name].to_bytes(4, "big")
+
+    def _part(self, topic: str, wanted: Any, missing: ErrorCode) -> Any:
         answer = registry.message("FetchResponse")
         if topic not in self.topics:
-            return answer.PartitionData(
-                partition_index=wanted.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, records=b""
-            )
+            return answer.PartitionData(partition_index=wanted.partition, error_code=missing, records=b"")
         log = self.log(topic, wanted.partition)
         code = ErrorCode.OFFSET_OUT_OF_RANGE if wanted.fetch_offset > log.end else ErrorCode.NONE
         rest = [data for _, last, data in log.batches if last >= wanted.fetch_offset]
@@ -195,7 +213,7 @@ class StateCluster:
             records=rest[0] if rest and code == ErrorCode.NONE else b"",
         )
 
-    async def _growth(self, topic: Any, seconds: float) -> None:
+    async def _growth(self, name: str, topic: Any, seconds: float) -> None:
         async def until(event: trio.Event) -> None:
             await event.wait()
             nursery.cancel_scope.cancel()
@@ -203,7 +221,7 @@ class StateCluster:
         with trio.move_on_after(seconds):
             async with trio.open_nursery() as nursery:
                 for wanted in topic.partitions:
-                    nursery.start_soon(until, self.log(topic.topic, wanted.partition).grown)
+                    nursery.start_soon(until, self.log(name, wanted.partition).grown)
 
 
 class Client:
@@ -230,7 +248,7 @@ class Client:
             answer.MetadataResponsePartition(partition_index=index, leader_id=NODE, replica_nodes=[NODE])
             for index in range(len(logs))
         ]
-        topic_id = self._cluster.topic_ids[name].to_bytes(16, "big")
+        topic_id = self._cluster.id_of(name)
         return answer.MetadataResponseTopic(name=name, error_code=0, topic_id=topic_id, partitions=partitions)
 
     async def ask(self, key: int, request: Any) -> tuple[Any, None]:
@@ -316,7 +334,7 @@ class _Connection:
 
     async def ask(self, key: int, request: Any, version: int | None = None) -> Any:
         await trio.lowlevel.checkpoint()
-        return await self._cluster.fetch(request) if key == own_log.FETCH else self._cluster.answer(key, request)
+        return await self._cluster.fetch(request) if key == ApiKey.FETCH else self._cluster.answer(key, request)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, cluster: StateCluster, *modules: Any) -> None:

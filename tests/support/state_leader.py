@@ -133,7 +133,13 @@ class StateLeader:
         if weather.answer == UNSENT:
             return producer.unsent(now)
         if code == ErrorCode.NONE:
-            code = ErrorCode(weather.answer)
+            code = ErrorCode.of(weather.answer)
             if code == ErrorCode.NONE:
                 self.commit()
-        return producer.appended(code, len(self.log) - 1, now)
+        return producer.appended(code, self._offset_of(request.batch), now)
+
+    def _offset_of(self, data: bytes) -> int:
+        """The offset of its first record; -1: it is not in the log."""
+        if data not in self.log:
+            return -1
+        return sum(next(iter_batches(each)).records_count for each in self.log[: self.log.index(data)])

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.partition_log import Replay
+from proxy.durable.state_partitions import state_partition
 from proxy.durable.state_producer import Append as Produce
 from proxy.durable.state_producer import Outcome, Refused, StateProducer, Stored, WriterStage
 from proxy.loop.promise import Promise
 from proxy.sharegroups import state_records
 from proxy.sharegroups.model.snapshot import ShareSnapshot
-from proxy.sharegroups.state_records import SHARE_STATE, StateKey, state_partition
+from proxy.sharegroups.state_records import SHARE_STATE, StateKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.records import Record, decode_records, iter_batches
 from tests.sharegroups.model.world import Chooser

@@ -316,8 +316,8 @@ class World:
         return memoryview(frames.request(key, version, CORRELATION, "client", message))[4:]
 
     def is_served(self, key: int, version: int, **fields: Any) -> bool:
-        serve_here = self.served[key].serve_here
-        return serve_here is None or serve_here(self.frame(key, version, **fields))
+        wants = self.served[key].wants
+        return wants is None or wants.look(key, version)(self.frame(key, version, **fields))
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
         """The decoded answer; None: the request goes on to the broker; b"": there is no answer."""

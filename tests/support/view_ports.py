@@ -198,7 +198,7 @@ class ViewWorld(World):
     def looked_at(self, version: int, request: Any) -> bool:
         """Whether a Fetch is taken for one to be served here, by its bytes."""
         frame = frames.request(1, version, 7, "client", request)
-        return k01_fetch.serve_here(self.views.catalog)(memoryview(frame)[4:])
+        return k01_fetch.wanted(self.views.catalog).look(1, version)(memoryview(frame)[4:])
 
 
 def partitions_of(answer: Any) -> dict[tuple[bytes | str, int], Any]:

@@ -1,0 +1,118 @@
+"""What OffsetCommit and TxnOffsetCommit have in common: the request that goes on, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
+
+from proxy.commits.asked_commits import AskedCommit, CommitEntry, CommitTopic
+from proxy.forwarding.interfaces import Call
+from proxy.wire import messages, registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.messages import Message, RequestMessage
+
+M = TypeVar("M", bound=Message)
+Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
+"""The class of the request."""
+R = TypeVar("R", bound=Message)
+"""The class of its response."""
+
+_Response: TypeAlias = "messages.OffsetCommitResponse | messages.TxnOffsetCommitResponse"
+_AnsweredTopic: TypeAlias = (
+    "messages.OffsetCommitResponse.OffsetCommitResponseTopic"
+    " | messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic"
+)
+
+DEFINITE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+"""A broker that refuses a commit so has committed nothing (GroupCoordinatorService, OffsetMetadataManager)."""
+
+
+def altered(message: M, **fields: object) -> M:
+    """A copy of a message, or of a structure in one, with other fields."""
+    kept = {name: getattr(message, name) for name in type(message).FIELDS}
+    copy = type(message)(**kept | fields)
+    copy.unknown_tags = message.unknown_tags
+    return copy
+
+
+def request_of(call: Call[Q], entries: Iterable[tuple[AskedCommit, CommitEntry]]) -> Q:
+    """The request with these entries in place of the member's, by topic in its order."""
+    topics: dict[int, tuple[CommitTopic, list[CommitEntry]]] = {}
+    for asked, entry in entries:
+        topics.setdefault(id(asked.topic), (asked.topic, []))[1].append(entry)
+    return altered(call.message, topics=[altered(topic, partitions=found) for topic, found in topics.values()])
+
+
+def take_codes(found: Sequence[AskedCommit], answer: _Response) -> None:
+    """What the broker answered to the partitions that went on."""
+    codes = {
+        (_name(topic), entry.partition_index): entry.error_code
+        for topic in answer.topics or ()
+        for entry in topic.partitions or ()
+    }
+    for asked in found:
+        code = codes.get((_name(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
+        asked.code = ErrorCode.of(code)
+
+
+def _name(topic: CommitTopic | _AnsweredTopic) -> bytes | str:
+    topic_id = bytes(topic.topic_id)
+    return topic_id if any(topic_id) else topic.name
+
+
+def answer_of(
+    call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], found: Sequence[AskedCommit], throttle_time_ms: int
+) -> R:
+    """The response, once each partition has its code; `topics` are those of the request."""
+    codes = {id(asked.entry): asked.code for asked in found}
+    return _response_of(call, topics, lambda entry: codes[id(entry)] or ErrorCode.NONE, throttle_time_ms)
+
+
+def refused(call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], code: ErrorCode) -> R:
+    """The response that refuses every partition; `topics` are those of the request."""
+    return _response_of(call, topics, lambda _: code)
+
+
+def _response_of(
+    call: Call[RequestMessage[R]],
+    topics: Iterable[CommitTopic],
+    code_of: Callable[[CommitEntry], int],
+    throttle_time_ms: int = 0,
+) -> R:
+    """For each partition of the request a code."""
+    name = registry.API_KEYS[call.key]
+    response = registry.message(f"{name}Response")
+    topic_class, partition_class = (getattr(response, f"{name}Response{part}") for part in ("Topic", "Partition"))
+    answered = [
+        topic_class(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                partition_class(partition_index=entry.partition_index, error_code=code_of(entry))
+                for entry in topic.partitions or ()
+            ],
+        )
+        for topic in topics or ()
+    ]
+    message: R = response(topics=answered, throttle_time_ms=throttle_time_ms)
+    return message

@@ -1,0 +1,123 @@
+"""TxnOffsetCommit (key 28): ranges of a transaction ride in its metadata, and count when the coordinator commits it.
+
+Versions: all that brokers have. Only commits with a text of ranges, and those of groups that are known to have ranges,
+come to the handler.
+
+Behaviour
+- The producer's own request goes on with the offset moved over what is done, and in the metadata all ranges behind it:
+  those that are stored, those of the text, and those that the same producer committed before in this transaction. The
+  coordinator keeps them apart until EndTxn (KIP-447), so an abort forgets them and nothing is to be undone here.
+- The broker bounds the text (`offset.metadata.max.bytes`, 4,096 characters): its 12 is passed on.
+- A partition whose text cannot be read is refused with 42, one with too many ranges with 12; the others go on.
+- Nothing is stored, and the mark is not known any more: whoever asks next asks the broker (commits/README.md rule 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proxy.commits.apis.commit_answers import altered, answer_of, refused, request_of, take_codes
+from proxy.commits.asked_commits import AskedCommit, CommitEntry, asked_commits, kept_metadata
+from proxy.commits.held_state import CommittingGroup
+from proxy.commits.locked_partitions import know_marks, with_locks
+from proxy.commits.marking import mark_first
+from proxy.commits.refusals import tell_refusals
+from proxy.commits.services import CommitServices
+from proxy.commits.storing import StoredChange, store
+from proxy.forwarding.ask_and_reply import ask_upstream
+from proxy.forwarding.declared_api import DeclaredApi, Needs
+from proxy.forwarding.interfaces import Call
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicPartition
+
+KEY = ApiKey.TXN_OFFSET_COMMIT
+
+
+async def handle(
+    call: Call[messages.TxnOffsetCommitRequest], services: CommitServices
+) -> messages.TxnOffsetCommitResponse:
+    """At the owner of the group."""
+    found = await asked_commits(call, services)
+    await mark_first(call, services, found)
+    commit = _TxnOffsetCommit(call, services, [asked for asked in found if asked.code is None])
+    if commit.asked:
+        await commit.run()
+    tell_refusals(services, call.message.group_id, found)
+    services.held.let_go(call.message.group_id)
+    return answer_of(call, call.message.topics, found, commit.throttle_time_ms)
+
+
+class _TxnOffsetCommit:
+    """One request, as far as it can be taken."""
+
+    def __init__(
+        self, call: Call[messages.TxnOffsetCommitRequest], services: CommitServices, asked: Sequence[AskedCommit]
+    ) -> None:
+        self.asked = asked
+        self.throttle_time_ms = 0
+        self._call, self._services = call, services
+        self._group_id = call.message.group_id
+        self._producer = (call.message.producer_id, call.message.producer_epoch)
+
+    async def run(self) -> None:
+        """Until each partition has its code. Raises UpstreamLost."""
+        places = [asked.place for asked in self.asked if asked.place is not None]
+        await with_locks(self._services, self._group_id, places, lambda _: True, self._commit)
+
+    async def _commit(self) -> None:
+        """While nobody else commits any of the partitions."""
+        group = self._services.held.group(self._group_id)
+        placed = [(asked.place, asked.topic_id) for asked in self.asked if asked.place is not None]
+        lost = [StoredChange(place, held := group.of(place), held.topic_is(topic_id)) for place, topic_id in placed]
+        store(self._services, group, lost)
+        troubles = await know_marks(self._services, self._call.connection, group, [place for place, _ in placed])
+        entries = [(asked, entry) for asked in self.asked if (entry := self._entry(group, asked, troubles)) is not None]
+        if entries:
+            await self._forward(group, entries)
+
+    def _entry(
+        self, group: CommittingGroup, asked: AskedCommit, troubles: dict[TopicPartition, ErrorCode]
+    ) -> CommitEntry | None:
+        """The partition as it goes to the coordinator; None: it is refused."""
+        if asked.place is None:
+            return asked.entry
+        trouble = troubles.get(asked.place, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if trouble != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            asked.refuse(trouble)
+            return None
+        offset, ranges = group.of(asked.place).in_transaction(asked.commit, self._producer)
+        most = self._services.options.ranges_max
+        if asked.text is not None and len(ranges) > most:
+            reason = f"{len(ranges)} ranges with those that are stored, more than commits.ranges_max ({most})"
+            asked.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
+            return None
+        entry = altered(asked.entry, committed_offset=offset)
+        if offset != asked.entry.committed_offset:
+            entry.committed_leader_epoch = -1
+        if asked.text is not None:
+            entry.committed_metadata = kept_metadata(asked, ranges)
+        return entry
+
+    async def _forward(self, group: CommittingGroup, entries: list[tuple[AskedCommit, CommitEntry]]) -> None:
+        going = [asked for asked, _ in entries]
+        try:
+            answer = await ask_upstream(self._call, request_of(self._call, entries))
+            take_codes(going, answer)
+            self.throttle_time_ms = answer.throttle_time_ms
+        finally:
+            for asked in going:
+                if asked.place is not None and asked.code == ErrorCode.NONE:
+                    group.of(asked.place).committed_in_transaction(asked.commit, self._producer)
+                elif asked.place is not None:
+                    group.of(asked.place).mark_unknown()
+
+
+async def _away(
+    call: Call[messages.TxnOffsetCommitRequest], code: ErrorCode, _reason: str
+) -> messages.TxnOffsetCommitResponse:
+    return refused(call, call.message.topics, code)
+
+
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, asks_again=True)

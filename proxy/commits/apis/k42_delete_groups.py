@@ -1,0 +1,71 @@
+"""DeleteGroups (key 42): the ranges of a group end with it.
+
+Versions: all; only groups that are known to have ranges come to the handler, all others go to whoever is behind it.
+
+Behaviour: the broker judges, over the client's own connection, while nobody commits for the group. What it deleted is
+deleted here as well, durable before the answer; where that fails the log says so, and the ranges are dropped when the
+broker is asked about the group next (commits/README.md rules 15 and 22).
+"""
+
+from __future__ import annotations
+
+from proxy.commits.locked_partitions import with_whole_group
+from proxy.commits.services import CommitServices
+from proxy.commits.storing import end_group, stored
+from proxy.forwarding.ask_and_reply import ask_upstream
+from proxy.forwarding.declared_api import DeclaredApi, Needs
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.split_requests import Splits
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode
+
+KEY = ApiKey.DELETE_GROUPS
+
+
+async def handle(call: Call[messages.DeleteGroupsRequest], services: CommitServices) -> messages.DeleteGroupsResponse:
+    """At the owner of the groups."""
+    results: list[messages.DeleteGroupsResponse.DeletableGroupResult] = []
+    answer = messages.DeleteGroupsResponse()
+    for name in dict.fromkeys(call.message.groups_names):
+
+        async def delete(name: str = name) -> messages.DeleteGroupsResponse:
+            return await _delete(call, services, name)
+
+        answer = await with_whole_group(services, name, delete)
+        results += answer.results
+    answer.results = results
+    return answer
+
+
+async def _delete(
+    call: Call[messages.DeleteGroupsRequest], services: CommitServices, group_id: str
+) -> messages.DeleteGroupsResponse:
+    answer = await ask_upstream(call, messages.DeleteGroupsRequest(groups_names=[group_id]))
+    if any(result.error_code == ErrorCode.NONE for result in answer.results):
+        group = services.held.group(group_id)
+        end_group(services, group)
+        if await stored(services, group) == ErrorCode.NONE:
+            services.held.groups.pop(group_id, None)
+        else:
+            services.services.notes("ranges-not-ended", group=group_id, reason="the topic takes no records now")
+    return answer
+
+
+async def _away(
+    call: Call[messages.DeleteGroupsRequest], code: ErrorCode, _reason: str
+) -> messages.DeleteGroupsResponse:
+    response = messages.DeleteGroupsResponse
+    names = dict.fromkeys(call.message.groups_names)
+    results = [response.DeletableGroupResult(group_id=name, error_code=code) for name in names]
+    return response(results=results)
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    needs=Needs.OWNER,
+    away=_away,
+    splits=Splits("groups_names", str, "results", lambda entry: str(entry.group_id), str),
+    groups_max=10_000,
+)

@@ -1,0 +1,172 @@
+"""Ranges of groups that are gone are dropped, in memory and in their topic (commits/README.md rule 22).
+
+Nobody tells when the brokers let the offsets of a group expire, so the owner asks, under the proxy's own identity: what
+is committed of the partitions that have ranges. A group is gone when nothing is, in two looks and once more while
+nobody commits for it. A coordinator that does not answer, a group or a topic that the identity may not see, and a
+transaction that may be open take nothing from anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from proxy.brokers.questions import CoordinatorOf, about_coordinators
+from proxy.commits.held_state import CommittingGroup
+from proxy.commits.locked_partitions import with_whole_group
+from proxy.commits.services import CommitServices
+from proxy.commits.storing import end_group, stored
+from proxy.durable.state_partitions import state_partition
+from proxy.loop.promise import Task
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from proxy.wire.messages import Message, RequestMessage
+from proxy.wire.values import ZERO_UUID, TopicPartition
+
+R = TypeVar("R", bound=Message)
+"""The class of the answer."""
+
+LOOK_EVERY_S = 600.0
+"""Between two looks."""
+GROUPS_AT_ONCE = 100
+"""Groups asked about in one look, beside those of which the last one found nothing."""
+PARTITIONS_MAX = 1_000
+"""A group with ranges in more partitions is not asked about: it stays."""
+
+NOTHING_COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID})
+"""With the offset -1. Topics are asked by an id that was known: ids are never used again."""
+
+
+class GroupsThatAreGone:
+    """Looks for them for as long as the process lives."""
+
+    def __init__(self, services: CommitServices) -> None:
+        self._services = services
+        self._suspected: frozenset[str] = frozenset()
+        """Nothing was committed of them in the last look."""
+        self._asked_upto = ""
+
+    def start(self) -> None:
+        """Look now and then from here on."""
+        timers = self._services.timers
+        timers.call_at(timers.now() + LOOK_EVERY_S, lambda: Task(self.look(), self._looked).start())
+
+    def _looked(self, task: Task[None]) -> None:
+        self.start()
+        if task.error is not None:
+            raise task.error
+
+    async def look(self) -> None:
+        """Ask about some of the groups that are owned here, and end those of which nothing was found twice."""
+        suspected: set[str] = set()
+        try:
+            by_coordinator = await self._coordinators(self._next())
+            for node_id, names in by_coordinator.items():
+                suspected |= await self._without_offsets(node_id, names)
+            for name in sorted(suspected & self._suspected):
+                await self._end(name, by_coordinator)
+        except ProxyError as error:
+            self._services.services.notes("ranges-not-checked", reason=str(error))
+        self._suspected = frozenset(suspected)
+
+    def _next(self) -> list[str]:
+        """The groups to ask about now: all of them in turn."""
+        held = sorted(name for name in self._services.held.groups if self._is_ours(name))
+        after = [name for name in held if name > self._asked_upto][:GROUPS_AT_ONCE]
+        if len(after) < GROUPS_AT_ONCE:
+            after += [name for name in held if name <= self._asked_upto][: GROUPS_AT_ONCE - len(after)]
+        if after:
+            self._asked_upto = after[-1]
+        return sorted(self._suspected.intersection(held).union(after))
+
+    def _is_ours(self, name: str) -> bool:
+        return self._services.gate.lets_in((state_partition(name),))
+
+    async def _coordinators(self, names: Sequence[str]) -> dict[int, list[str]]:
+        """Node id -> groups that it coordinates, of those that have a coordinator now. Raises ProxyError."""
+        brokers = sorted(self._services.services.topology.brokers)
+        if not brokers or not names:
+            return {}
+        answer = await self._ask(brokers[0], ApiKey.FIND_COORDINATOR, about_coordinators(CoordinatorOf.GROUP, names))
+        found: dict[int, list[str]] = {}
+        for entry in answer.coordinators:
+            if entry.error_code == ErrorCode.NONE:
+                found.setdefault(entry.node_id, []).append(entry.key)
+        return found
+
+    async def _without_offsets(self, node_id: int, names: Sequence[str]) -> set[str]:
+        """Those of which nothing is committed. Raises ProxyError."""
+        groups = [self._services.held.groups[name] for name in names if name in self._services.held.groups]
+        found = {group.group_id: _with_ranges(group) for group in groups if not _may_be_open(group)}
+        asked = {name: places for name, places in found.items() if len(places) <= PARTITIONS_MAX}
+        if not asked:
+            return set()
+        message = messages.OffsetFetchRequest
+        wanted = [
+            message.OffsetFetchRequestGroup(group_id=name, topics=self._topics(name, places) if places else None)
+            for name, places in asked.items()
+        ]
+        answer = await self._ask(node_id, ApiKey.OFFSET_FETCH, message(groups=wanted, require_stable=True))
+        return {
+            told.group_id
+            for told in answer.groups
+            if told.group_id in asked and _has_nothing(told, asked[told.group_id])
+        }
+
+    def _topics(
+        self, group_id: str, places: Sequence[TopicPartition]
+    ) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
+        """By name, and by id for brokers that take ids: a topic whose id is not known is asked by the cluster's."""
+        message, found = messages.OffsetFetchRequest, dict[tuple[str, bytes], list[int]]()
+        for place in places:
+            known = self._services.services.topology.topic(place.topic)
+            topic_id = self._services.held.groups[group_id].partitions[place].topic_id
+            if topic_id == ZERO_UUID and known is not None:
+                topic_id = known.topic_id
+            found.setdefault((place.topic, topic_id), []).append(place.partition)
+        return [
+            message.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=indexes)
+            for (name, topic_id), indexes in found.items()
+        ]
+
+    async def _end(self, name: str, by_coordinator: Mapping[int, Sequence[str]]) -> None:
+        """Once more while nobody commits for it, and then for good. Raises ProxyError."""
+        node_id = next(each for each, names in by_coordinator.items() if name in names)
+
+        async def end() -> None:
+            services = self._services
+            group = services.held.groups.get(name)
+            if group is None or not self._is_ours(name) or name not in await self._without_offsets(node_id, [name]):
+                return
+            ranges = sum(len(held.ranges) for held in group.partitions.values())
+            end_group(services, group)
+            if await stored(services, group) == ErrorCode.NONE:
+                services.held.groups.pop(name, None)
+                services.services.notes("ranges-of-group-ended", group=name, ranges=ranges)
+
+        await with_whole_group(self._services, name, end)
+
+    async def _ask(self, node_id: int, key: int, request: RequestMessage[R]) -> R:
+        own = self._services.services.own
+        if own is None:
+            raise UpstreamLost("the proxy asks no questions of its own")
+        return await own.ask(node_id, key, request)
+
+
+def _with_ranges(group: CommittingGroup) -> list[TopicPartition]:
+    return [place for place, held in group.partitions.items() if held.ranges]
+
+
+def _has_nothing(told: messages.OffsetFetchResponse.OffsetFetchResponseGroup, places: Sequence[TopicPartition]) -> bool:
+    entries = [entry for topic in told.topics or () for entry in topic.partitions or ()]
+    return (
+        told.error_code == ErrorCode.NONE
+        and len(entries) >= len(places)
+        and all(entry.committed_offset < 0 and entry.error_code in NOTHING_COMMITTED for entry in entries)
+    )
+
+
+def _may_be_open(group: CommittingGroup) -> bool:
+    """Whether a transaction may yet commit something of it."""
+    return any(held.transaction is not None for held in group.partitions.values())

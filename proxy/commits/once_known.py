@@ -1,0 +1,106 @@
+"""Where a request goes: to the owner of its group, on to the broker, or back with a reason.
+
+Theory of operation. A text of ranges always goes to the owner. So does everything about a group that is known to commit
+individually. While that is not certain of a group its requests wait for a bounded time (commits/README.md rule 4): a
+plain commit that passed might go over ranges. Where the proxy lacks what the topic of ranges asks for, texts are
+refused, and what stands beside them in a request goes on (commits/README.md rule 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from proxy.commits.apis.commit_answers import answer_of, request_of, take_codes
+from proxy.commits.asked_commits import asked_commits
+from proxy.commits.refusals import tell_refusals
+from proxy.commits.services import CommitServices
+from proxy.durable.gate import HOLD_MAX_S
+from proxy.forwarding.ask_and_reply import ask_upstream
+from proxy.forwarding.declared_api import DeclaredApi
+from proxy.forwarding.interfaces import Call
+from proxy.forwarding.routes import Handler, Picks
+from proxy.loop.waiting import first_until
+from proxy.offsets.commit_text import commit_text_version
+from proxy.wire import messages
+from proxy.wire.errors import ErrorCode
+from proxy.wire.frames import Answer
+from proxy.wire.messages import Message
+
+Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
+"""The class of the request."""
+
+
+def groups_of(api: DeclaredApi[CommitServices], call: Call[Any]) -> Sequence[str]:
+    """The groups that a request is about."""
+    if api.splits is None:
+        return (call.message.group_id,)
+    return [name for name in api.splits.groups(call.message) if name]
+
+
+def picks(api: DeclaredApi[CommitServices], services: CommitServices) -> Picks:
+    """Requests that do not simply pass, told from the decoded request."""
+
+    async def look(call: Call[Any]) -> bool:
+        names = groups_of(api, call)
+        return any(services.knows(name) is not False for name in names) or await _has_text(services, call)
+
+    return look
+
+
+def once_known(api: DeclaredApi[CommitServices], handler: Handler, services: CommitServices) -> Handler:
+    """The handler, given what is about known groups or has a text; None lets the rest pass."""
+
+    async def handle(call: Call[Any]) -> Answer | Message | None:
+        if await _has_text(services, call):
+            return await (_refuse_texts(call, services) if services.followed.off else handler(call))
+        names = groups_of(api, call)
+        is_certain = await _certain(services, names)
+        if not is_certain and api.asks_again and api.away is not None:
+            return await api.away(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
+        return await handler(call) if any(services.knows(name) for name in names) else None
+
+    return handle
+
+
+async def _certain(services: CommitServices, names: Sequence[str]) -> bool:
+    """Whether it is known of all these groups if they commit individually, after waiting for it for a bounded time."""
+    deadline = services.timers.now() + HOLD_MAX_S
+    while any(services.knows(name) is None for name in names):
+        if services.timers.now() >= deadline:
+            return False
+        changed = services.followed.changed()
+        try:
+            await first_until(services.timers, deadline, changed)
+        finally:
+            services.followed.forget_waiter(changed)
+    return True
+
+
+async def _has_text(services: CommitServices, call: Call[Message]) -> bool:
+    request = call.message
+    if not isinstance(request, messages.OffsetCommitRequest | messages.TxnOffsetCommitRequest):
+        return False
+    if not services.serves(request.group_id):
+        return False
+    for topic in request.topics or ():
+        for entry in topic.partitions or ():
+            if commit_text_version(entry.committed_metadata) is not None:
+                return True
+            await call.work.step()
+    return False
+
+
+async def _refuse_texts(call: Call[Q], services: CommitServices) -> Message:
+    """42 where there is a text; the broker answers for the rest."""
+    found = await asked_commits(call, services)
+    throttle_time_ms = 0
+    for asked in found:
+        if commit_text_version(asked.entry.committed_metadata) is not None:
+            asked.refuse(ErrorCode.INVALID_REQUEST, f"the topic of ranges cannot be used: {services.followed.off}")
+    if going := [asked for asked in found if asked.code is None]:
+        answer = await ask_upstream(call, request_of(call, [(asked, asked.entry) for asked in going]))
+        take_codes(going, answer)
+        throttle_time_ms = answer.throttle_time_ms
+    tell_refusals(services, call.message.group_id, found)
+    return answer_of(call, call.message.topics, found, throttle_time_ms)

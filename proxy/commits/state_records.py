@@ -1,0 +1,224 @@
+"""The records of `__individual_commit_offsets`: keys and values to bytes and back.
+
+A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records; layouts
+are in schemas/internal. Whoever finds a type or version that is not known here must not own that partition: a newer
+proxy has written what this one would lose.
+
+Theory of operation. A commit may have 10,000 ranges and a topic 1,000,000, so records of ranges are not read by the
+generated codecs, which take three to four times as long. The key of a range ends with its two offsets; what stands
+before them is the same for all ranges of a partition, is read once and remembered, and so its strings are in memory
+once. All ranges of one commit have the same value, which is read once too. Tests hold both equal to the generated
+codecs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from proxy.durable import ownership_rules
+from proxy.durable.described_state import DescribedState, unknown_type
+from proxy.durable.state_partitions import state_partition
+from proxy.wire import messages, registry
+from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.messages import Message
+from proxy.wire.values import ZERO_UUID
+
+M = TypeVar("M", bound=Message)
+
+TOPIC = "__individual_commit_offsets"
+PARTITIONS = ownership_rules.PARTITIONS
+"""Part of the format: another count would look for every group elsewhere."""
+
+RANGE, GROUP, TAKEOVER, KEEP_ALIVE = range(4)
+"""Record types."""
+VERSION = 0
+"""The version written of keys and values."""
+
+REMEMBERED = 10_000
+"""Partitions of topics whose part of a key is not computed anew."""
+VALUES_REMEMBERED = 1_000
+REMEMBERED_LENGTH_MAX = 512
+"""Longer keys and values are not remembered: clients may send ids of 32 KiB."""
+
+_OFFSETS = Struct(">qq")
+_INT16 = 2
+_RANGE_PREFIX = RANGE.to_bytes(_INT16, "big")
+_VERSION_PREFIX = VERSION.to_bytes(_INT16, "big")
+
+
+class RangeKey(NamedTuple):
+    """Names one range of offsets that a group has finished in a partition."""
+
+    group_id: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+    """Inclusive."""
+
+
+class GroupKey(NamedTuple):
+    """Names a group that commits ranges."""
+
+    group_id: str
+
+
+CommitKey: TypeAlias = RangeKey | GroupKey
+"""Names one piece of this state."""
+
+
+class RangeValue(NamedTuple):
+    """What was known when a range was finished. The fields are those of `CommittedRangeValue`."""
+
+    topic_id: bytes = ZERO_UUID
+    leader_epoch: int = -1
+    committed_offset: int = -1
+    """Of the partition, at the time."""
+    time_ms: int = -1
+    member_id: str = ""
+    metadata: str | None = None
+
+
+class RangePlace(NamedTuple):
+    """Where ranges belong: a partition of a topic, as a group has finished it."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+def _partition_of(key: CommitKey) -> int:
+    return state_partition(key.group_id)
+
+
+# Keys
+
+
+def encode_key(key: CommitKey) -> bytes:
+    """The key of a record about a range or a group."""
+    if isinstance(key, RangeKey):
+        group_id, topic, partition, first, last = key
+        is_short = len(group_id) + len(topic) <= REMEMBERED_LENGTH_MAX
+        return (_known_prefix if is_short else range_prefix)(group_id, topic, partition) + _OFFSETS.pack(first, last)
+    return _typed(GROUP, messages.CommittingGroupKey(group_id=key.group_id))
+
+
+def range_prefix(group_id: str, topic: str, partition: int) -> bytes:
+    """What the keys of all ranges of a partition of a group begin with: all but the two offsets."""
+    key = messages.CommittedRangeKey(group_id=group_id, topic=topic, partition=partition, first=0, last=0)
+    return _typed(RANGE, key)[: -_OFFSETS.size]
+
+
+_known_prefix = lru_cache(maxsize=REMEMBERED)(range_prefix)
+
+
+def decode_key(key: bytes) -> CommitKey:
+    """Read a key. Raises RemoteProtocolError, also for types that are not known here and those of every state."""
+    if key[:_INT16] == _RANGE_PREFIX:
+        place, first, last = split_range_key(key)
+        return RangeKey(*place, first, last)
+    kind = int.from_bytes(key[:_INT16], "big", signed=True)
+    if kind != GROUP or len(key) < _INT16:
+        raise unknown_type(key)
+    return GroupKey(registry.codec_of(messages.CommittingGroupKey, VERSION).decode(key, _INT16).group_id)
+
+
+def is_range_key(key: bytes) -> bool:
+    """Whether a record with this key is about a range."""
+    return key[:_INT16] == _RANGE_PREFIX
+
+
+def split_range_key(key: bytes) -> tuple[RangePlace, int, int]:
+    """Where a range belongs, its first offset and its last, of a key that `is_range_key`.
+
+    One place is given for all ranges of a partition, so that many ranges do not hold as many strings.
+
+    Raises:
+        RemoteProtocolError: the key cannot be read.
+    """
+    prefix = key[: -_OFFSETS.size]
+    place = _known_place(prefix) if len(prefix) <= REMEMBERED_LENGTH_MAX else _place(prefix)
+    first, last = _OFFSETS.unpack_from(key, len(prefix))
+    if not 0 <= first <= last:
+        raise RemoteProtocolError(f"a range from {first} to {last} is none")
+    return place, first, last
+
+
+def _place(prefix: bytes) -> RangePlace:
+    stored = registry.codec_of(messages.CommittedRangeKey, VERSION).decode(prefix + bytes(_OFFSETS.size), _INT16)
+    return RangePlace(stored.group_id, stored.topic, stored.partition)
+
+
+_known_place = lru_cache(maxsize=REMEMBERED)(_place)
+
+
+# Values
+
+
+def range_value(value: RangeValue) -> bytes:
+    """What is stored of a range."""
+    return _versioned(messages.CommittedRangeValue(**value._asdict()))
+
+
+def decode_range_value(value: bytes) -> RangeValue:
+    """Read what is stored of a range; equal bytes often give the same object. Raises RemoteProtocolError."""
+    return (_known_value if len(value) <= REMEMBERED_LENGTH_MAX else _range_value)(value)
+
+
+def _range_value(value: bytes) -> RangeValue:
+    stored = _read(messages.CommittedRangeValue, value)
+    return RangeValue(
+        bytes(stored.topic_id),
+        stored.leader_epoch,
+        stored.committed_offset,
+        stored.time_ms,
+        stored.member_id,
+        stored.metadata,
+    )
+
+
+_known_value = lru_cache(maxsize=VALUES_REMEMBERED)(_range_value)
+
+
+def group_value(time_ms: int) -> bytes:
+    """What is stored of a group that commits ranges since then (milliseconds since 1970)."""
+    return _versioned(messages.CommittingGroupValue(time_ms=time_ms))
+
+
+def group_time_ms(value: bytes) -> int:
+    """Since when a group commits ranges, in milliseconds since 1970. Raises RemoteProtocolError."""
+    return _read(messages.CommittingGroupValue, value).time_ms
+
+
+def _typed(kind: int, key: Message) -> bytes:
+    body = registry.codec_of(type(key), VERSION).encode(key)
+    return kind.to_bytes(_INT16, "big") + body
+
+
+def _versioned(value: Message) -> bytes:
+    return _VERSION_PREFIX + registry.codec_of(type(value), VERSION).encode(value)
+
+
+def _read(kind: type[M], value: bytes) -> M:
+    version = int.from_bytes(value[:_INT16], "big", signed=True)
+    if version != VERSION or len(value) < _INT16:
+        raise RemoteProtocolError(f"{kind.__name__} of version {version} is not known here")
+    return registry.codec_of(kind, version).decode(value, _INT16)
+
+
+INDIVIDUAL_COMMITS: DescribedState[CommitKey] = DescribedState(
+    name="commit state",
+    serves="individual commits",
+    setting="commits.state",
+    topic=TOPIC,
+    partitions=PARTITIONS,
+    transactional_prefix="__proxy-commits-",
+    record_types=frozenset({RANGE, GROUP}),
+    takeover_type=TAKEOVER,
+    keep_alive_type=KEEP_ALIVE,
+    encode_key=encode_key,
+    partition_of=_partition_of,
+)
+"""How individual commits are stored."""

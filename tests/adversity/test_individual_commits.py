@@ -1,0 +1,213 @@
+"""Individual commits through crashes: kill -9 between any two steps of a commit, and of the owner in a fleet."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from localkafka.children import Child
+from localkafka.cluster import Cluster
+from localkafka.front import Front
+
+from proxy.wire.errors import ErrorCode
+from tests.support import dying_commit_proxy
+from tests.support.brokers import NEW, OLD, Running
+from tests.support.commit_topic import CommitTopic
+from tests.support.consume_transform import Job
+from tests.support.dying_commit_proxy import FAULTS, TRIGGER
+from tests.support.fleet import LEASE_S, Fleet
+from tests.support.raw import Raw, until
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(480)]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+Fresh = Callable[[str], str]
+AGAIN = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""For these every client repeats a commit."""
+
+
+def commit(bootstrap: str, group: str, topic: str, offset: int, text: str | None = None) -> int:
+    """One commit of a tool, on a connection of its own."""
+    with Raw(bootstrap) as raw:
+        partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
+        answer = raw.ask(
+            "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
+            member_id="", topics=[{"name": topic, "partitions": [partition]}],
+        )  # fmt: skip
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def commit_at_last(bootstrap: str, group: str, topic: str, offset: int, text: str | None = None) -> None:
+    """As a client does that repeats what it is told to repeat, and dials anew."""
+
+    def is_done() -> bool:
+        try:
+            code = commit(bootstrap, group, topic, offset, text)
+        except OSError:
+            return False
+        assert code in {0, *AGAIN}
+        return code == 0
+
+    until(is_done, f"a commit of {group}")
+
+
+def shown(bootstrap: str, group: str, topic: str) -> tuple[int, str]:
+    """What a member is told."""
+
+    def ask() -> tuple[int, str] | None:
+        with Raw(bootstrap) as raw:
+            answer = raw.ask(
+                "OffsetFetch", 7, on=raw.on_coordinator(group), group_id=group, require_stable=True,
+                topics=[{"name": topic, "partition_indexes": [0]}],
+            )  # fmt: skip
+        if answer.error_code in AGAIN:
+            return None
+        entry = answer.topics[0].partitions[0]
+        return entry.committed_offset, entry.metadata
+
+    found: tuple[int, str] = until(ask, f"what {group} has committed")
+    return found
+
+
+@pytest.fixture(scope="module", params=[OLD, NEW])
+def kafka(request: pytest.FixtureRequest, running: Running) -> Cluster:
+    return running.cluster(request.param)
+
+
+@pytest.fixture
+def oracle(kafka: Cluster) -> Iterator[CommitTopic]:
+    made = CommitTopic(kafka.bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        pytest.param("ic/1;43-44", (43, "ic/1;45-47,60-61"), (48, "ic/1;60-61"), id="moves the mark"),
+        pytest.param("ic/1;48-59", (43, "ic/1;45-47,60-61"), (43, "ic/1;45-61"), id="merges"),
+    ],
+)
+def test_t9_a004_12_kill_anywhere_leaves_the_state_before_or_after(
+    kafka: Cluster, oracle: CommitTopic, tmp_path: Path, fresh: Fresh, fault: str, text: str,
+    before: tuple[int, str], after: tuple[int, str],
+) -> None:  # fmt: skip
+    """And the repetition of the commit comes to the state after it, with nothing else left in the topic."""
+    command = [sys.executable, str(Path(dying_commit_proxy.__file__)), fault]
+    group, topic = fresh("group"), fresh("topic")
+    with Raw(kafka.bootstrap) as raw:
+        raw.create_topic(topic)
+    front = Front(kafka.bootstrap, tmp_path / "proxy", command=command)
+    front.start()
+    try:
+        commit_at_last(front.bootstrap, group, topic, 43, "ic/1;45-47,60-61")
+        with pytest.raises((OSError, ConnectionError)):
+            commit(front.bootstrap, group, topic, 43, f"{text};u={TRIGGER}")
+        until(lambda: front.child is not None and front.child.status is not None, "the proxy to be dead")
+    finally:
+        front.kill()
+    with Front(kafka.bootstrap, tmp_path / "proxy again") as again:
+        found = shown(again.bootstrap, group, topic)
+        plain = (found[0], found[1].replace(f";u={TRIGGER}", "").replace(TRIGGER, ""))
+        assert plain in (before, after)
+        commit_at_last(again.bootstrap, group, topic, 43, text)
+        assert shown(again.bootstrap, group, topic) == after
+        assert oracle.primary(group, topic)[0] == after[0]
+        assert f"ic/1;{oracle.live(group, topic)}" == after[1]
+
+
+def test_t9_plain_commit_after_a_crash_between_mark_and_tombstones(
+    kafka: Cluster, oracle: CommitTopic, tmp_path: Path, fresh: Fresh
+) -> None:
+    """The owner moved the mark and died; a plain commit moves it further before anybody has looked."""
+    command = [sys.executable, str(Path(dying_commit_proxy.__file__)), FAULTS[1]]
+    group, topic = fresh("group"), fresh("topic")
+    with Raw(kafka.bootstrap) as raw:
+        raw.create_topic(topic)
+    front = Front(kafka.bootstrap, tmp_path / "proxy", command=command)
+    front.start()
+    try:
+        commit_at_last(front.bootstrap, group, topic, 43, "ic/1;45-47,60-61")
+        with pytest.raises((OSError, ConnectionError)):
+            commit(front.bootstrap, group, topic, 43, f"ic/1;43-44;u={TRIGGER}")
+    finally:
+        front.kill()
+    assert oracle.primary(group, topic)[0] == 48
+    assert oracle.live(group, topic) == "45-47,60-61"
+    with Front(kafka.bootstrap, tmp_path / "proxy again") as again:
+        commit_at_last(again.bootstrap, group, topic, 60)
+        assert oracle.primary(group, topic)[0] == 62
+        assert oracle.live(group, topic) == ""
+
+
+def test_t14_each_input_is_once_in_the_output_through_crashes(kafka: Cluster, tmp_path: Path, fresh: Fresh) -> None:
+    """Consume, transform, produce, in a process of its own; meanwhile the proxy is killed (-9) three times."""
+    dice, records = random.Random(14), 600
+    topic, output, group = fresh("topic"), fresh("out"), fresh("group")
+    with Raw(kafka.bootstrap) as raw:
+        raw.create_topic(output)
+        raw.produce(raw.create_topic(topic), [b"%d" % number for number in range(records)])
+    with Front(kafka.bootstrap, tmp_path / "proxy") as front:
+        worker = [sys.executable, "-m", "tests.support.consume_transform"]
+        arguments = [front.bootstrap, topic, output, group, str(records), "14"]
+        found_in = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, CHECKOUT / "deploy")))}
+        work = Child([*worker, *arguments], tmp_path / "worker.log", found_in)
+        try:
+            for _ in range(3):
+                time.sleep(dice.uniform(0.3, 1.2))
+                assert work.status is None, "it was over before the proxy was killed"
+                front.kill()
+                front.start()
+            until(lambda: work.status is not None, "the worker", limit_s=240)
+        finally:
+            work.kill()
+        assert work.status == 0, work.output()
+        assert Job(front.bootstrap, topic, output, group, records, seed=14).results() == list(range(records))
+
+
+def test_t15_owner_that_is_killed_is_followed_and_the_union_is_kept(running: Running, fresh: Fresh) -> None:
+    """Groups of both owners, committed at the proxy that lives; what was confirmed is there, and commits go on.
+
+    A cluster of its own: a fleet does not mix with the single proxies of the other tests.
+    """
+    kafka = running.cluster(OLD)
+    oracle = CommitTopic(kafka.bootstrap)
+    fleet = Fleet(running, kafka)
+    for name in ("a", "b"):
+        fleet.start(name)
+    fleet.settled("a", "b")
+    a = fleet.fronts["a"].bootstrap
+    topic, groups = fresh("topic"), [fresh("group") for _ in range(12)]
+    with Raw(kafka.bootstrap) as raw:
+        raw.create_topic(topic)
+    for group in groups:
+        commit_at_last(a, group, topic, 10, "ic/1;20-29")
+        commit_at_last(fleet.fronts["b"].bootstrap, group, topic, 10, "ic/1;40-49")
+    assert all(shown(a, group, topic) == (10, "ic/1;20-29,40-49") for group in groups)
+    fleet.fronts["b"].kill()
+    began = time.monotonic()
+    for group in groups:
+        commit_at_last(a, group, topic, 10, "ic/1;30-39,60-60")
+    took = time.monotonic() - began
+    print(f"all groups commit again {took:.2f} s after kill -9 (session {LEASE_S:g} s)")
+    assert took < LEASE_S + 10
+    for group in groups:
+        assert shown(a, group, topic) == (10, "ic/1;20-49,60-60")
+        assert oracle.live(group, topic) == "20-49,60-60"
+    fleet.fronts["b"].start()
+    fleet.settled("a", "b")
+    for group in groups:
+        commit_at_last(fleet.fronts["b"].bootstrap, group, topic, 10, "ic/1;10-19")
+        assert (oracle.primary(group, topic)[0], oracle.live(group, topic)) == (50, "60-60")
+    oracle.close()

@@ -1,0 +1,130 @@
+"""What reading records costs: `python -m tests.bench.record_decoding`. A minute; ends with status 1 where a must fails.
+
+Ratios in one run, rounds interleaved, medians of CPU time over different batches in turn. "positions": the columns of a
+batch; "built": columns, and all records made of them; "lazily": a whole consumer's way, with checksum, every record
+made as an iteration asks for it; "untouched": the same without looking at a record; "twin": positions in plain Python;
+"aiokafka" and "kafka-python": their decoders with their checksum, every record made, of which their consumers make
+another object.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from proxy.wire import record_positions, records
+from proxy.wire.fetched_records import fetched_records
+from proxy.wire.record_positions import RecordPositions
+from proxy.wire.records import Record
+from tests.bench.slicing import COUNT, Work, batch, medians, ratio
+from tests.wire.clients import MEMORY_RECORDS
+
+ROUNDS = 15
+SIZES = {100: 60, 1024: 16}
+"""Bytes of a record -> different batches."""
+MUSTS = {("positions", 100): 3.0, ("lazily", 100): 1.0}
+"""Millions of records a second, at least."""
+
+
+def numbers(source: memoryview) -> tuple[int, int, int, int, None]:
+    """Of the header, as the kernels take them."""
+    header = records.read_header(source)
+    return header.records_count, header.base_offset, header.last_offset, header.base_timestamp, None
+
+
+def positions(find: Any, source: memoryview) -> bytes:
+    """Header and columns."""
+    columns: bytes = find(source[records.HEADER.size :], *numbers(source))
+    return columns
+
+
+def built(source: memoryview) -> list[Record]:
+    """And all records of them; no checksum."""
+    columns = positions(record_positions._find, source)
+    return RecordPositions(columns).build(source[records.HEADER.size :], Record, 0)
+
+
+def lazily(source: memoryview) -> int:
+    """As a consumer does, who keeps no record."""
+    size = 0
+    for found in fetched_records(source, 0):
+        for record in found.records:
+            size += record.offset
+    return size
+
+
+def untouched(source: memoryview) -> list[int]:
+    """As a consumer does before the application looks."""
+    return [found.next_offset for found in fetched_records(source, 0)]
+
+
+def by_client(client: str, source: memoryview) -> int:
+    """Every record of another client's decoder."""
+    size, batches = 0, MEMORY_RECORDS[client](bytes(source))
+    while batches.has_next():
+        found = batches.next_batch()
+        assert found.validate_crc()
+        for record in found:
+            size += record.offset
+    return size
+
+
+def singles(seed: int) -> memoryview:
+    """The same records of 100 bytes, each in a batch of its own, as producers that do not linger write them."""
+    found = records.decode_records(batch(seed, 100))
+    return memoryview(b"".join([records.build_batch(record.offset, [record]) for record in found]))
+
+
+def add_row(table: Table, name: str, found: Mapping[str, Sequence[float]], works: Sequence[str]) -> None:
+    """Millions of records a second of each, and what they are of one another."""
+    rates = [f"{COUNT / statistics.median(found[work]):.2f}" if work in found else "-" for work in works]
+    over = [f"{ratio(found[work], found['lazily']):.1f}" for work in ("aiokafka", "kafka-python")]
+    gain = f"{ratio(found['twin'], found['positions']):.0f}" if "twin" in found else "-"
+    table.add_row(name, *rates, *over, gain)
+
+
+def missed(size: int, found: Mapping[str, Sequence[float]]) -> list[str]:
+    """The musts that do not hold."""
+    rates = {work: COUNT / statistics.median(costs) for work, costs in found.items()}
+    return [
+        f"{work} of {size} B: {rates[work]:.2f} M/s, at least {least}"
+        for (work, of), least in MUSTS.items()
+        if of == size and rates[work] < least
+    ]
+
+
+def main() -> int:
+    """Run as a command."""
+    if record_positions.KERNEL != "c":
+        print("error: the extension is not built here", file=sys.stderr)
+        return 2
+    works: dict[str, Work] = {
+        "positions": partial(positions, record_positions._find),
+        "built": built,
+        "lazily": lazily,
+        "untouched": untouched,
+        "twin": partial(positions, record_positions._twin_find),
+        "aiokafka": partial(by_client, "aiokafka"),
+        "kafka-python": partial(by_client, "kafka-python"),
+    }
+    table = Table("million records/s", *works, "lazily / aiokafka", "lazily / kafka-python", "positions / twin")
+    wrong = []
+    for size, different in SIZES.items():
+        found = medians(works, [batch(seed, size) for seed in range(different)], ROUNDS)
+        add_row(table, f"{size} B, {COUNT} a batch", found, list(works))
+        wrong += missed(size, found)
+    whole = {name: work for name, work in works.items() if name in ("lazily", "untouched", "aiokafka", "kafka-python")}
+    add_row(table, "100 B, 1 a batch", medians(whole, [singles(seed) for seed in range(4)], ROUNDS), list(works))
+    Console(width=150).print(table)
+    print("\n".join(wrong) if wrong else "every must holds")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

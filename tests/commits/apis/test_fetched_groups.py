@@ -1,0 +1,28 @@
+"""Groups of OffsetFetch, in requests and answers of every version."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.commits.apis.fetched_groups import SPLITS, answered_groups, asked_groups
+from proxy.wire import registry
+
+
+def test_groups_are_listed_or_there_is_one() -> None:
+    request = registry.message("OffsetFetchRequest")
+    assert SPLITS.groups(request(group_id="g")) == ["g"]
+    assert SPLITS.groups(request()) == []
+    several = request(groups=[request.OffsetFetchRequestGroup(group_id=name) for name in ("a", "b")])
+    assert SPLITS.groups(several) == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_answer_tells_each_group(version: int) -> None:
+    request, response = registry.message("OffsetFetchRequest"), registry.message("OffsetFetchResponse")
+    if version < 8:
+        asked, answer = request(group_id="g"), response(error_code=16)
+    else:
+        asked = request(groups=[request.OffsetFetchRequestGroup(group_id="g")])
+        answer = response(groups=[response.OffsetFetchResponseGroup(group_id="g", error_code=16)])
+    assert [group.group_id for group in asked_groups(asked, version)] == ["g"]
+    assert [(name, group.error_code) for name, group in answered_groups(asked, answer, version)] == [("g", 16)]

@@ -1,0 +1,138 @@
+"""TxnOffsetCommit of ranges: they count when the transaction is committed, and never when it is aborted."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.wire.errors import ErrorCode
+from tests.support.commit_world import PRODUCER, CommitWorld
+
+
+@pytest.fixture
+def world() -> CommitWorld:
+    made = CommitWorld()
+    made.begin(43, "45-47")
+    return made
+
+
+def test_a004_25_ranges_count_when_the_transaction_is_committed(world: CommitWorld) -> None:
+    assert world.commit_in_transaction(43, "ic/1;50-51").codes == [0]
+    assert world.ranges() == "45-47"
+    assert world.coordinator.pending["g", "t", 0][1].metadata == "ic/1;45-47,50-51"
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.committed(stable=True) == (43, "ic/1;45-47,50-51")
+    assert world.commit(43, "ic/1;43-44").codes == [0]
+    assert (world.primary(), world.ranges()) == ((48, ""), "50-51")
+
+
+def test_a004_25_ranges_of_an_aborted_transaction_are_gone(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;43-44,50-51")
+    world.coordinator.end_transaction(PRODUCER[0], commit=False)
+    assert world.committed(stable=True) == (43, "ic/1;45-47")
+    assert world.ranges() == "45-47"
+
+
+def test_offset_is_moved_over_what_is_done(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;43-44,50-51;u=mine")
+    offset, text = world.coordinator.pending["g", "t", 0][1].offset, world.coordinator.pending["g", "t", 0][1].metadata
+    assert (offset, text) == (48, "ic/1;50-51;u=mine")
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.committed() == (48, "ic/1;50-51;u=mine")
+    assert world.ranges() == "50-51", "moved into the topic by whoever asked first"
+
+
+def test_plain_offset_in_a_transaction_takes_along_what_it_touches(world: CommitWorld) -> None:
+    assert world.commit_in_transaction(45, "plain").codes == [0]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.primary() == (48, "plain")
+    assert world.committed() == (48, "plain")
+    assert world.ranges() == ""
+
+
+def test_plain_offset_in_a_transaction_may_go_back(world: CommitWorld) -> None:
+    assert world.commit_in_transaction(20).codes == [0]
+    assert world.ranges() == "45-47", "nothing happens before it is committed"
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert (world.committed(), world.ranges()) == ((20, ""), "")
+
+
+def test_second_commit_of_the_same_transaction_keeps_what_the_first_said(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    assert world.commit_in_transaction(43, "ic/1;60-61").codes == [0]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.committed() == (43, "ic/1;45-47,50-51,60-61")
+
+
+def test_next_transaction_of_the_producer_says_nothing_of_the_one_before(world: CommitWorld) -> None:
+    """The first was aborted; with transactions of version 2 the epoch is another one, otherwise the broker is asked."""
+    world.commit_in_transaction(43, "ic/1;50-51")
+    world.coordinator.end_transaction(PRODUCER[0], commit=False)
+    assert world.commit_in_transaction(43, "ic/1;60-61").codes == [0]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.committed() == (43, "ic/1;45-47,60-61")
+
+
+def test_a004_26_individual_commits_wait_for_the_open_transaction(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    assert world.commit(43, "ic/1;60-61").codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert world.ranges() == "45-47"
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.commit(43, "ic/1;60-61").codes == [0]
+    assert world.ranges() == "45-47,50-51,60-61"
+
+
+def test_plain_commit_beside_an_open_transaction_is_the_brokers(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    assert world.commit(46, "plain").codes == [0]
+    assert world.primary() == (46, "plain")
+    world.coordinator.end_transaction(PRODUCER[0], commit=False)
+    assert world.committed() == (48, "plain")
+
+
+def test_ranges_in_the_metadata_are_in_the_topic_before_anything_overwrites_them(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    world.journal.slow = True
+    sent = world.commit(43, "ic/1;60-61")
+    assert world.primary() == (43, "ic/1;45-47,50-51")
+    world.journal.confirm()
+    assert world.primary() == (43, "")
+    world.journal.confirm()
+    assert sent.codes == [0]
+    assert world.ranges() == "45-47,50-51,60-61"
+
+
+def test_ranges_that_cannot_be_saved_are_not_overwritten(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    world.journal.slow = True
+    sent = world.commit(43, "ic/1;60-61")
+    world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert world.primary() == (43, "ic/1;45-47,50-51")
+
+
+def test_text_too_long_for_the_broker_is_its_12(world: CommitWorld) -> None:
+    many = ",".join(f"{first}-{first}" for first in range(100, 5000, 4))
+    assert world.commit_in_transaction(43, f"ic/1;{many}").codes == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert world.commit(43, "ic/1;60-61").codes == [0]
+
+
+def test_a004_15_text_that_cannot_be_read_is_refused(world: CommitWorld) -> None:
+    assert world.commit_in_transaction(43, "ic/1;9-7").codes == [ErrorCode.INVALID_REQUEST]
+    assert not world.coordinator.pending
+
+
+async def test_after_a_restart_the_same_transaction_goes_on(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    await world.restart()
+    assert world.commit_in_transaction(43, "ic/1;60-61").codes == [0]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.committed() == (43, "ic/1;45-47,60-61"), "what the first said is processed again"
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_carries_ranges(world: CommitWorld, version: int) -> None:
+    assert world.commit_in_transaction(43, "ic/1;50-51", version=version).codes == [0]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.committed() == (43, "ic/1;45-47,50-51")

@@ -1,0 +1,39 @@
+"""Which requests are ours: told for groups in one list, and left to others where they are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.commits import commit_apis
+from proxy.forwarding.declared_api import Needs
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import on_its_own
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.messages import Message
+from tests.support.commit_world import CommitWorld
+
+APIS = (*commit_apis.COMMITS, *commit_apis.DELETIONS)
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: registry.API_KEYS[api.key])
+def test_every_api_says_what_it_answers_while_its_state_is_away(api) -> None:
+    assert api.needs is Needs.OWNER
+    lowest, highest = registry.versions(api.key)
+    for version in range(lowest, highest + 1):
+        request = registry.message(f"{registry.API_KEYS[api.key]}Request")()
+        call = Call(api.key, version, 1, "c", request, CommitWorld().connect())
+        assert api.away is not None
+        answer = on_its_own(api.away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")).result()
+        assert isinstance(answer, Message)
+        registry.response(api.key, version).encode(answer)
+
+
+def test_owner_serves_every_api() -> None:
+    assert commit_apis.of_owner(CommitWorld().services).keys() == {api.key for api in APIS}
+
+
+def test_deletions_stand_before_share_groups_and_commits_behind_them() -> None:
+    services = CommitWorld().services
+    assert list(commit_apis.commits(services)) == [8, 9, 28]
+    assert list(commit_apis.deletions(services)) == [42, 47]

@@ -1,0 +1,116 @@
+"""Which requests individual commits want, told from their bytes: none of groups that nobody knows, without a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.commits.early_looks import WORDS, wanted
+from proxy.forwarding.early_looks import ByKnownGroup
+from proxy.forwarding.request_inspection import GroupLook
+from proxy.forwarding.walking import Pending, RequestWalk, Table
+from proxy.wire import frames, registry
+from tests.support.commit_world import CommitWorld
+
+ALL = [(key, version) for key in WORDS for version in range(registry.versions(key)[0], registry.versions(key)[1] + 1)]
+
+
+class Expecting:
+    """Of a commit that passes."""
+
+    rewrite = None
+
+
+def request(key: int, version: int, group: str = "g", metadata: str | None = "") -> bytes:
+    name = registry.API_KEYS[key]
+    message = registry.message(f"{name}Request")
+    if key in {8, 28}:
+        topic, partition = (getattr(message, f"{name}Request{part}") for part in ("Topic", "Partition"))
+        body = message(
+            group_id=group,
+            topics=[topic(name="t", partitions=[partition(partition_index=0, committed_metadata=metadata)])],
+        )
+        if key == 28:
+            body.transactional_id = "x"
+    elif key == 9 and version >= 8:
+        body = message(groups=[message.OffsetFetchRequestGroup(group_id=group, topics=None)])
+    else:
+        body = message(group_id=group, topics=[])
+    return frames.request(key, version, 1, "c", body)
+
+
+class Looked:
+    """The looks of a proxy, as they stand in its routes."""
+
+    def __init__(self) -> None:
+        self.world = CommitWorld()
+        self.services = self.world.services
+
+    def is_wanted(self, data: bytes) -> bool:
+        """By the look, after what passes at once has passed."""
+        key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
+        kind = wanted(key, self.services)
+        assert isinstance(kind, ByKnownGroup)
+        wants = kind.look(key, version)
+        behind: list[bool] = []
+
+        def inspect(buffer: memoryview, at: int, end: int, _frame_end: int) -> Any:
+            behind.append(wants(buffer[at + 4 : end]))
+            return None if behind[-1] else Expecting
+
+        rule = GroupLook(kind, (key, version), inspect, Expecting)  # type: ignore[arg-type]
+        walk = RequestWalk(Pending(), Table({}, {data[4:8]: rule}, object()), 1 << 20)  # type: ignore[arg-type]
+        passed = walk.receive(memoryview(bytearray(data)), 0, len(data)) == len(data)
+        assert passed != any(behind)
+        assert wants(memoryview(data)[4:]) == (not passed), "the look says the same as what passes at once"
+        return not passed
+
+
+@pytest.fixture
+def looked() -> Looked:
+    return Looked()
+
+
+@pytest.mark.parametrize(("key", "version"), ALL)
+def test_request_of_a_group_that_nobody_knows_passes(looked: Looked, key: int, version: int) -> None:
+    """Whether or not others are known."""
+    assert not looked.is_wanted(request(key, version))
+    looked.services.followed.groups["h"] = 0
+    assert not looked.is_wanted(request(key, version))
+    assert looked.is_wanted(request(key, version, "h"))
+
+
+@pytest.mark.parametrize(("key", "version"), ALL)
+def test_request_of_a_group_that_is_held_here_is_wanted(looked: Looked, key: int, version: int) -> None:
+    """Before the tail has read its mark."""
+    looked.services.held.group("g")
+    assert looked.is_wanted(request(key, version))
+
+
+@pytest.mark.parametrize(("key", "version"), ALL)
+def test_every_request_of_a_doubtful_group_is_wanted(looked: Looked, key: int, version: int) -> None:
+    looked.services.followed.uncertain.update(dict.fromkeys(range(50), False))
+    assert looked.is_wanted(request(key, version))
+    looked.services.followed.uncertain.clear()
+    assert not looked.is_wanted(request(key, version))
+
+
+@pytest.mark.parametrize("key", [8, 28])
+@pytest.mark.parametrize(
+    ("metadata", "is_wanted"), [("ic/1;5-7", True), ("ic/2;x", True), ("mine", False), ("", False)]
+)
+def test_text_is_wanted_whatever_is_known(looked: Looked, key: int, metadata: str, is_wanted: bool) -> None:
+    assert looked.is_wanted(request(key, 3, metadata=metadata)) == is_wanted
+
+
+def test_list_of_several_groups_is_wanted_where_one_of_them_is_known(looked: Looked) -> None:
+    """All of their ids are read."""
+    message = registry.message("OffsetFetchRequest")
+    groups = [message.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("a", "b")]
+    data = frames.request(9, 8, 1, "c", message(groups=groups))
+    assert not looked.is_wanted(data)
+    looked.services.followed.groups["h"] = 0
+    assert not looked.is_wanted(data)
+    looked.services.followed.groups["b"] = 0
+    assert looked.is_wanted(data)

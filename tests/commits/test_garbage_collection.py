@@ -1,0 +1,134 @@
+"""Groups whose offsets have expired at the brokers: their ranges go, when it is certain and not before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.commits.garbage_collection import LOOK_EVERY_S, GroupsThatAreGone
+from proxy.wire.errors import ErrorCode
+from tests.support.commit_world import CommitWorld
+
+OFFSET_FETCH = 9
+
+
+@pytest.fixture
+def world() -> CommitWorld:
+    """Two groups with ranges, and somebody who looks."""
+    made = CommitWorld()
+    for group in ("g", "kept"):
+        made.begin(43, "45-47", group=group)
+    GroupsThatAreGone(made.services).start()
+    return made
+
+
+def expire(world: CommitWorld, group: str = "g") -> None:
+    """The brokers forget what the group has committed."""
+    for place in [place for place in world.coordinator.committed if place[0] == group]:
+        del world.coordinator.committed[place]
+
+
+def looks(world: CommitWorld, count: int) -> None:
+    for _ in range(count):
+        world.timers.advance(LOOK_EVERY_S)
+
+
+def test_ranges_of_a_group_without_offsets_go_after_two_looks(world: CommitWorld) -> None:
+    looks(world, 3)
+    assert world.ranges() == "45-47"
+    expire(world)
+    looks(world, 1)
+    assert (world.ranges(), world.is_marked()) == ("45-47", True), "one look proves nothing"
+    looks(world, 1)
+    assert (world.ranges(), world.is_marked()) == ("", False)
+    assert list(world.services.held.groups) == ["kept"]
+    assert (world.ranges("kept"), world.is_marked("kept")) == ("45-47", True)
+    ((_, told),) = [note for note in world.world.notes if note[0] == "ranges-of-group-ended"]
+    assert told == {"group": "g", "ranges": 1}
+
+
+def test_group_that_commits_again_between_two_looks_keeps_its_ranges(world: CommitWorld) -> None:
+    expire(world)
+    looks(world, 1)
+    assert world.commit(43, "ic/1;50-51").codes == [0]
+    looks(world, 3)
+    assert "50-51" in world.ranges()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NOT_COORDINATOR])
+def test_group_that_may_not_be_seen_stays(world: CommitWorld, code: ErrorCode) -> None:
+    """Whoever it is hidden from knows nothing of it."""
+    expire(world)
+    answer = world.coordinator.answer
+
+    def refused(key: int, version: int, request: Any) -> Any:
+        told = answer(key, version, request)
+        for group in told.groups if key == OFFSET_FETCH and version >= 8 else ():
+            group.error_code, group.topics = code, []
+        return told
+
+    world.cluster.others = refused
+    looks(world, 4)
+    assert world.ranges() == "45-47"
+
+
+def test_topic_that_may_not_be_seen_stays(world: CommitWorld) -> None:
+    expire(world)
+    answer = world.coordinator.answer
+
+    def refused(key: int, version: int, request: Any) -> Any:
+        told = answer(key, version, request)
+        for group in told.groups if key == OFFSET_FETCH and version >= 8 else ():
+            for entry in (entry for topic in group.topics for entry in topic.partitions):
+                entry.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return told
+
+    world.cluster.others = refused
+    looks(world, 4)
+    assert world.ranges() == "45-47"
+
+
+def test_brokers_that_do_not_answer_take_nothing_away(world: CommitWorld) -> None:
+    expire(world)
+    looks(world, 1)
+    world.world.own.refuses = "away"
+    looks(world, 3)
+    assert world.ranges() == "45-47"
+    assert any(note[0] == "ranges-not-checked" for note in world.world.notes)
+    world.world.own.refuses = None
+    looks(world, 2)
+    assert world.ranges() == ""
+
+
+def test_group_of_another_owner_is_left_alone(world: CommitWorld) -> None:
+    expire(world)
+    world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moved")
+    looks(world, 3)
+    assert world.ranges() == "45-47"
+
+
+def test_transaction_that_may_be_open_keeps_its_group(world: CommitWorld) -> None:
+    """Nothing is committed of it yet."""
+    assert world.commit_in_transaction(10, "ic/1;12-13", group="new").codes == [0]
+    looks(world, 3)
+    assert world.is_marked("new")
+
+
+def test_mark_of_a_group_that_has_nothing_goes_too(world: CommitWorld) -> None:
+    assert world.commit(10, "ic/1;10-13", group="done").codes == [0]
+    assert (world.ranges("done"), world.is_marked("done")) == ("", True)
+    looks(world, 3)
+    assert world.is_marked("done")
+    expire(world, "done")
+    looks(world, 2)
+    assert not world.is_marked("done")
+
+
+def test_all_groups_are_looked_at_in_turn(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.commits.garbage_collection.GROUPS_AT_ONCE", 1)
+    for group in ("a", "z"):
+        world.begin(43, "45-47", group=group)
+        expire(world, group)
+    looks(world, 8)
+    assert sorted(world.services.held.groups) == ["g", "kept"]

@@ -1,0 +1,53 @@
+"""What the owner of groups holds: read from the topic, and let go."""
+
+from __future__ import annotations
+
+from proxy.commits.held_state import HeldCommits
+from proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangeValue, encode_key, group_value
+from proxy.commits.state_records import range_value as stored
+from proxy.durable.described_state import HeldState
+from proxy.durable.state_partitions import state_partition
+from proxy.wire.values import TopicPartition
+
+ID = bytes(range(16))
+
+
+def record(first: int, last: int, mark: int, group: str = "g", partition: int = 0) -> tuple[bytes, bytes]:
+    return encode_key(RangeKey(group, "t", partition, first, last)), stored(RangeValue(ID, 1, mark, 5, "m"))
+
+
+async def test_ranges_are_held_with_the_highest_mark_that_they_were_stored_with() -> None:
+    held = HeldCommits()
+    state: HeldState = held
+    keep_alive = INDIVIDUAL_COMMITS.keep_alive().key or b""
+    mark = (encode_key(GroupKey("g")), group_value(5))
+    await state.load([record(45, 47, 43), mark, record(60, 60, 44), (keep_alive, b""), record(50, 50, 41)])
+    assert state.figures() == {"groups": 1, "ranges": 3}
+    group = held.groups["g"]
+    assert group.is_marked
+    found = group.partitions[TopicPartition("t", 0)]
+    assert (str(found.ranges), found.stored_mark, found.is_mark_known, found.topic_id) == (
+        "45-47,50-50,60-60",
+        44,
+        False,
+        ID,
+    )
+    state.limit_records(1 << 20)
+
+
+async def test_ranges_that_overlap_in_the_topic_become_one_and_their_records_are_written_anew() -> None:
+    """Where an owner crashed between a put and the tombstones that it made possible, in an append of several parts."""
+    held = HeldCommits()
+    await held.load([record(45, 50, 43), record(45, 47, 43), record(50, 50, 43)])
+    found = held.groups["g"].partitions[TopicPartition("t", 0)]
+    assert str(found.ranges) == "45-50"
+    change = found.broker_says(43, -1)
+    assert [str(span) for span in change.removed] == ["45-47", "50-50"]
+
+
+async def test_groups_of_partitions_that_others_own_are_forgotten() -> None:
+    held = HeldCommits()
+    await held.load([record(45, 47, 43), record(45, 47, 43, group="other")])
+    assert state_partition("g") != state_partition("other")
+    await held.forget({state_partition("g")})
+    assert set(held.groups) == {"other"}

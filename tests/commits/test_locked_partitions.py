@@ -1,0 +1,61 @@
+"""Work while nobody moves a mark: whoever may share does, and who finds that it must be alone asks again."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.commits.locked_partitions import text_of, with_locks, with_whole_group
+from proxy.loop.promise import Promise, on_its_own
+from proxy.wire.values import TopicPartition
+from tests.support.commit_world import CommitWorld
+
+PLACES = [TopicPartition("t", 1), TopicPartition("t", 0)]
+
+
+def test_places_that_turn_out_to_be_needed_alone_are_asked_for_again() -> None:
+    services = CommitWorld().services
+    first: Promise[str] = Promise()
+    alone: set[TopicPartition] = set()
+
+    async def wait() -> str:
+        return await first
+
+    async def work() -> str:
+        return "done"
+
+    holder = on_its_own(with_locks(services, "g", PLACES, lambda _: True, wait))
+    second = on_its_own(with_locks(services, "g", PLACES, lambda place: place in alone, work))
+    sharing = on_its_own(with_locks(services, "g", PLACES, lambda _: False, wait))
+    alone.update(PLACES)
+    first.set("over")
+    assert (holder.result(), sharing.result(), second.result()) == ("over", "over", "done")
+    assert len(services.locks) == 0
+
+
+def test_whole_group_is_waited_for_by_everybody_of_the_group_and_nobody_else() -> None:
+    services = CommitWorld().services
+    first: Promise[str] = Promise()
+
+    async def wait() -> str:
+        return await first
+
+    async def work() -> str:
+        return "done"
+
+    on_its_own(with_whole_group(services, "g", wait))
+    mine = on_its_own(with_locks(services, "g", PLACES, lambda _: False, work))
+    other = on_its_own(with_locks(services, "other", PLACES, lambda _: False, work))
+    assert (mine.done, other.done) == (False, True)
+    first.set("")
+    assert mine.done
+
+
+@pytest.mark.parametrize("metadata", [None, "", "mine", "ic/2;1-2", "ic/1;2-1"])
+def test_metadata_that_is_no_text_of_ranges_is_none(metadata: str | None) -> None:
+    assert text_of(metadata) is None
+
+
+def test_text_of_ranges_is_read() -> None:
+    text = text_of("ic/1;4-5;u=x")
+    assert text is not None
+    assert (str(text.ranges), text.user_text) == ("4-5", "x")

@@ -1,0 +1,18 @@
+"""What was refused here is told in the log, for the member hears a code only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.commit_world import CommitWorld
+
+
+def test_each_refused_partition_is_told_with_its_reason() -> None:
+    world = CommitWorld()
+    told: list[tuple[str, dict[str, Any]]] = []
+    world.services.services.notes = lambda event, **context: told.append((event, context))
+    world.commit_many([("t", 0, 5, "ic/1;9-7"), ("t", 1, 5, "ic/1;7-9")])
+    ((event, context),) = told
+    assert event == "commit-refused"
+    assert (context["group"], context["topic"], context["partition"]) == ("g", "t", 0)
+    assert "9-7" in context["reason"]

@@ -1,0 +1,60 @@
+"""Weather for individual commits of one partition: long seeded stories, and what they find when something is wrong.
+
+After each step: what was answered as stored is shown as done, also by an owner that reads the topic then; nothing is
+shown as done that nobody has said, or that was asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.commits.model.partition_commits import PartitionCommits
+from proxy.offsets.ranges import OffsetRanges
+from tests.support import storm_commits
+
+STEPS = 500
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_storm_breaks_nothing(seed: int) -> None:
+    """`python -m tests.storm.run --commits` goes on for as long as it is told."""
+    storm_commits.run(seed, STEPS)
+
+
+def _all_storms() -> None:
+    for seed in range(40):
+        storm_commits.run(seed, STEPS)
+
+
+def _forgets_what_failed(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _self, _change: None
+
+
+def _does_not_notice_a_rewind(real: Callable[..., Any]) -> Callable[..., Any]:
+    def broker_says(self: PartitionCommits, offset: int, *rest: Any) -> Any:
+        self.stored_mark, self.mark = -1, -1
+        return real(self, offset, *rest)
+
+    return broker_says
+
+
+def _shows_ranges_only(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, offset, done=(): (offset, self.ranges.union(OffsetRanges(done)))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("not_stored", _forgets_what_failed),
+        ("broker_says", _does_not_notice_a_rewind),
+        ("shown", _shows_ranges_only),
+    ],
+)
+def test_storms_find_what_is_wrong(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed append that nobody remembers, a rewind that is not noticed, ranges that do not move the mark."""
+    monkeypatch.setattr(PartitionCommits, name, wrong(getattr(PartitionCommits, name)))
+    with pytest.raises(AssertionError):
+        _all_storms()

@@ -1,0 +1,169 @@
+"""Members of consumer groups of three stock clients, as far as individual commits need them: all of them subscribe."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioTopicPartition
+from aiokafka.structs import OffsetAndMetadata as AioOffset
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as ConfluentTopicPartition
+
+from tests.support.raw import LIMIT_S, until
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python is about to drop
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.errors import KafkaError as PythonKafkaError
+    from kafka.structs import OffsetAndMetadata
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """The broker, or the proxy, answered a commit with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"error {code}")
+        self.code = code
+
+
+class Member(Protocol):
+    """One member, with all partitions of its topic unless others have some."""
+
+    def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
+        """Commit and wait. Raises Refused."""
+
+    def committed(self, topic: str, partition: int) -> tuple[int, str]:
+        """What the group has committed, and the metadata."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class ConfluentMember:
+    """librdkafka."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, *, alone: bool = True, **settings: Any) -> None:
+        """`alone`: wait for partitions; others are to be polled meanwhile (`settle`)."""
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+                **settings,
+            }
+        )
+        self.consumer.subscribe([topic])
+        if alone:
+            until(lambda: self.consumer.poll(0.1) or self.consumer.assignment(), "partitions of a member")
+
+    def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
+        place = ConfluentTopicPartition(topic, partition, offset)
+        if text is not None:
+            place = ConfluentTopicPartition(topic, partition, offset, text)
+        try:
+            answers = self.consumer.commit(offsets=[place], asynchronous=False)
+        except KafkaException as error:
+            raise Refused(error.args[0].code()) from None
+        for answer in answers or ():
+            if answer.error is not None:
+                raise Refused(answer.error.code())
+
+    def committed(self, topic: str, partition: int) -> tuple[int, str]:
+        (found,) = self.consumer.committed([ConfluentTopicPartition(topic, partition)], timeout=LIMIT_S)
+        return found.offset, found.metadata or ""
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def settle(*members: ConfluentMember) -> None:
+    """Until each member of a group has one partition."""
+
+    def are_settled() -> bool:
+        for member in members:
+            member.consumer.poll(0.1)
+        return all(len(member.consumer.assignment()) == 1 for member in members)
+
+    until(are_settled, "a partition for each member")
+
+
+class PythonMember:
+    """kafka-python."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
+        until(lambda: self.consumer.partitions_for_topic(topic), f"partitions of {topic}")
+        self.consumer.subscribe([topic])
+        until(lambda: self.consumer.poll(timeout_ms=100) or self.consumer.assignment(), "partitions of a member")
+
+    def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
+        try:
+            self.consumer.commit({TopicPartition(topic, partition): OffsetAndMetadata(offset, text or "", -1)})
+        except PythonKafkaError as error:
+            raise Refused(error.errno) from None
+
+    def committed(self, topic: str, partition: int) -> tuple[int, str]:
+        found = self.consumer.committed(TopicPartition(topic, partition), metadata=True)
+        return (-1, "") if found is None else (found.offset, found.metadata)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class AioMember:
+    """aiokafka, which tells the committed offset without its metadata."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.consumer: Any = None
+        self._run(self._start(bootstrap, group, topic))
+
+    async def _start(self, bootstrap: str, group: str, topic: str) -> None:
+        self.consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        await self.consumer.start()
+        while not self.consumer.assignment():
+            await self.consumer.getmany(timeout_ms=100)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        async def bounded() -> T:
+            return await asyncio.wait_for(work, LIMIT_S)
+
+        return self._loop.run_until_complete(bounded())
+
+    def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
+        wanted = {AioTopicPartition(topic, partition): AioOffset(offset, text or "")}
+        try:
+            self._run(self.consumer.commit(wanted))
+        except Exception as error:  # aiokafka's own, one class for each code
+            raise Refused(getattr(error, "errno", -1)) from error
+
+    def committed(self, topic: str, partition: int) -> tuple[int, str]:
+        found = self._run(self.consumer.committed(AioTopicPartition(topic, partition)))
+        return -1 if found is None else found, ""
+
+    def close(self) -> None:
+        self._run(self.consumer.stop())
+        self._loop.close()
+
+
+MEMBERS: dict[str, Callable[[str, str, str], Member]] = {
+    "confluent-kafka": ConfluentMember,
+    "kafka-python": PythonMember,
+    "aiokafka": AioMember,
+}

@@ -1,0 +1,105 @@
+"""The oracle of individual commits: the topic of ranges and the committed offsets, read from the broker itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from proxy.commits.state_records import TOPIC, GroupKey, RangeKey, RangeValue, decode_key, decode_range_value
+from proxy.durable.state_partitions import state_partition
+from proxy.wire import records
+from proxy.wire.errors import RemoteProtocolError
+from tests.support.raw import Raw, Topic, until
+
+
+class Dumped(NamedTuple):
+    """A record about a range, as it stands in the log."""
+
+    offset: int
+    key: RangeKey
+    value: RangeValue | None
+    """None: the range is deleted."""
+
+    def __str__(self) -> str:
+        return f"{'-' if self.value is None else '+'}{self.key.first}-{self.key.last}"
+
+
+class CommitTopic:
+    """Asks the broker, past every proxy."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.raw = Raw(bootstrap)
+
+    def close(self) -> None:
+        self.raw.close()
+
+    def primary(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
+        """What the broker has as committed offset, and its metadata, without the NUL that ends confluent-kafka's."""
+        answer = self.raw.ask(
+            "OffsetFetch",
+            7,
+            on=self.raw.on_coordinator(group),
+            group_id=group,
+            topics=[{"name": topic, "partition_indexes": [partition]}],
+            require_stable=True,
+        )
+        entry = answer.topics[0].partitions[0]
+        assert (answer.error_code, entry.error_code) == (0, 0)
+        return entry.committed_offset, entry.metadata.rstrip("\0")
+
+    def log(self, group: str) -> list[tuple[int, bytes, bytes | None]]:
+        """All records of the partition that holds a group: offset, key, value."""
+        topic: Topic = until(lambda: self.raw.topic(TOPIC), f"topic {TOPIC}")
+        partition = state_partition(group)
+        found: list[tuple[int, bytes, bytes | None]] = []
+        at, end = 0, self.raw.end_offset(topic, partition)
+        while at < end:
+            batches = self._fetch(topic, partition, at)
+            assert batches, f"no record at {at} of {end}"
+            for offset, key, value in batches:
+                if offset >= at:
+                    found.append((offset, key, value))
+                    at = offset + 1
+        return found
+
+    def _fetch(self, topic: Topic, partition: int, at: int) -> Sequence[tuple[int, bytes, bytes | None]]:
+        answer = self.raw.ask(
+            "Fetch", 12, on=self.raw.kept(self.raw.node(topic.leaders[partition])), max_wait_ms=500, min_bytes=1,
+            session_epoch=-1, max_bytes=1 << 22,
+            topics=[{"topic": topic.name, "partitions": [
+                {"partition": partition, "fetch_offset": at, "partition_max_bytes": 1 << 22}]}],
+        ).responses[0].partitions[0]  # fmt: skip
+        assert answer.error_code == 0
+        view = memoryview(bytes(answer.records or b""))
+        return [
+            (record.offset, bytes(record.key or b""), None if record.value is None else bytes(record.value))
+            for batch in records.iter_batches(view)
+            for record in records.decode_records(view[batch.position : batch.end])
+        ]
+
+    def dump(self, group: str, topic: str, partition: int = 0) -> list[Dumped]:
+        """Records about ranges of one partition of a group, in the order of the log."""
+        found = []
+        for offset, raw_key, value in self.log(group):
+            key = _decoded(raw_key)
+            if isinstance(key, RangeKey) and key[:3] == (group, topic, partition):
+                found.append(Dumped(offset, key, None if value is None else decode_range_value(value)))
+        return found
+
+    def live(self, group: str, topic: str, partition: int = 0) -> str:
+        """The ranges that are left once the log is compacted."""
+        last: dict[RangeKey, RangeValue | None] = {each.key: each.value for each in self.dump(group, topic, partition)}
+        spans = sorted((key.first, key.last) for key, value in last.items() if value is not None)
+        return ",".join(f"{first}-{last}" for first, last in spans)
+
+    def is_marked(self, group: str) -> bool:
+        """Whether a record says that the group commits individually."""
+        last: dict[Any, bytes | None] = {_decoded(key): value for _, key, value in self.log(group)}
+        return last.get(GroupKey(group)) is not None
+
+
+def _decoded(key: bytes) -> Any:
+    try:
+        return decode_key(key)
+    except RemoteProtocolError:
+        return None  # a takeover, or a keep-alive

@@ -1,0 +1,394 @@
+"""A coordinator in memory, and individual commits in front of it: what clients send, and what the topic holds then."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.commits import commit_apis
+from proxy.commits.held_state import HeldCommits
+from proxy.commits.services import CommitOptions, CommitServices
+from proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey, GroupKey, RangeKey
+from proxy.forwarding.declared_api import Served
+from proxy.forwarding.interfaces import Call
+from proxy.loop.promise import Task
+from proxy.wire import frames, registry
+from proxy.wire.errors import ErrorCode
+from tests.support.ports import Connection, SlowJournal, World, answered
+
+OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 28, 42, 47
+PRODUCER = (7, 0)
+
+
+@dataclass
+class Committed:
+    """What a coordinator has of one partition."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass
+class Coordinator:
+    """Of all groups."""
+
+    world: World
+    committed: dict[tuple[str, str, int], Committed] = field(default_factory=dict)
+    pending: dict[tuple[str, str, int], tuple[int, Committed]] = field(default_factory=dict)
+    """What open transactions are to commit, by producer id."""
+    refuse: ErrorCode = ErrorCode.NONE
+    """Answered to every commit."""
+    metadata_max: int = 4096
+
+    def answer(self, key: int, version: int, request: Any) -> Any:
+        """What a broker answers."""
+        answers = {
+            OFFSET_COMMIT: self._commit,
+            TXN_OFFSET_COMMIT: self._commit,
+            OFFSET_FETCH: self._fetch,
+            DELETE_GROUPS: self._delete_groups,
+            OFFSET_DELETE: self._delete_offsets,
+        }
+        return answers[key](version, request)
+
+    def _name(self, topic: Any) -> str | None:
+        if not any(bytes(getattr(topic, "topic_id", b""))):
+            return str(topic.name)
+        known = {each.topic_id: each.name for each in self.world.cluster.topics.values()}
+        return known.get(bytes(topic.topic_id))
+
+    def _commit(self, version: int, request: Any) -> Any:
+        is_transaction = hasattr(request, "transactional_id")
+        name = "TxnOffsetCommit" if is_transaction else "OffsetCommit"
+        response = registry.message(f"{name}Response")
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for entry in topic.partitions:
+                code = self._code(topic, entry)
+                if code == ErrorCode.NONE:
+                    place = request.group_id, str(self._name(topic)), entry.partition_index
+                    epoch = entry.committed_leader_epoch
+                    made = Committed(entry.committed_offset, entry.committed_metadata or "", epoch)
+                    if is_transaction:
+                        self.pending[place] = request.producer_id, made
+                    else:
+                        self.committed[place] = made
+                partition = getattr(response, f"{name}ResponsePartition")
+                partitions.append(partition(partition_index=entry.partition_index, error_code=code))
+            made_topic = getattr(response, f"{name}ResponseTopic")
+            ids = {"topic_id": topic.topic_id} if hasattr(topic, "topic_id") else {}
+            topics.append(made_topic(name=topic.name, partitions=partitions, **ids))
+        return response(topics=topics)
+
+    def _code(self, topic: Any, entry: Any) -> ErrorCode:
+        if self.refuse != ErrorCode.NONE:
+            return self.refuse
+        name = self._name(topic)
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        known = self.world.cluster.topics.get(name)
+        if known is None or entry.partition_index >= len(known.logs):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_long = len(entry.committed_metadata or "") > self.metadata_max
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_long else ErrorCode.NONE
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """EndTxn of all that this producer has pending."""
+        for place, (producer, made) in list(self.pending.items()):
+            if producer == producer_id:
+                del self.pending[place]
+                if commit:
+                    self.committed[place] = made
+
+    def _fetch(self, version: int, request: Any) -> Any:
+        response = registry.message("OffsetFetchResponse")
+        if version < 8:
+            topics = self._topics(response, request, request.group_id, request, "OffsetFetchResponse")
+            return response(topics=topics)
+        groups = [
+            response.OffsetFetchResponseGroup(
+                group_id=group.group_id, topics=self._topics(response, request, group.group_id, group, "s")
+            )
+            for group in request.groups
+        ]
+        return response(groups=groups)
+
+    def _topics(self, response: Any, request: Any, group_id: str, asked: Any, kind: str) -> list[Any]:
+        end = "s" if kind == "s" else ""
+        topic_class = getattr(response, f"OffsetFetchResponseTopic{end}")
+        partition_class = getattr(response, f"OffsetFetchResponsePartition{end}")
+        wanted: list[tuple[Any, list[int]]]
+        if asked.topics is None:
+            by_name: dict[str, list[int]] = {}
+            for group, name, index in self.committed:
+                if group == group_id:
+                    by_name.setdefault(name, []).append(index)
+            message = registry.message("OffsetFetchRequest")
+            ids = {each.name: each.topic_id for each in self.world.cluster.topics.values()}
+            wanted = [
+                (message.OffsetFetchRequestTopics(name=name, topic_id=ids[name]), found)
+                for name, found in by_name.items()
+            ]
+        else:
+            wanted = [(topic, topic.partition_indexes) for topic in asked.topics]
+        topics = []
+        for topic, indexes in wanted:
+            partitions = []
+            for index in indexes:
+                place = group_id, str(self._name(topic)), index
+                found = self.committed.get(place, Committed(-1))
+                is_open = request.require_stable and place in self.pending
+                entry = partition_class(partition_index=index, committed_offset=-1, metadata="")
+                if is_open:
+                    entry.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+                else:
+                    entry.committed_offset, entry.metadata = found.offset, found.metadata
+                    entry.committed_leader_epoch = found.leader_epoch
+                partitions.append(entry)
+            ids = {"topic_id": topic.topic_id} if hasattr(topic, "topic_id") and end else {}
+            topics.append(topic_class(name=topic.name, partitions=partitions, **ids))
+        return topics
+
+    def _delete_groups(self, version: int, request: Any) -> Any:
+        response = registry.message("DeleteGroupsResponse")
+        results = []
+        for name in request.groups_names:
+            found = [place for place in self.committed if place[0] == name]
+            for place in found:
+                del self.committed[place]
+            code = self.refuse or (ErrorCode.NONE if found else ErrorCode.GROUP_ID_NOT_FOUND)
+            results.append(response.DeletableGroupResult(group_id=name, error_code=code))
+        return response(results=results)
+
+    def _delete_offsets(self, version: int, request: Any) -> Any:
+        response = registry.message("OffsetDeleteResponse")
+        topics = []
+        for topic in request.topics:
+            for entry in topic.partitions:
+                self.committed.pop((request.group_id, topic.name, entry.partition_index), None)
+            partitions = [
+                response.OffsetDeleteResponsePartition(partition_index=entry.partition_index)
+                for entry in topic.partitions
+            ]
+            topics.append(response.OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+        return response(topics=topics)
+
+
+@dataclass
+class Sent:
+    """A request under way."""
+
+    task: Task[Any]
+    key: int
+    version: int
+
+    @property
+    def is_answered(self) -> bool:
+        return self.task.finished
+
+    @property
+    def answer(self) -> Any:
+        assert self.task.finished, "no answer yet"
+        if self.task.error is not None:
+            raise self.task.error
+        assert self.task.value is not None
+        return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value))[4:])[1]
+
+    @property
+    def codes(self) -> list[int]:
+        """Of a commit, by partition."""
+        return [entry.error_code for topic in self.answer.topics for entry in topic.partitions]
+
+
+class CommitWorld:
+    """One proxy that owns all groups, one cluster with the topics t and u of four partitions."""
+
+    def __init__(self, *, slow: bool = False, **options: Any) -> None:
+        self.world = World()
+        self.cluster = self.world.cluster
+        self.timers = self.world.timers
+        for name in ("t", "u"):
+            self.cluster.create(name, leaders=(1, 1, 1, 1))
+        self.coordinator = Coordinator(self.world)
+        self.cluster.others = self.coordinator.answer
+        self.cluster.scripted = self.cluster.scripted - {OFFSET_DELETE}
+        self.journal: SlowJournal = SlowJournal()
+        self.journal.slow = slow
+        self.services = CommitServices(
+            services=self.world.services,
+            journal=self.journal,  # type: ignore[arg-type]
+            options=CommitOptions(**options),
+        )
+        self._numbers = itertools.count(1)
+        self.serve()
+
+    def serve(self) -> None:
+        """The handlers."""
+        self.served: Mapping[int, Served] = {
+            **commit_apis.commits(self.services),
+            **commit_apis.deletions(self.services),
+        }
+
+    async def restart(self) -> None:
+        """Another owner: all that is known is what is in the topic, and at the broker."""
+        self.services.held = HeldCommits()
+        records = [(INDIVIDUAL_COMMITS.encode_key(key), value) for key, value in self.topic.items()]
+        await self.services.held.load(records)
+        self.serve()
+
+    # What clients do
+
+    def connect(self) -> Connection:
+        return Connection(self.cluster, 1)
+
+    def send(self, key: int, version: int, request: Any, connection: Connection | None = None) -> Sent:
+        connection = connection or self.connect()
+        decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
+        number = next(self._numbers)
+        frame = memoryview(frames.request(key, version, number, "c", decoded))[4:]
+        call = Call(key, version, number, "c", decoded, connection, frame=frame)
+        task: Task[Any] = Task(self._answer(call), lambda _: None, connection)
+        connection.tasks.append(task)
+        task.start()
+        return Sent(task, key, version)
+
+    async def _answer(self, call: Call) -> Any:
+        """As the route does."""
+        served = self.served[call.key]
+        assert call.frame is not None
+        is_ours = (served.wants is None or served.wants.look(call.key, call.version)(call.frame)) and (
+            served.picks is None or await served.picks(call)
+        )
+        answer = await answered(served.handler, call) if is_ours else None
+        if answer is not None:
+            return answer
+        body = registry.request(call.key, call.version).encode(call.message)
+        response = registry.response(call.key, call.version).decode(
+            await call.connection.ask(call.key, call.version, body)
+        )
+        return frames.response(call.key, call.version, call.correlation_id, response)
+
+    def commit(
+        self,
+        offset: int,
+        text: str | None = None,
+        *,
+        group: str = "g",
+        topic: str = "t",
+        partition: int = 0,
+        version: int = 9,
+        connection: Connection | None = None,
+        **fields: Any,
+    ) -> Sent:
+        """OffsetCommit of one partition."""
+        return self.commit_many([(topic, partition, offset, text)], group, version, connection, **fields)
+
+    def commit_many(
+        self,
+        commits: Sequence[tuple[str, int, int, str | None]],
+        group: str = "g",
+        version: int = 9,
+        connection: Connection | None = None,
+        **fields: Any,
+    ) -> Sent:
+        request = registry.message("OffsetCommitRequest")
+        topics = self._topics(request, "OffsetCommitRequest", commits, fields.pop("leader_epoch", -1))
+        return self.send(OFFSET_COMMIT, version, request(group_id=group, topics=topics, **fields), connection)
+
+    def commit_in_transaction(
+        self,
+        offset: int,
+        text: str | None = None,
+        *,
+        group: str = "g",
+        partition: int = 0,
+        producer: tuple[int, int] = PRODUCER,
+        version: int = 4,
+    ) -> Sent:
+        """TxnOffsetCommit of one partition of t."""
+        request = registry.message("TxnOffsetCommitRequest")
+        topics = self._topics(request, "TxnOffsetCommitRequest", [("t", partition, offset, text)], -1)
+        message = request(
+            transactional_id="x", group_id=group, producer_id=producer[0], producer_epoch=producer[1], topics=topics
+        )
+        return self.send(TXN_OFFSET_COMMIT, version, message)
+
+    def _topics(
+        self, request: Any, name: str, commits: Sequence[tuple[str, int, int, str | None]], leader_epoch: int
+    ) -> list[Any]:
+        topic_class, partition_class = (getattr(request, f"{name}{part}") for part in ("Topic", "Partition"))
+        topics: dict[str, Any] = {}
+        for topic, partition, offset, text in commits:
+            known = self.cluster.topics.get(topic)
+            made = topics.setdefault(
+                topic, topic_class(name=topic, topic_id=known.topic_id if known else b"x" * 16, partitions=[])
+            )
+            made.partitions.append(
+                partition_class(
+                    partition_index=partition,
+                    committed_offset=offset,
+                    committed_metadata=text,
+                    committed_leader_epoch=leader_epoch,
+                )
+            )
+        return list(topics.values())
+
+    def fetch(self, *, group: str = "g", version: int = 7, stable: bool = False, everything: bool = False) -> Sent:
+        """OffsetFetch of partition 0 of t, or of everything."""
+        request = registry.message("OffsetFetchRequest")
+        topic = self.cluster.topics["t"]
+        if version < 8:
+            topics = None if everything else [request.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+            message = request(group_id=group, topics=topics, require_stable=stable)
+        else:
+            named = [request.OffsetFetchRequestTopics(name="t", topic_id=topic.topic_id, partition_indexes=[0])]
+            asked = request.OffsetFetchRequestGroup(group_id=group, topics=None if everything else named)
+            message = request(groups=[asked], require_stable=stable)
+        return self.send(OFFSET_FETCH, version, message)
+
+    def request_to_delete(self, *groups: str) -> Sent:
+        """DeleteGroups."""
+        return self.send(DELETE_GROUPS, 2, registry.message("DeleteGroupsRequest")(groups_names=list(groups)))
+
+    def committed(self, **options: Any) -> tuple[int, str]:
+        """What a client is told of partition 0 of t."""
+        sent = self.fetch(**options)
+        groups = sent.answer.groups if sent.version >= 8 else [sent.answer]
+        (entry,) = [
+            entry for group in groups for topic in group.topics for entry in topic.partitions if not entry.error_code
+        ]
+        return entry.committed_offset, entry.metadata
+
+    # What there is then
+
+    @property
+    def topic(self) -> dict[CommitKey, bytes]:
+        """The topic of ranges after compaction."""
+        return dict(self.journal.values)  # type: ignore[arg-type]
+
+    def ranges(self, group: str = "g", partition: int = 0) -> str:
+        """Those of a partition of t that are in the topic."""
+        found = sorted(
+            (key.first, key.last)
+            for key in self.topic
+            if isinstance(key, RangeKey) and (key.group_id, key.topic, key.partition) == (group, "t", partition)
+        )
+        return ",".join(f"{first}-{last}" for first, last in found)
+
+    def is_marked(self, group: str = "g") -> bool:
+        return GroupKey(group) in self.topic
+
+    def primary(self, group: str = "g", partition: int = 0) -> tuple[int, str]:
+        """What the broker has of a partition of t."""
+        found = self.coordinator.committed.get((group, "t", partition), Committed(-1))
+        return found.offset, found.metadata
+
+    def begin(self, mark: int, *ranges: str, group: str = "g") -> None:
+        """Partition 0 of t of a group as it is to be at first."""
+        assert self.commit(mark, group=group).codes == [0]
+        for text in ranges:
+            assert self.commit(mark, f"ic/1;{text}", group=group).codes == [0]

@@ -1,0 +1,192 @@
+"""One poll of the application: its begin, callbacks while it waits, and its end (client/README.md rules 13-15).
+
+Theory of operation. A poll that was cancelled, or raised, is open: the next one goes on with it. Events are taken out
+of the channel one by one, and stay at the head of the row until they have been acted on, callbacks included. What is
+returned is taken out of the buffer in the step in which `poll` returns, so there is nothing to lose in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import trio
+
+from proxy.client.individual_commits import IndividualCommits
+from proxy.client.network_task import NetworkTask, PollBegan
+from proxy.client.polled_records import PolledRecords, RecordsUnreadable
+from proxy.client.rebalance_listener import RebalanceListener
+from proxy.client.record_supply import RecordSupply
+from proxy.consumer import events as told
+from proxy.consumer.events import BackgroundEvent
+from proxy.consumer.partitions import NOTHING, Partitions
+
+POLL_RECORDS_MAX = 500
+"""Records that one poll returns, unless its caller says otherwise (max.poll.records)."""
+
+
+class PollResult(NamedTuple):
+    """What one poll brought (KIP-983, its first variant)."""
+
+    records: PolledRecords
+    to_be_revoked: Partitions
+    """Given up at the start of the next poll, unless delayed."""
+    lost: Partitions
+    """Others have these, or may have them, since the last poll."""
+
+
+class ApplicationPoll:
+    """Of one consumer."""
+
+    def __init__(
+        self,
+        network: NetworkTask,
+        listener: RebalanceListener,
+        supply: RecordSupply,
+        individual: IndividualCommits | None,
+        *,
+        revoke_in_same_poll: bool,
+    ) -> None:
+        self._network = network
+        self._listener = listener
+        self._supply = supply
+        self._individual = individual
+        self._revoke_in_same_poll = revoke_in_same_poll
+        self._events: deque[BackgroundEvent] = deque()
+        """Out of the channel, and not acted on."""
+        self._is_polling = False
+        self._poll_is_open = False
+        """One has begun and not ended: it was cancelled, or raised."""
+        self._told_revoked: Partitions = NOTHING
+        """The listener has heard of them, and they are not given up yet."""
+
+    async def run(self, deadline: float, records_max: int) -> PollResult:
+        """Poll. Raises as `Consumer.poll`."""
+        if self._is_polling:
+            raise trio.BusyResourceError("another task polls this consumer")
+        self._is_polling = True
+        try:
+            await self._begin()
+            while True:
+                await self._act_on_events()
+                result = self._ended(records_max)
+                if result is not None:
+                    return result
+                with trio.move_on_at(deadline) as waiting:
+                    self._events.append(await self._network.next_event())
+                if waiting.cancelled_caught:
+                    return self._result(PolledRecords())
+        finally:
+            self._is_polling = False
+
+    async def tell_revoked(self, partitions: Partitions) -> None:
+        """Have the listener hear that these are given up, once."""
+        due = partitions - self._told_revoked
+        if not due:
+            return
+        self._told_revoked |= due
+        try:
+            await self._listener.on_partitions_revoked(due)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # cancelled: it is told again
+                self._told_revoked -= due
+            raise
+
+    def gave_up_everything(self) -> None:
+        """Nothing is assigned any more."""
+        self._told_revoked = NOTHING
+
+    async def _begin(self) -> None:
+        """Give up what was to be revoked, unless this has been done by a poll that did not end."""
+        if not self._poll_is_open:
+            await self.tell_revoked(self._network.core.ledger.next)
+        continues, self._poll_is_open = self._poll_is_open, True
+        self._told_revoked = frozenset()
+        await self._network.call(lambda call_id: PollBegan(call_id, continues))
+
+    async def _act_on_events(self) -> None:
+        while self._next_event():
+            event = self._events[0]
+            try:
+                await self._act_on(event)
+            except Exception:  # not where it was cancelled: then the next poll acts on it again
+                self._events.popleft()
+                raise
+            self._events.popleft()
+
+    def _next_event(self) -> bool:
+        """Whether there is one, at the head of the row."""
+        if not self._events:
+            try:
+                self._events.append(self._network.background.receive_nowait())
+            except (trio.WouldBlock, trio.EndOfChannel):
+                return False
+        return True
+
+    async def _act_on(self, event: BackgroundEvent) -> None:
+        match event:
+            case told.BackgroundError():
+                self._network.error_taken()
+                raise event.error
+            case told.AssignPartitions():
+                await self._assigned_by_group(event)
+            case told.RevokePartitions() if self._revoke_in_same_poll:
+                await self._revoke_now(event)
+            case told.PositionFound() if self._individual is not None:
+                self._individual.found(event)
+            case told.PartitionsLost():
+                await self._listener.on_partitions_lost(event.partitions)
+            case _:
+                pass
+
+    async def _assigned_by_group(self, event: told.AssignPartitions) -> None:
+        try:
+            await self._listener.on_partitions_assigned(event.added)
+        except Exception:
+            self._network.tell(told.AckPartitionsAssigned(event.rebalance_id))
+            raise
+        self._network.tell(told.AckPartitionsAssigned(event.rebalance_id))
+
+    async def _revoke_now(self, event: told.RevokePartitions) -> None:
+        partitions = event.partitions & self._network.core.ledger.outstanding
+        try:
+            await self._listener.on_partitions_revoked(partitions)
+        except Exception:
+            self._network.tell(told.AckPartitionsRevoked(event.rebalance_id, partitions))
+            raise
+        self._network.tell(told.AckPartitionsRevoked(event.rebalance_id, partitions))
+        await self._network.wait_until(lambda: not partitions & self._network.core.ledger.outstanding)
+
+    def _ended(self, records_max: int) -> PollResult | None:
+        """What there is to return; None: nothing new."""
+        self._network.arrival_taken()
+        ledger = self._network.core.ledger
+        has_news = bool(ledger.unreported or ledger.lost_pending)
+        records = self._taken(records_max)
+        if len(records) or has_news:
+            return self._result(records)
+        if (fatal := self._network.core.membership.fatal) is not None:
+            raise fatal
+        return None
+
+    def _result(self, records: PolledRecords) -> PollResult:
+        to_be_revoked, lost = self._network.core.ledger.end_poll()
+        self._poll_is_open = False
+        return PollResult(records, to_be_revoked, lost)
+
+    def _taken(self, records_max: int) -> PolledRecords:
+        """Out of the buffer; chunks without a record are passed over."""
+        room = self._individual.room if self._individual else lambda _: records_max
+        while True:
+            try:
+                parts = self._supply.take(records_max, room)
+            except RecordsUnreadable as error:
+                self._network.tell(told.Seek(error.partition, error.offset))
+                raise
+            if parts:
+                self._network.nudge()
+            if self._individual is not None:
+                parts = self._individual.delivered(parts)
+            records = PolledRecords(parts)
+            if len(records) or not parts:
+                return records

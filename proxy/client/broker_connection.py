@@ -1,0 +1,232 @@
+"""One pipelined connection to one broker (client/README.md rules 5-7).
+
+Theory of operation. `send` puts a frame into a queue and its request into the list of those that wait; one task writes,
+one reads. Answers come in the order of the requests, so the first that waits is the one that is answered. Nobody who
+asked stands in the middle of a write or a read, so nobody who is cancelled can leave the stream between two frames. A
+connection that fails in any way ends as a whole, and everything that waits is told why.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import trio
+
+from proxy.brokers.own_connection import BrokerVersions, OwnConnection, OwnSettings, reason_of
+from proxy.consumer.requests import FailureKind, Outcome, RequestFailure
+from proxy.wire import frame_sizes, frames, registry
+from proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from proxy.wire.values import MIB, Address
+
+ANSWER_BYTES_MAX = 100 * MIB
+"""Largest answer that is believed; fetch.max.bytes is 50 MiB, and a batch may be larger than what was asked for."""
+WAITING_MAX = 100
+"""Requests of one connection that wait for their answer; one more is refused."""
+READ_BYTES = 64 << 10
+"""Of one read between frames."""
+READ_BYTES_MAX = MIB
+"""Of one read within a large frame."""
+CORRELATION_IDS = 1 << 31
+"""After so many they begin anew (AbstractRequest: int32, not negative)."""
+
+Done = Callable[[Outcome], None]
+"""Called once, from the connection's task or from `send`; must not raise."""
+
+API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
+"""Name of an API, "Fetch" -> key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A request that was sent, or is about to be."""
+
+    api: str
+    version: int
+    correlation_id: int
+    deadline: float
+    timeout_s: float
+    done: Done
+
+
+class BrokerConnection:
+    """An open connection; `run` does its work."""
+
+    def __init__(self, opened: OwnConnection, settings: OwnSettings, answer_bytes_max: int = ANSWER_BYTES_MAX) -> None:
+        """Take over what has been set up. RemoteProtocolError: the broker sent more than answers."""
+        self.address: Address = opened.address
+        self.versions: BrokerVersions = opened.versions
+        self.expires = opened.expires
+        """When (trio.current_time) it should be replaced; infinite where sessions have no lifetime."""
+        self.trouble = ""
+        """Why it has ended; empty while it is open."""
+        self.has_answered = False
+        """Whether it ever answered: a broker that wants an identity ends the connection at the first request."""
+        self._stream = opened.hand_over()
+        self._client_id = settings.client_id
+        self._answer_bytes_max = answer_bytes_max
+        self._scope = trio.CancelScope()
+        self._waiting: deque[_Waiting] = deque()
+        self._unsent: deque[bytes] = deque()
+        self._has_unsent = trio.Event()
+        self._correlation_ids = count(1)
+        self._received = bytearray()
+        self._last_reason: str | None = None
+        """Why it is to end once nothing waits any more."""
+
+    # What others see
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._waiting)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request may be answered."""
+        return not self.trouble
+
+    def send(self, api: str, message: Any, versions: tuple[int, int], timeout_s: float, done: Done) -> None:
+        """Have a request sent in the highest version that both sides know.
+
+        Args:
+            api: "Fetch" of FetchRequest.
+            message: the request.
+            versions: the lowest and the highest that the caller understands.
+            timeout_s: for the answer, from now on; when it is over the connection ends, since answers come in order.
+            done: gets the response, or why there is none.
+        """
+        refusal = self._refusal()
+        version = self._version(api, versions)
+        if refusal is not None or isinstance(version, str):
+            done(refusal or RequestFailure(FailureKind.UNSUPPORTED_VERSION, str(version)))
+            return
+        correlation_id = next(self._correlation_ids) % CORRELATION_IDS
+        deadline = trio.current_time() + timeout_s
+        self._unsent.append(frames.request(API_KEYS[api], version, correlation_id, self._client_id, message))
+        self._waiting.append(_Waiting(api, version, correlation_id, deadline, timeout_s, done))
+        self._has_unsent.set()
+        self._set_deadline()
+
+    def close(self, reason: str) -> None:
+        """End it: what waits is told so at once; harmless twice."""
+        if self.trouble:
+            return
+        self.trouble = reason
+        waiting, self._waiting = self._waiting, deque()
+        self._unsent.clear()
+        self._scope.cancel()
+        for each in waiting:
+            each.done(RequestFailure(FailureKind.DISCONNECTED, f"{each.api}: {self.address}: {reason}"))
+
+    def close_when_idle(self, reason: str) -> None:
+        """End it as soon as nothing waits for an answer; nothing is to be sent any more."""
+        self._last_reason = reason
+        if not self._waiting:
+            self.close(reason)
+
+    async def run(self) -> None:
+        """Write and read until the connection ends, whatever ends it; `trouble` says what did."""
+        try:
+            with self._scope:
+                await self._write_and_read()
+            self._expire()
+        finally:
+            self.close("cancelled")
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
+
+    # Inside
+
+    def _refusal(self) -> RequestFailure | None:
+        if self.trouble:
+            return RequestFailure(FailureKind.DISCONNECTED, f"{self.address}: {self.trouble}")
+        if len(self._waiting) >= WAITING_MAX:
+            text = f"{self.address}: {WAITING_MAX} requests wait already"
+            return RequestFailure(FailureKind.DISCONNECTED, text)
+        return None
+
+    def _version(self, api: str, versions: tuple[int, int]) -> int | str:
+        """The version to ask in; words where there is none."""
+        ours, theirs = registry.versions(API_KEYS[api]), self.versions.ranges.get(API_KEYS[api])
+        if theirs is None:
+            return f"{self.address} does not serve {api}"
+        low, high = max(versions[0], ours[0], theirs[0]), min(versions[1], ours[1], theirs[1])
+        if low > high:
+            return f"{self.address} has {api} {theirs[0]} to {theirs[1]}, and {versions[0]} to {versions[1]} is needed"
+        return high
+
+    def _set_deadline(self) -> None:
+        """That of the first request that is late; several wait at most, and their timeouts differ."""
+        self._scope.deadline = min((each.deadline for each in self._waiting), default=math.inf)
+
+    def _expire(self) -> None:
+        """The deadline ended it, if nothing else did."""
+        late = min(self._waiting, key=lambda each: each.deadline, default=None)
+        if self.trouble or late is None:
+            return
+        text = f"{late.api}: {self.address} did not answer within {late.timeout_s:g} s"
+        self._waiting.remove(late)
+        self.close(f"{late.api} was not answered within {late.timeout_s:g} s")
+        late.done(RequestFailure(FailureKind.TIMED_OUT, text))
+
+    async def _write_and_read(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._guarded, self._write)
+            nursery.start_soon(self._guarded, self._read)
+
+    async def _guarded(self, work: Callable[[], Any]) -> None:
+        try:
+            await work()
+        except (UpstreamLost, RemoteProtocolError) as error:
+            self.close(str(error))
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError) as error:
+            self.close(reason_of(error))
+
+    async def _write(self) -> None:
+        while True:
+            await self._has_unsent.wait()
+            data = b"".join(self._unsent)
+            self._unsent.clear()
+            self._has_unsent = trio.Event()
+            await self._stream.send_all(data)
+
+    async def _read(self) -> None:
+        while True:
+            self._answered(await self._frame())
+
+    def _answered(self, frame: bytes) -> None:
+        if not self._waiting:
+            raise RemoteProtocolError("an answer to nothing came")
+        first = self._waiting[0]  # taken off when its answer was read: else it is told by `close` that none comes
+        answered_id, answer = frames.decode_response(API_KEYS[first.api], first.version, frame)
+        if answered_id != first.correlation_id:
+            raise RemoteProtocolError(f"request {answered_id} was answered, {first.correlation_id} was asked")
+        self._waiting.popleft()
+        self.has_answered = True
+        self._set_deadline()
+        first.done(answer)
+        if self._last_reason is not None:
+            self.close_when_idle(self._last_reason)
+
+    async def _frame(self) -> bytes:
+        head = await self._exactly(4)
+        size = int.from_bytes(head, "big", signed=True)
+        if not frame_sizes.ANSWER_MIN <= size <= self._answer_bytes_max:
+            raise frame_sizes.wrong_size(size, self._answer_bytes_max, frame_sizes.ANSWER_MIN)
+        return await self._exactly(size)
+
+    async def _exactly(self, size: int) -> bytes:
+        while (missing := size - len(self._received)) > 0:
+            chunk = await self._stream.receive_some(max(READ_BYTES, min(missing, READ_BYTES_MAX)))
+            if not chunk:
+                raise UpstreamLost("the broker closed the connection")
+            self._received += chunk
+        taken = bytes(memoryview(self._received)[:size])
+        del self._received[:size]
+        return taken

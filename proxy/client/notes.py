@@ -1,0 +1,43 @@
+"""What happened, for logs and metrics of the application: one hook is called with a name and the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from proxy.consumer.states import StateChange
+
+COORDINATOR_STATE = "coordinator state"
+"""before, after, reason"""
+REBALANCE_STATE = "rebalance state"
+"""before, after, reason"""
+REVOKE_DELAYED = "revoke delayed"
+"""partitions, granted, remaining_s: until the first of them is given up as lost"""
+PARTITIONS_LOST = "partitions lost"
+"""partitions, reason"""
+
+
+class ConsumerNote(NamedTuple):
+    """Something that happened."""
+
+    event: str
+    """One of the constants here."""
+    facts: Mapping[str, Any]
+
+
+Observe = Callable[[ConsumerNote], None]
+"""Called in the midst of things: it must be quick, and must not raise, for that would end the consumer."""
+
+
+def ignore(_: ConsumerNote) -> None:
+    """Where nobody wants to know."""
+
+
+def on_state(event: str, observe: Observe) -> Callable[[StateChange[Any]], None]:
+    """An observer of transitions that makes notes of them."""
+
+    def note(change: StateChange[Any]) -> None:
+        facts = {"before": change.before.value, "after": change.after.value, "reason": change.reason}
+        observe(ConsumerNote(event, facts))
+
+    return note

@@ -1,0 +1,142 @@
+"""Records as the application gets them: opened on its side of the channel, made when somebody looks at them.
+
+Theory of operation. The network side keeps record batches as they came (`FetchedChunk`). `opened` finds the records of
+a chunk, which checks checksums and opens what is compressed. A batch that is wrong ends its chunk: what stands before
+it is good, and the position stays at the wrong one (client/README.md rule 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, overload
+
+from proxy.consumer.events import ConsumerError
+from proxy.consumer.fetch_requests import FetchedChunk
+from proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from proxy.wire.compression import CodecMissing
+from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.fetched_records import fetched_records
+from proxy.wire.record_views import LazyRecords
+from proxy.wire.records import Record
+from proxy.wire.values import TopicPartition
+
+NO_EPOCH = -1
+_NEW = tuple.__new__
+"""Makes a named tuple without the call of its own constructor, which would cost more than all else."""
+
+
+class RecordsUnreadable(ConsumerError):
+    """A record batch cannot be read; `seek` behind it to go on without it."""
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        self.partition = partition
+        self.offset = offset
+        """The position, which is not moved on."""
+        super().__init__(f"{partition} at offset {offset}: {reason}")
+
+
+class ConsumerRecord(NamedTuple):
+    """A record and where it came from (org.apache.kafka.clients.consumer.ConsumerRecord)."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp: int
+    """Milliseconds since 1970."""
+    offset: int
+    timestamp_type: int
+    """0: the producer set the timestamp, 1: the broker did when it appended."""
+
+
+class PartitionRecords(NamedTuple):
+    """What one poll brought of one partition, or a part of it."""
+
+    partition: TopicPartition
+    records: LazyRecords
+    next_offset: int
+    """Where to go on once they are processed: also past markers and what compaction took away."""
+    leader_epoch: int
+
+
+class PolledRecords(Sequence[ConsumerRecord]):
+    """The records of one poll, in order within each partition."""
+
+    def __init__(self, parts: Iterable[PartitionRecords] = ()) -> None:
+        self.parts: tuple[PartitionRecords, ...] = tuple(parts)
+        """As they came; a partition may be in several of them."""
+        self._count = sum(len(part.records) for part in self.parts)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ConsumerRecord]: ...
+    def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        for part in self.parts:
+            if at < len(part.records):
+                return _with_origin(part.partition, part.records[at])
+            at -= len(part.records)
+        raise IndexError(index)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        for part in self.parts:
+            topic, number = part.partition
+            for record in part.records:
+                yield _NEW(ConsumerRecord, (topic, number, *record))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records of {', '.join(map(str, sorted(self.partitions))) or 'no partition'}>"
+
+    @property
+    def partitions(self) -> Partitions:
+        """Of which there are records."""
+        return frozenset(part.partition for part in self.parts if len(part.records))
+
+    def of(self, partition: TopicPartition) -> Iterator[Record]:
+        """The records of one partition, without its name: the quickest way to read them."""
+        for part in self.parts:
+            if part.partition == partition:
+                yield from part.records
+
+    def next_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What to commit once all of them are processed (KIP-1094)."""
+        return {
+            part.partition: OffsetAndMetadata(part.next_offset, leader_epoch=part.leader_epoch) for part in self.parts
+        }
+
+
+class OpenedChunk(NamedTuple):
+    """A chunk whose records were found."""
+
+    parts: tuple[PartitionRecords, ...]
+    error: RecordsUnreadable | None = None
+    """What is wrong behind them; the position stays there."""
+
+
+def opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool = True) -> OpenedChunk:
+    """Find the records of a chunk, from its first offset on."""
+    parts: list[PartitionRecords] = []
+    aborted = chunk.aborted if read_committed else None
+    position, epoch = chunk.first, NO_EPOCH
+    try:
+        for found in fetched_records(chunk.records, chunk.first, aborted, check_crcs=check_crcs):
+            position, epoch = found.next_offset, found.leader_epoch
+            parts.append(PartitionRecords(chunk.partition, found.records, position, epoch))
+    except (RemoteProtocolError, CodecMissing) as error:
+        return OpenedChunk(tuple(parts), RecordsUnreadable(chunk.partition, position, str(error)))
+    if position < chunk.next_offset:
+        parts.append(PartitionRecords(chunk.partition, LazyRecords(), chunk.next_offset, epoch))
+    return OpenedChunk(tuple(parts))
+
+
+def _with_origin(partition: TopicPartition, record: Record) -> ConsumerRecord:
+    return ConsumerRecord(partition.topic, partition.partition, *record)

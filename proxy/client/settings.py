@@ -1,0 +1,116 @@
+"""What a consumer is opened with, checked before anything is sent: every mistake is named, with what to do."""
+
+from __future__ import annotations
+
+import difflib
+import ssl
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import trio
+
+from proxy.brokers.own_connection import Connect, Identity, OwnSettings
+from proxy.consumer.options import ConfigurationError, ConsumerOptions
+from proxy.wire.values import Address
+
+CLIENT_ID = "kafka-share-proxy-client"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+DEFAULT_PORT = 9092
+OPTIONS = tuple(each.name for each in fields(ConsumerOptions) if each.init)
+
+
+class SaslLogin(NamedTuple):
+    """Who the client is to the brokers."""
+
+    mechanism: str
+    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    username: str
+    password: str | Callable[[], str]
+    """Or what reads it, at every authentication."""
+
+
+class ClientSettings(NamedTuple):
+    """Checked."""
+
+    bootstrap: Sequence[Address]
+    connections: OwnSettings
+    options: ConsumerOptions
+
+
+def client_settings(
+    bootstrap: str | Iterable[str],
+    *,
+    group: str | None = None,
+    client_id: str = CLIENT_ID,
+    tls: ssl.SSLContext | bool | None = None,
+    sasl: SaslLogin | tuple[str, str, str] | None = None,
+    connect: Connect = trio.open_tcp_stream,
+    options: Mapping[str, Any],
+) -> ClientSettings:
+    """Check all of it. Raises ConfigurationError, with what is wrong and what would be right.
+
+    Args:
+        bootstrap: `host:port,host:port`, or several of these.
+        group: the group id.
+        client_id: what requests say of the program; quotas and logs of brokers name it.
+        tls: True: certificates that the system trusts; or a context of your own.
+        sasl: mechanism, user name, password.
+        connect: dials (host, port).
+        options: fields of ConsumerOptions by name.
+    """
+    known = dict(options)
+    _check_names(known)
+    if group is not None and not group:
+        raise ConfigurationError("group is empty: leave it out to read without a group")
+    context = ssl.create_default_context() if tls is True else tls or None
+    connections = OwnSettings(
+        tls=context, identity=_identity(sasl), connect=connect, client_id=client_id, tls_setting="tls"
+    )
+    try:
+        checked = ConsumerOptions(group_id=group, **known)
+    except TypeError as error:
+        raise ConfigurationError(f"an option has a value of another type than it needs: {error}") from error
+    return ClientSettings(addresses(bootstrap), connections, checked)
+
+
+def addresses(bootstrap: str | Iterable[str]) -> tuple[Address, ...]:
+    """Servers, each once, in their order. ConfigurationError: one of them is no host and port, or there is none."""
+    listed = [bootstrap] if isinstance(bootstrap, str) else list(bootstrap)
+    found = dict.fromkeys(_address(each.strip()) for part in listed for each in part.split(",") if each.strip())
+    if not found:
+        raise ConfigurationError("bootstrap names no server: write host:port")
+    return tuple(found)
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host, port = text, str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if "/" in text or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ConfigurationError(f"bootstrap server {text!r}: write host:port, with a port of 1 to 65535")
+    return Address(host, int(port))
+
+
+def _identity(sasl: SaslLogin | tuple[str, str, str] | None) -> Identity | None:
+    if sasl is None:
+        return None
+    mechanism, username, password = sasl
+    if mechanism not in MECHANISMS:
+        raise ConfigurationError(f"sasl mechanism {mechanism!r}: one of {', '.join(MECHANISMS)}")
+    if not username:
+        raise ConfigurationError("sasl: the user name is empty")
+    return Identity(
+        mechanism=mechanism, username=username, password=password if callable(password) else lambda: password
+    )
+
+
+def _check_names(options: dict[str, Any]) -> None:
+    for name in options:
+        if name == "group_id":
+            raise ConfigurationError("group_id: say group=")
+        if name not in OPTIONS:
+            (near,) = difflib.get_close_matches(name, OPTIONS, 1, 0.5) or ("",)
+            advice = f"; did you mean {near!r}?" if near else f": there are {', '.join(OPTIONS)}"
+            raise ConfigurationError(f"no option is called {name!r}{advice}")

@@ -1,0 +1,89 @@
+"""Sticky assignment where all members subscribe to the same topics (AbstractStickyAssignor, constrained case).
+
+Theory of operation. With P partitions and M members each gets P // M, the minimum; P % M of them get one more, the
+maximum. Each member keeps what it had, up to the maximum while there are members left that may have it, else up to the
+minimum. What remains goes round, in order of topic and number, to members below the minimum, then to those at it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from proxy.consumer.assignors.interface import Assigned, PartitionCounts
+from proxy.consumer.assignors.previous_owners import PreviousOwners
+from proxy.wire.values import TopicPartition
+
+
+class EqualSubscriptions:
+    """One assignment."""
+
+    def __init__(self, counts: PartitionCounts, previous: PreviousOwners) -> None:
+        self._counts = counts
+        self._previous = previous
+        total = sum(counts.values())
+        self._minimum, self._above_minimum_max = divmod(total, len(previous.owned))
+        self._maximum = self._minimum + (self._above_minimum_max > 0)
+        self._above_minimum = 0
+        """Members that have more than the minimum so far."""
+        self._below: list[str] = []
+        """Members below the minimum; some may reach it by what they keep."""
+        self._at_minimum: list[str] = []
+        """Members at the minimum that may still get one more."""
+        self._given_up: dict[TopicPartition, str] = {}
+        """Partitions that their owner does not keep."""
+        self.assigned: Assigned = {}
+        self.moving: dict[TopicPartition, str] = {}
+        """Partitions that change hands -> who gets them; a cooperative member must let go of them first."""
+
+    def assign(self) -> Assigned:
+        """Fill `assigned` and `moving`."""
+        for member_id, owned in self._previous.owned.items():
+            mine = [each for each in owned if each not in self._previous.claimed_twice]
+            self._keep(member_id, sorted(mine, key=lambda each: (each.partition, each.topic)))
+        self._below.sort()
+        self._at_minimum.sort()
+        self._give_out()
+        return self.assigned
+
+    def _keep(self, member_id: str, owned: list[TopicPartition]) -> None:
+        room_above = self._above_minimum < self._above_minimum_max
+        if len(owned) < self._minimum:
+            kept = len(owned)
+            self._below.append(member_id)
+        elif len(owned) >= self._maximum and room_above:
+            kept = self._maximum
+            self._above_minimum += 1
+            if self._above_minimum == self._above_minimum_max:
+                self._at_minimum.clear()
+        else:
+            kept = self._minimum
+            if room_above:
+                self._at_minimum.append(member_id)
+        self.assigned[member_id] = owned[:kept]
+        self._given_up.update(dict.fromkeys(owned[kept:], member_id))
+
+    def _give_out(self) -> None:
+        takers = self._takers()
+        kept = {each for partitions in self.assigned.values() for each in partitions}
+        for partition in self._all_partitions():
+            if partition not in kept:
+                member_id = next(takers)
+                self.assigned[member_id].append(partition)
+                if partition in self._previous.claimed_twice or self._given_up.get(partition, member_id) != member_id:
+                    self.moving[partition] = member_id
+
+    def _takers(self) -> Iterator[str]:
+        """Round the members below the minimum until all are at it, then once round those at it."""
+        below, at_minimum = list(self._below), deque(self._at_minimum)
+        while below:
+            for member_id in tuple(below):
+                yield member_id
+                if len(self.assigned[member_id]) == self._minimum:
+                    below.remove(member_id)
+                    at_minimum.append(member_id)
+        yield from at_minimum
+
+    def _all_partitions(self) -> Iterator[TopicPartition]:
+        for topic in sorted(self._counts):
+            yield from (TopicPartition(topic, number) for number in range(self._counts[topic]))

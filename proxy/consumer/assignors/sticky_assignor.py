@@ -1,0 +1,89 @@
+"""Assignors `sticky` and `cooperative-sticky`: balanced, with as few moves as that takes (KIP-54, KIP-429).
+
+Racks are not looked at: where members name racks and replicas are not in all of them, Java may choose otherwise.
+"""
+
+from __future__ import annotations
+
+from proxy.consumer.assignors.equal_subscriptions import EqualSubscriptions
+from proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
+from proxy.consumer.assignors.previous_owners import Claim, ClaimOf, previous_owners
+from proxy.consumer.assignors.unequal_subscriptions import UnequalSubscriptions
+from proxy.consumer.deadlines import RebalanceProtocol
+from proxy.consumer.group_protocol import (
+    NO_GENERATION,
+    GroupSubscription,
+    cooperative_user_data,
+    read_cooperative_user_data,
+    read_sticky_user_data,
+    sticky_user_data,
+)
+from proxy.consumer.partitions import Partitions
+from proxy.wire.values import TopicPartition
+
+
+class StickyAssignor:
+    """Members have given everything up when they join; what they had stands in the user data."""
+
+    name = "sticky"
+    protocol = RebalanceProtocol.EAGER
+
+    def assign(self, counts: PartitionCounts, members: Members) -> Assigned:
+        """As the Java class does where no racks are named."""
+        return _assign(counts, members, lambda subscription: read_sticky_user_data(subscription.user_data))[0]
+
+    def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:
+        """What we had, and when."""
+        return None if assigned is None else sticky_user_data(assigned, generation)
+
+
+class CooperativeStickyAssignor:
+    """Members keep what they have; what changes hands is assigned to nobody until its owner has let go of it."""
+
+    name = "cooperative-sticky"
+    protocol = RebalanceProtocol.COOPERATIVE
+
+    def assign(self, counts: PartitionCounts, members: Members) -> Assigned:
+        """As the Java class does where no racks are named."""
+        assigned, moving = _assign(counts, members, _cooperative_claim)
+        if moving is None:
+            moving = _changing_hands(assigned, members)
+        for partition, taker in moving.items():
+            assigned[taker].remove(partition)
+        return assigned
+
+    def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:
+        """The generation, for leaders that read no newer subscription than version 1."""
+        return cooperative_user_data(NO_GENERATION if assigned is None else generation)
+
+
+def _cooperative_claim(subscription: GroupSubscription) -> Claim:
+    if subscription.generation != NO_GENERATION:
+        return subscription.owned, subscription.generation
+    return subscription.owned, read_cooperative_user_data(subscription.user_data)
+
+
+def _assign(
+    counts: PartitionCounts, members: Members, claim_of: ClaimOf
+) -> tuple[Assigned, dict[TopicPartition, str] | None]:
+    """The assignment, and which partitions change hands in it (None: not known)."""
+    wanted = {topic for subscription in members.values() for topic in subscription.topics}
+    counts = {topic: count for topic, count in counts.items() if topic in wanted and count}
+    previous = previous_owners(counts, members, claim_of)
+    if len({frozenset(subscription.topics) for subscription in members.values()}) == 1:
+        equal = EqualSubscriptions(counts, previous)
+        return equal.assign(), equal.moving
+    return UnequalSubscriptions(counts, members, previous).assign(), None
+
+
+def _changing_hands(assigned: Assigned, members: Members) -> dict[TopicPartition, str]:
+    """Partitions that somebody gets and somebody else has to give up."""
+    given_up = {
+        each for member_id, partitions in assigned.items() for each in {*members[member_id].owned} - {*partitions}
+    }
+    return {
+        each: member_id
+        for member_id, partitions in assigned.items()
+        for each in partitions
+        if each in given_up and each not in members[member_id].owned
+    }

@@ -1,0 +1,389 @@
+"""One consumer: application events in, requests and background events out (consumer/README.md rules 1-3).
+
+    core.begin_poll(now); outcome = core.end_poll(now)     # the application's poll
+    core.handle(Commit(call_id, offsets), now)             # any other call
+    for request in core.poll(now): ...                     # send; then on_response(request, outcome, now)
+    core.next_deadline                                     # when to poll it again if nothing happens before
+    core.events()                                          # what the application is told
+
+`poll` is due after every event, every response, and at the deadline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from proxy.consumer import events as told
+from proxy.consumer.assignors.interface import Assignor
+from proxy.consumer.assignors.range_assignor import RangeAssignor
+from proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+from proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from proxy.consumer.classic_membership import ClassicMembership
+from proxy.consumer.classic_messages import MemberIdentity
+from proxy.consumer.commit_requests import CommitRequests
+from proxy.consumer.committed_requests import Committed, CommittedRequests
+from proxy.consumer.consumer_membership import ConsumerMembership
+from proxy.consumer.coordinator_requests import CoordinatorRequests
+from proxy.consumer.events import ApplicationEvent, BackgroundEvent, CallDone, ConsumerError
+from proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
+from proxy.consumer.metadata_requests import MetadataRequests
+from proxy.consumer.offset_requests import OffsetRequests
+from proxy.consumer.options import ConfigurationError, ConsumerOptions
+from proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from proxy.consumer.positions import Positions, PositionState
+from proxy.consumer.rebalance_flow import RebalanceFlow
+from proxy.consumer.requests import Outcome, RetryBackoff, UnsentRequest
+from proxy.consumer.revoke_ledger import RevokeLedger
+from proxy.consumer.states import (
+    CoordinatorState,
+    RebalanceState,
+    StateChange,
+    coordinator_trace,
+    rebalance_trace,
+)
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicPartition
+
+ASSIGNORS: Sequence[Assignor] = (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
+ERRORS_MAX = 100
+"""Different errors that wait for the application to poll."""
+
+
+class PollOutcome(NamedTuple):
+    """What one poll of the application brings."""
+
+    chunks: list[FetchedChunk]
+    to_be_revoked: Partitions
+    lost: Partitions
+
+
+class ConsumerCore:
+    """Composes the managers; owns the state that they share."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        *,
+        jitter: Callable[[], float],
+        member_id: str,
+        on_coordinator_state: Callable[[StateChange[CoordinatorState]], None] | None = None,
+        on_rebalance_state: Callable[[StateChange[RebalanceState]], None] | None = None,
+    ) -> None:
+        """Nothing is asked before `start`.
+
+        Args:
+            options: checked settings.
+            jitter: draws from [-1, 1], for backoffs.
+            member_id: a fresh UUID; of a KIP-848 member.
+            on_coordinator_state: hears of every transition.
+            on_rebalance_state: hears of every transition.
+        """
+        self.options = options
+        self.coordinator_trace = coordinator_trace(on_coordinator_state)
+        self.rebalance_trace = rebalance_trace(on_rebalance_state)
+        self.positions = Positions()
+        self.ledger = RevokeLedger()
+        self.next_deadline = math.inf
+        self._outbox: list[BackgroundEvent] = []
+        self._subscribed = False
+        self._leave: tuple[int, float] | None = None
+        """Call that waits until the group is left, and until when commits may hold that up."""
+        self._left: int | None = None
+        self._next_auto_commit = -math.inf
+
+        def backoff() -> RetryBackoff:
+            return RetryBackoff(options.retry_backoff_s, options.retry_backoff_max_s, jitter)
+
+        group_id = options.group_id or ""
+        self.coordinator = CoordinatorRequests(group_id, self.coordinator_trace, backoff(), options.request_timeout_s)
+        self.metadata = MetadataRequests(options, backoff())
+        self.flow = RebalanceFlow(self.rebalance_trace, options.delay_limits)
+        self.offsets = OffsetRequests(options, self.metadata, self.positions, backoff())
+        self.fetches = FetchRequests(options, self.metadata, self.positions, self.offsets, backoff)
+        self.commits = CommitRequests(options, self.coordinator, backoff(), self._who, self._holds, self._fenced)
+        self.committed = CommittedRequests(options, self.coordinator, backoff(), self._who)
+        self.membership = self._membership(backoff(), member_id)
+        self._managers = (
+            self.commits, self.committed, self.membership, self.offsets, self.fetches, self.metadata, self.coordinator,
+        )  # fmt: skip
+
+    def _membership(self, backoff: RetryBackoff, member_id: str) -> ClassicMembership | ConsumerMembership:
+        settled = self.commits.is_settled
+        if self.options.group_protocol == "consumer":
+            return ConsumerMembership(
+                self.options, self.flow, self.coordinator, self.metadata, backoff, settled, member_id
+            )
+        by_name = {each.name: each for each in ASSIGNORS}
+        assignors = [by_name[name] for name in self.options.assignors]
+        return ClassicMembership(self.options, self.flow, self.coordinator, assignors, self.metadata, backoff, settled)
+
+    # The application's poll
+
+    def start(self, now: float) -> None:
+        """The network side runs."""
+        self.coordinator.start(now)
+
+    def stop(self, now: float) -> None:
+        """The consumer is closed: nothing is asked any more."""
+        self.coordinator.stop(now)
+        self.fetches.clear()
+
+    def begin_poll(self, now: float) -> None:
+        """The application polls: what it did not delay is released, and what it has got counts as processed."""
+        self.coordinator.retry()
+        if self._subscribed:
+            self.membership.polled(now)
+        self._auto_commit(now)
+        self._release(self.ledger.begin_poll(), now)
+
+    def end_poll(self, _: float, bytes_max: float = math.inf) -> PollOutcome:
+        """What is there now."""
+        to_be_revoked, lost = self.ledger.end_poll()
+        return PollOutcome(self.fetches.take(bytes_max), to_be_revoked, lost)
+
+    def consumed(self, partition: TopicPartition, next_offset: int) -> None:
+        """The application has been given every record below; automatic commits say so."""
+        self.positions.consumed(partition, next_offset)
+
+    def delay_revoke(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Put the release off by one poll. Returns: False if any of them is lost.
+
+        Raises:
+            ConfigurationError: offsets are committed automatically, which takes for processed what was polled.
+            ValueError: a partition is neither to be revoked nor lost; nothing is delayed.
+        """
+        if self.options.auto_commit_interval_s is not None:
+            raise ConfigurationError("delay_revoke needs enable.auto.commit=false: polled is not processed")
+        return self.ledger.delay(partitions)
+
+    # Events
+
+    def handle(self, event: ApplicationEvent, now: float) -> None:
+        """Take what the application wants, in the order in which it says it.
+
+        Raises:
+            ConfigurationError: a call that needs a group, without one.
+            ValueError: a pattern that is no regular expression.
+        """
+        self._check(event)
+        match event:
+            case told.Subscribe() | told.Assign():
+                self._change_subscription(event, now)
+            case told.LeaveGroup(call_id):
+                self._leave = (call_id, now + self.options.request_timeout_s)
+                self._let_go_of_everything(now)
+                self._read_nothing_but(frozenset())
+            case told.Commit(call_id, offsets):
+                self._absorb(self.commits.commit(offsets, call_id), now)
+            case told.FetchCommitted(call_id, partitions):
+                self.committed.ask(partitions, lambda found: [_done(call_id, found)])
+            case told.ListOffsets(call_id, timestamps):
+                self.offsets.ask(timestamps, lambda found: [_done(call_id, found)])
+            case told.AckPartitionsRevoked(_, partitions):
+                self.ledger.regained(partitions)
+                self._release(partitions, now)
+            case told.AckPartitionsAssigned(rebalance_id):
+                self.membership.acknowledge_assigned(rebalance_id, now)
+            case told.UpdateMetadata():
+                self.metadata.request_update()
+            case told.Seek(partition, offset):
+                self.positions.seek(partition, offset)
+            case told.Pause(partitions):
+                self.positions.pause(partitions)
+            case told.Resume(partitions):
+                self.positions.resume(partitions)
+
+    def events(self) -> list[BackgroundEvent]:
+        """What the application has not been told yet, in order."""
+        events, self._outbox = self._outbox, []
+        return events
+
+    # Requests
+
+    def poll(self, now: float) -> list[UnsentRequest]:
+        """What is to be sent now; sets `next_deadline`."""
+        self._find_positions()
+        self._finish_leaving(now)
+        if self._subscribed and (matching := self.metadata.matching()):
+            self.membership.subscribe(matching)
+        requests: list[UnsentRequest] = []
+        self.next_deadline = math.inf
+        for manager in self._managers:
+            wanted = manager.poll(now)
+            requests += wanted.requests
+            self.next_deadline = min(self.next_deadline, wanted.wake_at)
+            self._absorb(wanted.events, now)
+        if self._leave is not None:
+            self.next_deadline = min(self.next_deadline, self._leave[1])
+        return requests
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> None:
+        """Hand the outcome of a request to who wanted it."""
+        self._absorb(request.sender.on_response(request, outcome, now), now)
+        failed = self.coordinator.failed
+        if failed is not None:
+            self._absorb((*self.commits.fail(failed), *self.committed.fail(failed)), now)
+
+    # Inside
+
+    def _who(self) -> MemberIdentity:
+        return self.membership.who if self._subscribed else MemberIdentity()
+
+    def _holds(self) -> Partitions | None:
+        return self.membership.holds if self._subscribed else None
+
+    def _fenced(self, who: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+        events = self.membership.fenced(who, code, now)
+        self._absorb(events, now)
+        return []
+
+    def _check(self, event: ApplicationEvent) -> None:
+        needs_group = isinstance(event, told.Subscribe | told.Commit | told.FetchCommitted)
+        if needs_group and self.options.group_id is None:
+            raise ConfigurationError(f"{type(event).__name__} needs a group.id")
+        if needs_group:
+            self.coordinator.retry()
+
+    def _change_subscription(self, event: told.Subscribe | told.Assign, now: float) -> None:
+        if isinstance(event, told.Subscribe) and (event.topics or event.pattern):
+            self.metadata.watch(event.topics, event.pattern)
+            if not self._subscribed:
+                self._let_go_of_everything(now)
+                self._read_nothing_but(frozenset())
+            self._subscribed, self._leave = True, None
+            if event.pattern is None:
+                self.membership.subscribe(event.topics)
+            return
+        self._let_go_of_everything(now)
+        if self._subscribed:
+            self._leave = (self._leave or (0, 0.0))[0], now + self.options.request_timeout_s
+        partitions = event.partitions if isinstance(event, told.Assign) else frozenset()
+        self.metadata.watch({each.topic for each in partitions})
+        self._read_nothing_but(partitions)
+
+    def _read_nothing_but(self, partitions: Partitions) -> None:
+        """With positions found anew."""
+        self.fetches.clear()
+        self.positions.assign(())
+        self.positions.assign(partitions)
+
+    def _let_go_of_everything(self, now: float) -> None:
+        """What was consumed is committed; the application has run its listener."""
+        if self.options.auto_commit_interval_s is not None:
+            self._absorb(self.commits.commit(self._consumed(self.positions.assigned)), now)
+        self.ledger.release_all()
+
+    def _finish_leaving(self, now: float) -> None:
+        """Leave once commits are through: who has left cannot commit."""
+        if self._leave is not None and (self.commits.is_idle or now >= self._leave[1]):
+            self._left = self._leave[0]
+            self._leave = None
+            if self._subscribed:
+                self.membership.leave(now, "the consumer unsubscribes")
+                self._subscribed = False
+        if self._left is not None and not self.membership.is_leaving:
+            if self._left:
+                self._outbox.append(CallDone(call_id=self._left))
+            self._left = None
+
+    def _find_positions(self) -> None:
+        missing = [
+            each
+            for each in self.positions.missing(PositionState.INITIALIZING)
+            if not self.positions[each].held_back and self.commits.is_settled((each,))
+        ]
+        if not missing:
+            return
+        if self.options.group_id is None:
+            for event in self.offsets.reset(missing):
+                self._tell(event)
+            return
+        moves = {each: self.positions[each].moves for each in missing}
+        for each in missing:
+            self.positions[each].asking = True
+        self.committed.ask(frozenset(missing), lambda found: self._position(found, moves))
+
+    def _position(self, found: Committed | ConsumerError, moves: dict[TopicPartition, int]) -> list[BackgroundEvent]:
+        """Go on at what is committed; where nothing is, the reset policy says."""
+        still = [
+            each
+            for each, before in moves.items()
+            if (now := self.positions.get(each)) is not None and now.moves == before and now.asking
+        ]
+        if isinstance(found, ConsumerError):
+            for each in still:
+                self.positions[each].asking = False
+            return [told.BackgroundError(error=found, partitions=frozenset(still))]
+        events: list[BackgroundEvent] = []
+        for each in still:
+            committed = found[each]
+            if committed is None:
+                events += self.offsets.reset([each])
+            else:
+                self.positions.seek(each, committed.offset, committed.leader_epoch)
+                events.append(told.PositionFound(partition=each, committed=committed))
+        return events
+
+    def _auto_commit(self, now: float) -> None:
+        interval_s = self.options.auto_commit_interval_s
+        if interval_s is not None and now >= self._next_auto_commit:
+            self._next_auto_commit = now + interval_s
+            self._absorb(self.commits.commit(self._consumed(self.positions.assigned)), now)
+
+    def _consumed(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
+        known = ((each, self.positions.get(each)) for each in sorted(partitions))
+        return {
+            each: OffsetAndMetadata(position.offset)
+            for each, position in known
+            if position is not None and position.offset is not None
+        }
+
+    def _release(self, partitions: Partitions, now: float) -> None:
+        if partitions:
+            if self.options.auto_commit_interval_s is not None:
+                self._absorb(self.commits.commit(self._consumed(partitions)), now)
+            self._drop(partitions)
+            self.membership.acknowledge_revoked(partitions, now)
+
+    def _drop(self, partitions: Partitions) -> None:
+        self.positions.drop(partitions)
+        self.fetches.drop(partitions)
+
+    def _absorb(self, events: Iterable[BackgroundEvent], now: float) -> None:
+        """Do what an event means here, then tell the application."""
+        for event in events:
+            self._tell(event)
+            match event:
+                case told.RevokePartitions():
+                    self.positions.hold_back(event.partitions)
+                    self._release(self.ledger.requested(event.partitions, event.rebalance_id), now)
+                case told.RevokeCancelled():
+                    self.ledger.regained(event.partitions)
+                    self.positions.let_go_on(event.partitions)
+                case told.AssignPartitions() if self._leave is None:
+                    self.positions.assign(event.assigned)
+                case told.PartitionsLost():
+                    self._drop(event.partitions)
+                    self.ledger.lost(event.partitions)
+                    self._absorb(self.commits.abandon(event.partitions), now)
+                case _:
+                    pass
+
+    def _tell(self, event: BackgroundEvent) -> None:
+        """What the application has not been told yet is not said twice: it may not poll for long."""
+        if isinstance(event, told.FetchArrived):
+            if any(isinstance(each, told.FetchArrived) for each in self._outbox):
+                return
+        elif isinstance(event, told.BackgroundError):
+            pending = [str(each.error) for each in self._outbox if isinstance(each, told.BackgroundError)]
+            if str(event.error) in pending or len(pending) >= ERRORS_MAX:
+                return
+        self._outbox.append(event)
+
+
+def _done(call_id: int, found: object) -> CallDone:
+    if isinstance(found, ConsumerError):
+        return CallDone(call_id=call_id, error=found)
+    return CallDone(call_id=call_id, value=found)

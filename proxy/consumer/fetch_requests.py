@@ -1,0 +1,317 @@
+"""Fetch: what is read ahead, at most one request per broker, into a buffer that is bounded in bytes (AbstractFetch).
+
+Theory of operation. A partition is asked for from `fetch_from`, which goes ahead as whole batches arrive; so a broker
+is asked again while the application still works on what came before, until the buffer is full. Chunks leave the buffer
+in the order of their arrival, and only while their partition may be returned. Seeking makes all before it stale: the
+count of moves tells. Requests name all partitions each time, without fetch sessions (session id 0, epoch -1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError, FetchArrived
+from proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
+from proxy.consumer.offset_requests import OffsetRequests
+from proxy.consumer.options import ConsumerOptions
+from proxy.consumer.partitions import Partitions, by_topic
+from proxy.consumer.positions import Position, Positions
+from proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from proxy.wire import messages
+from proxy.wire.batches import split_complete
+from proxy.wire.errors import ErrorCode, RemoteProtocolError
+from proxy.wire.values import ZERO_UUID, TopicPartition
+
+VERSIONS = (13, 16)
+"""By topic id; 17 and 18 say nothing to consumers."""
+SESSION_ID, SESSION_EPOCH = 0, -1
+"""Without a session (KIP-227)."""
+
+STALE_LEADER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Look at the metadata again."""
+
+
+class FetchedChunk(NamedTuple):
+    """Whole batches of one partition, as they came."""
+
+    partition: TopicPartition
+    records: Any
+    """Bytes of batches; the first may begin before `first`."""
+    first: int
+    """The first offset that was asked for: what lies below is not to be returned."""
+    next_offset: int
+    """Behind the last batch: the position once all is consumed, also where its last records are not there."""
+    aborted: tuple[Any, ...]
+    """Aborted transactions, of read_committed."""
+    high_watermark: int
+    last_stable_offset: int
+    moves: int
+    """Of the position when it was asked for."""
+
+
+class FetchRequests:
+    """Of one consumer."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        metadata: MetadataRequests,
+        positions: Positions,
+        offsets: OffsetRequests,
+        new_backoff: Callable[[], RetryBackoff],
+    ) -> None:
+        self._options = options
+        self._metadata = metadata
+        self._positions = positions
+        self._offsets = offsets
+        self._new_backoff = new_backoff
+        self._backoffs: dict[int, RetryBackoff] = {}
+        """By node: one that does not answer keeps nobody from the others."""
+        self._busy: dict[int, UnsentRequest] = {}
+        """Node -> its one request under way."""
+        self._buffer: deque[FetchedChunk] = deque()
+        self.buffered_bytes = 0
+        """Of record batches, also of partitions that are paused."""
+
+    # The application's side of the buffer
+
+    def take(self, bytes_max: float = math.inf) -> list[FetchedChunk]:
+        """Chunks for the application, at least one if there is any. Positions stay until records are returned."""
+        taken: list[FetchedChunk] = []
+        kept: deque[FetchedChunk] = deque()
+        waiting: set[TopicPartition] = set()
+        size = 0
+        for chunk in self._buffer:
+            position = self._positions.get(chunk.partition)
+            if position is None or position.moves != chunk.moves:
+                self.buffered_bytes -= len(chunk.records)
+            elif (
+                chunk.partition in waiting
+                or not position.is_returnable
+                or (taken and size + len(chunk.records) > bytes_max)
+            ):
+                kept.append(chunk)
+                waiting.add(chunk.partition)
+            else:
+                size += len(chunk.records)
+                self.buffered_bytes -= len(chunk.records)
+                taken.append(chunk)
+        self._buffer = kept
+        return taken
+
+    @property
+    def has_records(self) -> bool:
+        """Whether `take` would give anything."""
+        return any(map(self.may_return, self._buffer))
+
+    def may_return(self, chunk: FetchedChunk) -> bool:
+        """Whether its records may be given to the application now: also of a chunk that was taken, and kept since."""
+        position = self._positions.get(chunk.partition)
+        return position is not None and position.moves == chunk.moves and position.is_returnable
+
+    def clear(self) -> None:
+        """Another subscription: nothing of before is wanted, and no answer under way."""
+        self._buffer.clear()
+        self.buffered_bytes = 0
+        self._busy.clear()
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not ours any more."""
+        gone = frozenset(partitions)
+        self._buffer = deque(chunk for chunk in self._buffer if chunk.partition not in gone)
+        self.buffered_bytes = sum(len(chunk.records) for chunk in self._buffer)
+
+    # The manager
+
+    def poll(self, now: float) -> Wanted:
+        """One Fetch for each broker that leads something wanted and has none under way."""
+        room = self._options.buffer_bytes_max - self.buffered_bytes - self._expected_bytes()
+        least = min(self._options.max_partition_fetch_bytes, self._options.fetch_max_bytes)
+        requests, wake_at = [], math.inf
+        for node_id, listed in self._by_node(now).items():
+            partitions = [each for each in listed if self._positions[each].not_before <= now]
+            ready_at = max(self._ready_at(node_id), min(self._positions[each].not_before for each in listed))
+            if node_id in self._busy or room < min(least, self._options.buffer_bytes_max):
+                continue
+            if not partitions or ready_at > now:
+                wake_at = min(wake_at, ready_at)
+                continue
+            bytes_max = min(self._options.fetch_max_bytes, room)
+            room -= bytes_max
+            self._busy[node_id] = self._request(node_id, partitions, bytes_max)
+            requests.append(self._busy[node_id])
+        return Wanted(tuple(requests), wake_at)
+
+    def _ready_at(self, node_id: int) -> float:
+        return self._backoffs[node_id].ready_at if node_id in self._backoffs else -math.inf
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Take what came; an answer of before `clear` is dropped."""
+        if self._busy.get(request.node_id) is not request:
+            return []
+        del self._busy[request.node_id]
+        if isinstance(outcome, RequestFailure):
+            self._node_failed(request, now)
+            if outcome.is_retriable:
+                return []
+            return [BackgroundError(error=ConsumerError(f"Fetch: {outcome.text or outcome.kind.value}"))]
+        answer: Any = outcome
+        if answer.error_code:
+            self._node_failed(request, now)
+            return []
+        self._backoffs.pop(request.node_id, None)
+        return self._take_partitions(request, answer, now)
+
+    # Inside
+
+    def _expected_bytes(self) -> int:
+        return sum(int(request.message.max_bytes) for request in self._busy.values())
+
+    def _by_node(self, now: float) -> dict[int, list[TopicPartition]]:
+        grouped: dict[int, list[TopicPartition]] = {}
+        for partition in self._positions.fetchable():
+            leader = self._metadata.leader(partition)
+            known = self._metadata.topic_id(partition.topic) is not None
+            if known and leader.node_id >= 0 and leader.epoch == self._positions[partition].leader.epoch:
+                grouped.setdefault(self._reader(partition, leader.node_id, now), []).append(partition)
+        return grouped
+
+    def _reader(self, partition: TopicPartition, leader_id: int, now: float) -> int:
+        """The follower that the leader named, while it is known; else the leader."""
+        position = self._positions[partition]
+        if position.preferred is not None and not (
+            now < position.preferred[1] and position.preferred[0] in self._metadata.nodes
+        ):
+            position.preferred = None
+        return leader_id if position.preferred is None else position.preferred[0]
+
+    def _request(self, node_id: int, partitions: list[TopicPartition], bytes_max: int) -> UnsentRequest:
+        message = messages.FetchRequest
+        topics = [
+            message.FetchTopic(
+                topic_id=self._metadata.topic_id(topic) or ZERO_UUID,
+                partitions=[self._asked(message, TopicPartition(topic, number)) for number in numbers],
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        made = message(
+            max_wait_ms=round(self._options.fetch_max_wait_s * 1000),
+            min_bytes=self._options.fetch_min_bytes,
+            max_bytes=bytes_max,
+            isolation_level=int(self._options.read_committed),
+            session_id=SESSION_ID,
+            session_epoch=SESSION_EPOCH,
+            topics=topics,
+            rack_id=self._options.rack or "",
+        )
+        moves = {each: (self._positions[each].moves, self._positions[each].fetch_from) for each in partitions}
+        return UnsentRequest(
+            sender=self,
+            api="Fetch",
+            message=made,
+            versions=VERSIONS,
+            timeout_s=self._options.request_timeout_s,
+            node_id=node_id,
+            context=moves,
+        )
+
+    def _asked(self, message: Any, partition: TopicPartition) -> Any:
+        position = self._positions[partition]
+        return message.FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=position.leader.epoch,
+            fetch_offset=position.fetch_from,
+            last_fetched_epoch=position.record_epoch,
+            partition_max_bytes=self._options.max_partition_fetch_bytes,
+        )
+
+    def _take_partitions(self, request: UnsentRequest, answer: Any, now: float) -> list[BackgroundEvent]:
+        arrived: set[TopicPartition] = set()
+        events: list[BackgroundEvent] = []
+        for topic in answer.responses:
+            name = self._metadata.topic_name(bytes(topic.topic_id))
+            for each in topic.partitions if name is not None else ():
+                partition = TopicPartition(name or "", each.partition_index)
+                position = self._positions.get(partition)
+                if position is None or request.context.get(partition) != (position.moves, position.fetch_from):
+                    continue  # sought, revoked or assigned anew since
+                code = ErrorCode.of(each.error_code)
+                position.not_before = now + self._options.retry_backoff_s if code else -math.inf
+                if code and position.preferred is not None:
+                    position.preferred = None  # the leader knows better
+                elif code in STALE_LEADER:
+                    self._metadata.request_update()
+                    leader = LeaderAndEpoch(each.current_leader.leader_id, each.current_leader.leader_epoch)
+                    self._metadata.note_leader(partition, leader)
+                elif code:
+                    events += self._refused(partition, code)
+                elif each.preferred_read_replica >= 0:
+                    position.preferred = (each.preferred_read_replica, now + self._options.metadata_max_age_s)
+                elif troubles := self._buffered(partition, position, each, arrived):
+                    position.not_before = now + self._options.retry_backoff_s
+                    events += troubles
+        return [FetchArrived(partitions=frozenset(arrived)), *events] if arrived else events
+
+    def _buffered(
+        self, partition: TopicPartition, position: Position, data: Any, arrived: set[TopicPartition]
+    ) -> list[BackgroundEvent]:
+        if data.diverging_epoch.epoch >= 0:
+            end_offset, epoch = data.diverging_epoch.end_offset, data.diverging_epoch.epoch
+            self._positions.seek(partition, min(end_offset, position.fetch_from), epoch)
+            return []
+        records = data.records if data.records is not None else b""
+        try:
+            batches, _ = split_complete(records, position.fetch_from)
+        except RemoteProtocolError as error:
+            return [BackgroundError(error=ConsumerError(f"Fetch of {partition}: {error}"), partitions=_only(partition))]
+        if not len(batches):
+            return []
+        last = batches[-1]
+        chunk = FetchedChunk(
+            partition=partition,
+            records=records[: last.position + last.size],
+            first=position.fetch_from,
+            next_offset=last.last_offset + 1,
+            aborted=tuple(data.aborted_transactions or ()),
+            high_watermark=data.high_watermark,
+            last_stable_offset=data.last_stable_offset,
+            moves=position.moves,
+        )
+        self._buffer.append(chunk)
+        self.buffered_bytes += len(chunk.records)
+        position.fetch_from, position.record_epoch = chunk.next_offset, last.leader_epoch
+        arrived.add(partition)
+        return []
+
+    def _refused(self, partition: TopicPartition, code: ErrorCode) -> list[BackgroundEvent]:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            offset = self._positions[partition].fetch_from
+            return self._offsets.reset([partition], f"offset {offset} is out of range")
+        return [BackgroundError(error=BrokerRefused("Fetch", code, str(partition)), partitions=_only(partition))]
+
+    def _node_failed(self, request: UnsentRequest, now: float) -> None:
+        self._backoffs.setdefault(request.node_id, self._new_backoff()).failed(now)
+        for partition in request.context:
+            if partition in self._positions:
+                self._positions[partition].preferred = None
+        self._metadata.request_update()
+
+
+def _only(partition: TopicPartition) -> Partitions:
+    return frozenset({partition})

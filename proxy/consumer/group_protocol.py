@@ -1,0 +1,181 @@
+"""What members of a classic group tell each other: subscriptions and assignments (ConsumerProtocol.java, KIP-429).
+
+Two bytes of version stand in front. A version newer than ours is read as our newest, whatever follows is ignored.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.consumer.partitions import by_topic
+from proxy.wire import messages, registry
+from proxy.wire.errors import ProxyError, RemoteProtocolError
+from proxy.wire.values import TopicPartition
+
+PROTOCOL_TYPE = "consumer"
+"""Of all groups of consumers, in JoinGroup."""
+VERSION_MAX = 3
+NO_GENERATION = -1
+
+_VERSION = struct.Struct(">h")
+
+
+class MalformedMember(ProxyError):
+    """Another member of the group sent what is no subscription; the text names it."""
+
+
+class MalformedAssignment(ProxyError):
+    """The leader of the group sent what is no assignment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSubscription:
+    """What one member tells the leader (ConsumerPartitionAssignor.Subscription)."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    """Of the assignor."""
+    owned: tuple[TopicPartition, ...] = ()
+    """What the member has and has not been asked to revoke; from version 1 on."""
+    generation: int = NO_GENERATION
+    """In which it got them; from version 2 on."""
+    rack: str | None = None
+    """From version 3 on."""
+    instance_id: str | None = None
+    """Of a static member; JoinGroup tells it, not the subscription."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAssignment:
+    """What the leader tells one member (ConsumerPartitionAssignor.Assignment)."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    user_data: bytes | None = None
+
+
+def write_subscription(subscription: GroupSubscription, version: int = VERSION_MAX) -> bytes:
+    """Topics and partitions ascending; what the version lacks is left out."""
+    data = messages.ConsumerProtocolSubscription
+    message = data(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=_grouped(data.TopicPartition, by_topic(subscription.owned).items()),
+        generation_id=subscription.generation,
+        rack_id=subscription.rack,
+    )
+    return _written(message, version)
+
+
+def read_subscription(member_id: str, metadata: bytes, instance_id: str | None = None) -> GroupSubscription:
+    """What a member of JoinGroup's answer subscribed to.
+
+    Raises:
+        MalformedMember: its metadata are no subscription.
+    """
+    try:
+        data = _read("ConsumerProtocolSubscription", metadata)
+    except RemoteProtocolError as error:
+        raise MalformedMember(
+            f"member {member_id} of the group has sent a malformed subscription ({error}); "
+            "it must leave the group, or be mended, before partitions can be assigned"
+        ) from error
+    return GroupSubscription(
+        topics=tuple(data.topics),
+        user_data=None if data.user_data is None else bytes(data.user_data),
+        owned=tuple(TopicPartition(each.topic, n) for each in data.owned_partitions for n in each.partitions),
+        generation=max(data.generation_id, NO_GENERATION),
+        rack=data.rack_id or None,
+        instance_id=instance_id,
+    )
+
+
+def write_assignment(assignment: GroupAssignment, version: int = VERSION_MAX) -> bytes:
+    """Partitions in their order, topics in the order in which they first occur."""
+    data = messages.ConsumerProtocolAssignment
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in assignment.partitions:
+        numbers.setdefault(topic, []).append(partition)
+    message = data(assigned_partitions=_grouped(data.TopicPartition, numbers.items()), user_data=assignment.user_data)
+    return _written(message, version)
+
+
+def read_assignment(data: bytes) -> GroupAssignment:
+    """What the leader gives this member; no bytes at all mean nothing.
+
+    Raises:
+        MalformedAssignment: these bytes are no assignment.
+    """
+    if not data:
+        return GroupAssignment()
+    try:
+        message = _read("ConsumerProtocolAssignment", data)
+    except RemoteProtocolError as error:
+        raise MalformedAssignment(f"the leader of the group has sent a malformed assignment ({error})") from error
+    return GroupAssignment(
+        partitions=tuple(
+            TopicPartition(each.topic, n) for each in message.assigned_partitions for n in each.partitions
+        ),
+        user_data=None if message.user_data is None else bytes(message.user_data),
+    )
+
+
+def sticky_user_data(partitions: Collection[TopicPartition], generation: int) -> bytes:
+    """What StickyAssignor of another member reads out of our subscription."""
+    data = messages.StickyUserData
+    previous = [
+        data.TopicAssignment(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
+    ]
+    return bytes(
+        registry.codec_of(messages.StickyUserData, 1).encode(data(previous_assignment=previous, generation=generation))
+    )
+
+
+def read_sticky_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int | None]:
+    """(partitions before, generation). What cannot be read counts as nothing in no generation, as in Java."""
+    if not data:
+        return (), None
+    for version in (1, 0):
+        try:
+            message, _ = registry.codec_of(messages.StickyUserData, version).decode_prefix(data)
+        except RemoteProtocolError:
+            continue
+        before = tuple(TopicPartition(each.topic, n) for each in message.previous_assignment for n in each.partitions)
+        return before, message.generation if version else None
+    return (), NO_GENERATION
+
+
+def cooperative_user_data(generation: int) -> bytes:
+    """What CooperativeStickyAssignor of an old member reads out of our subscription."""
+    message = messages.CooperativeStickyUserData(generation=generation)
+    return bytes(registry.codec_of(messages.CooperativeStickyUserData, 0).encode(message))
+
+
+def read_cooperative_user_data(data: bytes | None) -> int | None:
+    """The generation, None where there are no data, NO_GENERATION where they cannot be read, as in Java."""
+    if data is None:
+        return None
+    try:
+        message, _ = registry.codec_of(messages.CooperativeStickyUserData, 0).decode_prefix(data)
+    except RemoteProtocolError:
+        return NO_GENERATION
+    return int(message.generation)
+
+
+def _grouped(made: Any, topics: Iterable[tuple[str, list[int]]]) -> list[Any]:
+    return [made(topic=topic, partitions=numbers) for topic, numbers in topics]
+
+
+def _written(message: Any, version: int) -> bytes:
+    return _VERSION.pack(version) + bytes(registry.codec(type(message).__name__, version).encode(message))
+
+
+def _read(name: str, data: bytes) -> Any:
+    if len(data) < _VERSION.size:
+        raise RemoteProtocolError(f"{len(data)} bytes have no version")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise RemoteProtocolError(f"version {version}")
+    return registry.codec(name, min(version, VERSION_MAX)).decode_prefix(data, _VERSION.size)[0]

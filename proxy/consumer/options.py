@@ -1,0 +1,100 @@
+"""Settings of one consumer, checked before anything is sent. Names follow Kafka's, units stand last."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from proxy.consumer.deadlines import DelayLimits
+from proxy.wire.errors import ConfigError
+
+RESETS = ("earliest", "latest", "none")
+PROTOCOLS = ("classic", "consumer")
+ASSIGNOR_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+class ConfigurationError(ConfigError):
+    """Settings, or a call, that cannot work together with the settings; raised before any request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """Everything that is decided when a consumer is opened."""
+
+    group_id: str | None = None
+    """None: no group; then nothing can be subscribed to or committed."""
+    group_instance_id: str | None = None
+    """Makes the member static (KIP-345)."""
+    group_protocol: str = "classic"
+    """`classic`, or `consumer` (KIP-848)."""
+    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    """partition.assignment.strategy; of the classic protocol, the preferred one first."""
+    server_assignor: str | None = None
+    """group.remote.assignor; of KIP-848."""
+    rack: str | None = None
+    session_timeout_s: float = 45.0
+    heartbeat_interval_s: float = 3.0
+    max_poll_interval_s: float = 300.0
+    """Also the rebalance timeout."""
+    max_revoke_delay_s: float = math.inf
+    auto_commit_interval_s: float | None = None
+    """None: the application commits."""
+    auto_offset_reset: str = "latest"
+    read_committed: bool = False
+    request_timeout_s: float = 30.0
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    metadata_max_age_s: float = 300.0
+    rebootstrap_after_s: float = 300.0
+    """metadata.recovery.rebootstrap.trigger.ms"""
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 52_428_800
+    fetch_max_wait_s: float = 0.5
+    max_partition_fetch_bytes: int = 1_048_576
+    buffer_bytes_max: int = 67_108_864
+    """Bytes of record batches that wait for the application; above it nothing is fetched."""
+    delay_limits: DelayLimits = field(init=False)
+
+    @property
+    def group(self) -> str:
+        """The group's id, for requests of a member; empty without a group, where no member makes requests."""
+        return self.group_id or ""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError, with every mistake that was found."""
+        if mistakes := _mistakes(self):
+            raise ConfigurationError("; ".join(mistakes))
+        limits = DelayLimits(max_revoke_delay_s=self.max_revoke_delay_s, rebalance_timeout_s=self.max_poll_interval_s)
+        object.__setattr__(self, "delay_limits", limits)
+
+
+def _mistakes(options: ConsumerOptions) -> list[str]:
+    found = []
+    if options.group_protocol not in PROTOCOLS:
+        found.append(f"group.protocol {options.group_protocol!r}: one of {', '.join(PROTOCOLS)}")
+    if options.auto_offset_reset not in RESETS:
+        found.append(f"auto.offset.reset {options.auto_offset_reset!r}: one of {', '.join(RESETS)}")
+    if unknown := [name for name in options.assignors if name not in ASSIGNOR_NAMES]:
+        found.append(f"assignor {unknown[0]!r}: of {', '.join(ASSIGNOR_NAMES)}")
+    if not options.assignors:
+        found.append("partition.assignment.strategy names no assignor")
+    if options.heartbeat_interval_s >= options.session_timeout_s:
+        found.append("heartbeat.interval.ms must be below session.timeout.ms")
+    if options.group_id is None and (options.group_instance_id or options.auto_commit_interval_s is not None):
+        found.append("group.instance.id and automatic commits need a group.id")
+    if options.retry_backoff_s > options.retry_backoff_max_s:
+        found.append("retry.backoff.ms must not be above retry.backoff.max.ms")
+    return found + _not_positive(options)
+
+
+def _not_positive(options: ConsumerOptions) -> list[str]:
+    named = {
+        "session.timeout.ms": options.session_timeout_s,
+        "heartbeat.interval.ms": options.heartbeat_interval_s,
+        "max.poll.interval.ms": options.max_poll_interval_s,
+        "request.timeout.ms": options.request_timeout_s,
+        "max_revoke_delay": options.max_revoke_delay_s,
+        "fetch.max.bytes": options.fetch_max_bytes,
+        "buffer_bytes_max": options.buffer_bytes_max,
+    }
+    return [f"{name} must be above 0" for name, value in named.items() if value <= 0]

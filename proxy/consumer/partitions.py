@@ -1,0 +1,36 @@
+"""Names of partitions and of places in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from proxy.wire.values import TopicPartition
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What is committed of one partition (org.apache.kafka.clients.consumer.OffsetAndMetadata)."""
+
+    offset: int
+    """The next one to read."""
+    metadata: str = ""
+    leader_epoch: int = -1
+    """Of the last record consumed; -1 means unknown."""
+
+
+Partitions = frozenset[TopicPartition]
+
+NOTHING: Partitions = frozenset()
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topic -> its partitions, both ascending."""
+    grouped: dict[str, list[int]] = {}
+    for each in sorted(partitions):
+        grouped.setdefault(each.topic, []).append(each.partition)
+    return grouped
+
+
+def shown(partitions: Iterable[TopicPartition]) -> str:
+    """For people: `orders-0, orders-1`."""
+    return ", ".join(map(str, sorted(partitions)))

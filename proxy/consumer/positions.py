@@ -1,0 +1,154 @@
+"""What is assigned, and from where each partition is read on (SubscriptionState.java).
+
+A partition has no position until somebody finds one: what is committed, else what the reset policy says. The position
+is the next offset that the application gets; `fetch_from` runs ahead of it by what waits in the buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from proxy.consumer.metadata_requests import NO_EPOCH, LeaderAndEpoch
+from proxy.consumer.partitions import Partitions
+from proxy.wire.values import TopicPartition
+
+UNKNOWN_LEADER = LeaderAndEpoch()
+
+
+class PositionState(Enum):
+    """What is missing before a partition can be fetched (SubscriptionState.FetchStates)."""
+
+    INITIALIZING = "initializing"
+    """What is committed is not known."""
+    RESETTING = "resetting"
+    """The offset of the reset policy is not known."""
+    VALIDATING = "validating"
+    """Whether the log was cut before the position is not known."""
+    FETCHING = "fetching"
+
+
+@dataclass(slots=True)
+class Position:
+    """Of one assigned partition."""
+
+    state: PositionState = PositionState.INITIALIZING
+    offset: int | None = None
+    """The next one for the application; None until it is known."""
+    fetch_from: int = 0
+    """The next one to ask a broker for; known when `offset` is."""
+    record_epoch: int = NO_EPOCH
+    """Leader epoch of the last record before `fetch_from`."""
+    leader: LeaderAndEpoch = UNKNOWN_LEADER
+    """With which `fetch_from` was last known to be right."""
+    paused: bool = False
+    """By the application."""
+    held_back: bool = False
+    """To be revoked: nothing is fetched or returned."""
+    asking: bool = False
+    """Somebody has asked for what is missing."""
+    not_before: float = -math.inf
+    """Until then no broker is asked: the last one refused; seconds, monotonic."""
+    preferred: tuple[int, float] | None = None
+    """A follower that the leader wants to be read instead of it, and until when (KIP-392)."""
+    moves: int = 0
+    """How often it was sought, reset or assigned: what was asked for before is stale."""
+
+    @property
+    def is_returnable(self) -> bool:
+        """Whether the application may get what waits in the buffer."""
+        return self.offset is not None and not self.paused and not self.held_back
+
+
+class Positions:
+    """Of one consumer. Changed by the network side only; the application side reads."""
+
+    def __init__(self) -> None:
+        self._of: dict[TopicPartition, Position] = {}
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._of
+
+    def __getitem__(self, partition: TopicPartition) -> Position:
+        return self._of[partition]
+
+    @property
+    def assigned(self) -> Partitions:
+        """All, also those that are paused or to be revoked."""
+        return frozenset(self._of)
+
+    def get(self, partition: TopicPartition) -> Position | None:
+        """None: it is not assigned."""
+        return self._of.get(partition)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Exactly these; what stays keeps its position and whether it is paused."""
+        before = self._of
+        self._of = {each: before.get(each) or Position() for each in sorted(partitions)}
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not ours any more."""
+        for each in partitions:
+            self._of.pop(each, None)
+
+    def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are to be revoked."""
+        for each in self._known(partitions):
+            each.held_back = True
+
+    def let_go_on(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are not to be revoked any more."""
+        for each in self._known(partitions):
+            each.held_back = False
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application wants no more of these for now."""
+        for each in self._known(partitions):
+            each.paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """The application wants them again."""
+        for each in self._known(partitions):
+            each.paused = False
+
+    def seek(self, partition: TopicPartition, offset: int, record_epoch: int = NO_EPOCH) -> None:
+        """Go on from there; what waits in the buffer is stale. A partition that is not assigned is left alone."""
+        position = self._of.get(partition)
+        if position is not None:
+            position.state = PositionState.FETCHING
+            position.offset = position.fetch_from = offset
+            position.record_epoch = record_epoch
+            position.asking = False
+            position.moves += 1
+
+    def reset(self, partition: TopicPartition) -> None:
+        """The reset policy says where it goes on."""
+        position = self._of.get(partition)
+        if position is not None:
+            position.state = PositionState.RESETTING
+            position.offset = None
+            position.asking = False
+            position.moves += 1
+
+    def consumed(self, partition: TopicPartition, next_offset: int) -> None:
+        """The application has got everything below."""
+        position = self._of.get(partition)
+        if position is not None:
+            position.offset = next_offset
+
+    def missing(self, state: PositionState) -> list[TopicPartition]:
+        """Partitions in a state about which nobody has asked yet."""
+        return [each for each, position in self._of.items() if position.state is state and not position.asking]
+
+    def fetchable(self) -> list[TopicPartition]:
+        """Those that are to be read, ascending."""
+        return [
+            each
+            for each, position in self._of.items()
+            if position.state is PositionState.FETCHING and not position.paused and not position.held_back
+        ]
+
+    def _known(self, partitions: Iterable[TopicPartition]) -> list[Position]:
+        return [self._of[each] for each in partitions if each in self._of]

@@ -1,0 +1,122 @@
+"""A broker in memory that answers as it is told, and whose connections stall, trickle and break as they are told."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import trio
+import trio.testing
+
+from proxy.brokers.own_connection import OwnSettings
+from proxy.wire import frames, registry
+from proxy.wire.headers import RequestHeader
+from proxy.wire.values import Address
+
+VERSIONS = {key: registry.versions(key) for key in registry.API_KEYS}
+HERE = Address("broker", 9092)
+
+Respond = Callable[[RequestHeader, Any], Any]
+"""The message that answers a request; None: nothing does."""
+
+
+class FakeBroker:
+    """One broker; every connection to it is served alike."""
+
+    def __init__(self, respond: Respond) -> None:
+        self.respond = respond
+        self.ranges = dict(VERSIONS)
+        self.seen: list[tuple[str, Any]] = []
+        """(API, request) of all that came but ApiVersions."""
+        self.connections = 0
+        self.stalled = False
+        """Answers are kept until `flow`."""
+        self.trickle = 0
+        """Bytes that are written at a time, one second after the other."""
+        self.cut_after: int | None = None
+        """Bytes of the next answer after which the connection ends."""
+        self.id_shift = 0
+        """Added to correlation ids."""
+        self.raw: bytes | None = None
+        """Sent in place of the next answer."""
+        self._flows = trio.Event()
+        self._scopes: list[trio.CancelScope] = []
+
+    def flow(self) -> None:
+        """Give the answers that were kept, and go on."""
+        self.stalled = False
+        self._flows.set()
+        self._flows = trio.Event()
+
+    def cut(self) -> None:
+        """End all connections."""
+        for scope in self._scopes:
+            scope.cancel()
+        self._scopes.clear()
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        self.connections += 1
+        reader = frames.FrameReader()
+        with trio.CancelScope() as scope, suppress(trio.BrokenResourceError, ssl.SSLError):
+            self._scopes.append(scope)
+            async for data in stream:
+                for frame in reader.receive_data(data):
+                    await self._answer(stream, frame)
+        await trio.aclose_forcefully(stream)
+
+    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> None:
+        header, request = frames.decode_request(frame)
+        if header.key == 18:
+            message = self._versions()
+            await stream.send_all(frames.response(18, header.version, header.correlation_id, message))
+            return
+        self.seen.append((registry.API_KEYS[header.key], request))
+        message = self.respond(header, request)
+        while self.stalled:
+            await self._flows.wait()
+        if message is None:
+            return
+        answer = frames.response(header.key, header.version, header.correlation_id + self.id_shift, message)
+        await self._write(stream, answer if self.raw is None else self.raw)
+
+    async def _write(self, stream: trio.abc.Stream, data: bytes) -> None:
+        if self.cut_after is not None:
+            await stream.send_all(data[: self.cut_after])
+            self.cut_after = None
+            raise trio.BrokenResourceError
+        step = self.trickle or len(data)
+        for begin in range(0, len(data), step):
+            await stream.send_all(data[begin : begin + step])
+            if self.trickle:
+                await trio.sleep(1)
+
+    def _versions(self) -> Any:
+        message = registry.message("ApiVersionsResponse")
+        return message(
+            api_keys=[message.ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in self.ranges.items()]
+        )
+
+
+class FakeNet:
+    """Leads to fake brokers by address; nobody else is there."""
+
+    def __init__(self, nursery: trio.Nursery, brokers: dict[Address, FakeBroker]) -> None:
+        self.brokers = brokers
+        self.dialled: list[Address] = []
+        self._nursery = nursery
+
+    async def __call__(self, host: str, port: int) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        self.dialled.append(Address(host, port))
+        broker = self.brokers.get(Address(host, port))
+        if broker is None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        ours, theirs = trio.testing.memory_stream_pair()
+        self._nursery.start_soon(broker.serve, theirs)
+        return ours
+
+    @property
+    def settings(self) -> OwnSettings:
+        return OwnSettings(connect=self, client_id="test", tls_setting="tls=")

@@ -1,0 +1,40 @@
+"""The bytes are those of confluent-kafka."""
+
+from __future__ import annotations
+
+import confluent_kafka
+import pytest
+import trio
+
+from proxy.client.group_metadata import group_metadata
+from proxy.consumer.classic_messages import MemberIdentity
+from proxy.consumer.options import ConfigurationError
+from proxy.wire.values import TopicPartition
+from tests.client.cluster import cluster
+from tests.client.test_consumer import until
+from tests.consumer.world import FakeKafka
+
+A0 = TopicPartition("a", 0)
+
+
+@pytest.mark.parametrize("instance_id", [None, "one"])
+def test_a_member_is_written_as_confluent_kafka_writes_its_own(instance_id: str | None) -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "groß", "log_level": 0}
+    theirs = confluent_kafka.Consumer(settings | ({"group.instance.id": instance_id} if instance_id else {}))
+    try:
+        assert group_metadata("groß", MemberIdentity(instance_id=instance_id)) == theirs.consumer_group_metadata()
+    finally:
+        theirs.close()
+
+
+async def test_it_names_the_member_of_now(autojump_clock: trio.testing.MockClock) -> None:
+    kafka = FakeKafka(a=1)
+    async with cluster(kafka) as brokers, brokers.consumer(group="g", topics=["a"]) as reader:
+        await until(reader, lambda: reader.assignment == {A0})
+        (member_id,) = kafka.group.members
+        assert reader.group_metadata() == group_metadata("g", MemberIdentity(member_id, kafka.group.generation))
+        reader.assign([A0])
+        assert reader.group_metadata() == group_metadata("g", MemberIdentity())
+    async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0]) as reader:
+        with pytest.raises(ConfigurationError, match="needs a group"):
+            reader.group_metadata()

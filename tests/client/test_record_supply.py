@@ -1,0 +1,111 @@
+"""What is opened and not yet returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.client.polled_records import PartitionRecords, RecordsUnreadable
+from proxy.client.record_supply import RecordSupply
+from proxy.consumer.core import ConsumerCore
+from proxy.consumer.options import ConsumerOptions
+from proxy.wire.values import TopicPartition
+from tests.client.test_polled_records import A0, A1, batch, chunk
+
+
+class Buffered:
+    """A core whose buffer holds these chunks."""
+
+    def __init__(self, *partitions: TopicPartition) -> None:
+        self.core = ConsumerCore(ConsumerOptions(), jitter=lambda: 0.0, member_id="m")
+        self.core.positions.assign(partitions)
+        for each in partitions:
+            self.core.positions.seek(each, 0)
+        self.supply = RecordSupply(self.core)
+
+    def add(self, data: bytes, first: int, next_offset: int, partition: TopicPartition = A0) -> None:
+        moves = self.core.positions[partition].moves
+        self.core.fetches._buffer.append(chunk(data, first, next_offset, partition)._replace(moves=moves))
+
+    def take(self, records_max: int = 1000, room: int = 1000) -> list[tuple[int, int]]:
+        return shown(self.supply.take(records_max, lambda _: room))
+
+    def position(self, partition: TopicPartition = A0) -> int | None:
+        return self.core.positions[partition].offset
+
+
+def shown(parts: list[PartitionRecords]) -> list[Any]:
+    return [(part.partition.partition, record.offset) for part in parts for record in part.records]
+
+
+def test_positions_go_ahead_with_what_is_returned() -> None:
+    world = Buffered(A0, A1)
+    world.add(batch(0, 5), 0, 5)
+    world.add(batch(0, 5), 0, 5, A1)
+    assert world.take(3) == [(0, 0), (0, 1), (0, 2)]
+    assert (world.position(), world.position(A1)) == (3, 0)
+    assert world.take(4) == [(0, 3), (0, 4), (1, 0), (1, 1)]
+    assert (world.position(), world.position(A1)) == (5, 2)
+    assert world.take() == [(1, 2), (1, 3), (1, 4)]
+    assert world.take() == []
+
+
+def test_what_was_kept_is_forgotten_when_its_position_moves() -> None:
+    world = Buffered(A0, A1)
+    world.add(batch(0, 5), 0, 5)
+    world.add(batch(0, 2), 0, 2, A1)
+    assert len(world.take(2)) == 2
+    world.core.positions.seek(A0, 0)
+    assert world.take() == [(1, 0), (1, 1)]
+
+
+def test_what_was_kept_waits_while_its_partition_is_paused_or_to_be_revoked() -> None:
+    for stop, go_on in (("pause", "resume"), ("hold_back", "let_go_on")):
+        world = Buffered(A0, A1)
+        world.add(batch(0, 5), 0, 5)
+        world.add(batch(0, 2), 0, 2, A1)
+        assert world.take(2) == [(0, 0), (0, 1)]
+        getattr(world.core.positions, stop)([A0])
+        assert world.take() == [(1, 0), (1, 1)]
+        assert (world.take(), world.position()) == ([], 2)
+        getattr(world.core.positions, go_on)([A0])
+        assert world.take() == [(0, 2), (0, 3), (0, 4)]
+
+
+def test_a_partition_without_room_waits_and_the_others_go_on() -> None:
+    world = Buffered(A0, A1)
+    world.add(batch(0, 5), 0, 5)
+    world.add(batch(0, 2), 0, 2, A1)
+    rooms = {A0: 3, A1: 9}
+    assert shown(world.supply.take(100, rooms.__getitem__)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    rooms[A0] = 0
+    assert shown(world.supply.take(100, rooms.__getitem__)) == []
+    rooms[A0] = 9
+    assert shown(world.supply.take(100, rooms.__getitem__)) == [(0, 3), (0, 4)]
+
+
+def test_an_error_is_raised_once_nothing_stands_in_front_of_it() -> None:
+    broken = bytearray(batch(3, 2))
+    broken[-1] ^= 1
+    world = Buffered(A0, A1)
+    world.add(batch(0, 3) + bytes(broken), 0, 5)
+    world.add(batch(0, 2), 0, 2, A1)
+    assert world.take(2) == [(0, 0), (0, 1)]
+    assert world.take() == [(0, 2), (1, 0), (1, 1)]
+    assert world.position() == 3
+    with pytest.raises(RecordsUnreadable) as raised:
+        world.take()
+    assert raised.value.offset == 3
+    assert world.take() == []
+
+
+def test_an_error_of_one_partition_keeps_what_others_have() -> None:
+    broken = bytearray(batch(0, 2))
+    broken[-1] ^= 1
+    world = Buffered(A0, A1)
+    world.add(bytes(broken), 0, 2)
+    world.add(batch(0, 2), 0, 2, A1)
+    with pytest.raises(RecordsUnreadable):
+        world.take()
+    assert world.take() == [(1, 0), (1, 1)]

@@ -1,0 +1,96 @@
+"""What a consumer is opened with: every mistake is named, with what would be right."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from proxy.client.opening import open_consumer
+from proxy.client.settings import addresses, client_settings
+from proxy.consumer.options import ConfigurationError
+from proxy.wire.values import Address
+
+
+def test_servers_are_listed_once_in_their_order() -> None:
+    assert addresses("a:1, b:2,a:1") == (Address("a", 1), Address("b", 2))
+    assert addresses(["a:1", "c,d:3"]) == (Address("a", 1), Address("c", 9092), Address("d", 3))
+    assert addresses("[::1]:9094,10.0.0.1") == (Address("::1", 9094), Address("10.0.0.1", 9092))
+
+
+@pytest.mark.parametrize("text", ["a:0", "a:65536", "a:x", ":9092", "http://a:1", "[]:1"])
+def test_what_is_no_server_is_named(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="write host:port"):
+        addresses(text)
+
+
+def test_no_server_is_a_mistake() -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap names no server"):
+        addresses(" , ")
+
+
+def test_options_have_the_names_of_the_settings() -> None:
+    made = client_settings("a:1", group="g", options={"session_timeout_s": 10.0, "read_committed": True})
+    assert (made.options.group_id, made.options.session_timeout_s, made.options.read_committed) == ("g", 10.0, True)
+    assert made.connections.tls is None
+    assert made.connections.client_id == "kafka-share-proxy-client"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"auto_offset_rest": "x"}, "no option is called 'auto_offset_rest'; did you mean 'auto_offset_reset'"),
+        ({"zzz": 1}, "no option is called 'zzz': there are group_instance_id|no option is called 'zzz': there are"),
+        ({"group_id": "g"}, "group_id: say group="),
+        ({"auto_offset_reset": "newest"}, "auto.offset.reset 'newest': one of earliest, latest, none"),
+        ({"session_timeout_s": "45"}, "value of another type"),
+        ({"session_timeout_s": -1.0, "heartbeat_interval_s": -2.0}, "session.timeout.ms must be above 0"),
+    ],
+)
+def test_a_mistake_in_an_option_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        client_settings("a:1", options=options)
+
+
+def test_tls_and_sasl() -> None:
+    context = ssl.create_default_context()
+    assert client_settings("a:1", tls=context, options={}).connections.tls is context
+    assert isinstance(client_settings("a:1", tls=True, options={}).connections.tls, ssl.SSLContext)
+    assert client_settings("a:1", tls=False, options={}).connections.tls is None
+    identity = client_settings("a:1", sasl=("SCRAM-SHA-256", "u", "p"), options={}).connections.identity
+    assert identity is not None
+    assert (identity.mechanism, identity.username, identity.password()) == ("SCRAM-SHA-256", "u", "p")
+    assert "p" not in repr(identity).replace("password", "").replace("SCRAM", "").split("username")[1]
+
+
+@pytest.mark.parametrize(
+    ("sasl", "words"),
+    [(("GSSAPI", "u", "p"), "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"), (("PLAIN", "", "p"), "user name is empty")],
+)
+def test_a_mistake_in_sasl_is_named(sasl: tuple[str, str, str], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        client_settings("a:1", sasl=sasl, options={})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"topics": ["a"]}, ConfigurationError, "need a group"),
+        ({"group": "g", "topics": ["a"], "partitions": [("a", 0)]}, ConfigurationError, "exclude each other"),
+        ({"group": "g", "topics": ["a"], "pattern": "a"}, ConfigurationError, "exclude each other"),
+        ({"group": ""}, ConfigurationError, "group is empty"),
+        (
+            {"group": "g", "individual_commits": True, "auto_commit_interval_s": 5.0},
+            ConfigurationError,
+            "polled is not",
+        ),
+        ({"max_poll_records": 0}, ConfigurationError, "max_poll_records 0"),
+        ({"revoke_in_same_poll": True}, ConfigurationError, "nobody would hear"),
+    ],
+)
+def test_arguments_that_cannot_work_together_are_named(
+    arguments: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        open_consumer("a:1", **arguments)

@@ -1,0 +1,38 @@
+"""Sticky assignment where all subscribe alike."""
+
+from __future__ import annotations
+
+from proxy.consumer.assignors.equal_subscriptions import EqualSubscriptions
+from proxy.consumer.assignors.previous_owners import previous_owners
+from tests.consumer.assignors.groups import member, places, shown
+
+
+def assign(counts: dict[str, int], **had: str) -> EqualSubscriptions:
+    members = {name: member("".join(counts), each, 1) for name, each in had.items()}
+    made = EqualSubscriptions(counts, previous_owners(counts, members, lambda each: (each.owned, 1)))
+    made.assign()
+    return made
+
+
+def test_a_new_member_gets_its_share_and_the_others_keep_the_rest() -> None:
+    made = assign({"a": 4}, m0="a0 a1 a2 a3", m1="")
+    assert shown(made.assigned) == {"m0": "a0 a1", "m1": "a2 a3"}
+    assert made.moving == dict.fromkeys(places("a2 a3"), "m1")
+
+
+def test_what_a_member_left_behind_goes_to_those_with_least() -> None:
+    made = assign({"a": 5}, m0="a0 a1", m1="a2")
+    assert sorted(map(len, made.assigned.values())) == [2, 3]
+    assert set(places("a0 a1")) <= set(made.assigned["m0"])
+    assert made.moving == {}
+
+
+def test_claimed_twice_moves_to_whoever_gets_it() -> None:
+    made = assign({"a": 2}, m0="a0 a1", m1="a0")
+    assert sorted(map(len, made.assigned.values())) == [1, 1]
+    assert places("a0")[0] in made.moving
+
+
+def test_fewer_partitions_than_members() -> None:
+    made = assign({"a": 1}, m0="", m1="a0", m2="")
+    assert shown(made.assigned) == {"m0": "", "m1": "a0", "m2": ""}

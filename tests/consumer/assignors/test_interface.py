@@ -1,0 +1,49 @@
+"""All assignors against Kafka's own (tests/consumer/oracle): the same members and partitions, the same assignment."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.consumer.oracle import assignors
+from tests.consumer.oracle.assignors import ASSIGNORS, CASES, GOLDEN, RELEASES, Case, compact, is_valid, read_answer
+
+STORIES = CASES // (assignors.ROUNDS * len(ASSIGNORS))
+LIVE_STORIES = 60
+
+
+def differences(asked: list[Case], answers: list[str]) -> list[str]:
+    """Where ours is not valid, or is not Java's though Java's is."""
+    return [
+        f"{case}\njava {answer}\nours {compact(ours)}"
+        for case, answer, ours in zip(asked, answers, (case.ours() for case in asked), strict=True)
+        if not is_valid(case, ours) or answer not in ("error", compact(ours))
+    ]
+
+
+def test_every_recorded_case_is_assigned_as_java_assigned_it() -> None:
+    asked, answers = assignors.some_cases(STORIES), GOLDEN.read_text().splitlines()
+    assert len(answers) > 300
+    assert answers.count("error") < 5, "a case in which Java fails, or assigns what nobody wanted, compares nothing"
+    assert differences(asked, answers) == []
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("release", RELEASES)
+def test_java_of_today_assigns_as_we_do(release: str) -> None:
+    """Other cases than the recorded ones, by the classes of both releases."""
+    if not assignors.has_compiler():
+        pytest.skip("needs a JDK: the Java at hand has no compiler")
+    asked = assignors.some_cases(LIVE_STORIES, first=10_000)
+    found = [read_answer(answer) for answer in assignors.judge(asked, release)]
+    answers = [
+        "error" if theirs is None or not is_valid(case, theirs) else compact(theirs)
+        for case, theirs in zip(asked, found, strict=True)
+    ]
+    assert answers.count("error") < len(asked) / 50
+    assert differences(asked, answers) == []
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_an_assignor_has_the_name_and_protocol_of_its_java_class(name: str) -> None:
+    assert ASSIGNORS[name].name == name
+    assert ASSIGNORS[name].protocol.value == ("cooperative" if name == "cooperative-sticky" else "eager")

@@ -1,0 +1,93 @@
+"""One manager alone: what it asks, and what it does with answers that a test makes up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.consumer.coordinator_requests import CoordinatorRequests
+from proxy.consumer.metadata_requests import MetadataRequests
+from proxy.consumer.options import ConsumerOptions
+from proxy.consumer.requests import FailureKind, RequestFailure, RetryBackoff, UnsentRequest
+from proxy.consumer.states import coordinator_trace
+from proxy.wire import registry
+from tests.consumer.messages import crossed
+
+NOW = 1000.0
+OPTIONS = ConsumerOptions(group_id="g", auto_offset_reset="earliest")
+GONE = RequestFailure(FailureKind.DISCONNECTED)
+TIMED_OUT = RequestFailure(FailureKind.TIMED_OUT)
+BARRED = RequestFailure(FailureKind.AUTHENTICATION, "no such user")
+
+
+def backoff() -> RetryBackoff:
+    return RetryBackoff(0.1, 1.0, lambda: 0.0)
+
+
+def found_coordinator(node_id: int = 1) -> CoordinatorRequests:
+    """A coordinator that is known."""
+    made = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
+    made.start(NOW)
+    made.need(NOW, "a test")
+    answer(made, only(made), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
+    return made
+
+
+def known_topics(**topics: int) -> MetadataRequests:
+    """Topics whose partitions are led by nodes 1 and 2 in turn, in epoch 5."""
+    made = MetadataRequests(OPTIONS, backoff())
+    made.watch(topics)
+    tell_topics(made, only(made), **topics)
+    return made
+
+
+def tell_topics(
+    metadata: MetadataRequests, request: UnsentRequest, *, epoch: int = 5, now: float = NOW, **topics: int
+) -> list[Any]:
+    response = registry.message("MetadataResponse")
+    listed = [
+        response.MetadataResponseTopic(
+            name=name,
+            topic_id=f"{name:x<16}".encode(),
+            error_code=0 if count else 3,
+            partitions=[
+                response.MetadataResponsePartition(partition_index=n, leader_id=1 + n % 2, leader_epoch=epoch)
+                for n in range(count)
+            ],
+        )
+        for name, count in topics.items()
+    ]
+    brokers = [response.MetadataResponseBroker(node_id=node, host="h", port=node) for node in (1, 2)]
+    return metadata.on_response(request, response(brokers=brokers, topics=listed), now)
+
+
+def only(manager: Any, now: float = NOW) -> UnsentRequest:
+    """The one request that it wants to send; written and read once, in its lowest and its highest version."""
+    (request,) = manager.poll(now).requests
+    for version in request.versions:
+        crossed(request.message, version)
+    return request
+
+
+def nothing(manager: Any, now: float = NOW) -> float:
+    """It wants to send nothing; returns when it wants to be asked again."""
+    wanted = manager.poll(now)
+    assert wanted.requests == ()
+    return wanted.wake_at
+
+
+def answer(manager: Any, request: UnsentRequest, now: float = NOW, **fields: Any) -> list[Any]:
+    """A response of these fields; structures may be given as dicts."""
+    name = f"{request.api}Response"
+    message = registry.message(name)
+    made = message(**{key: _made(message, name, key, value) for key, value in fields.items()})
+    return manager.on_response(request, crossed(made, request.versions[1]), now)
+
+
+def _made(message: Any, name: str, key: str, value: Any) -> Any:
+    if not (isinstance(value, list) and value and isinstance(value[0], dict)):
+        return value
+    kinds = {
+        ("FindCoordinatorResponse", "coordinators"): "Coordinator",
+        ("JoinGroupResponse", "members"): "JoinGroupResponseMember",
+    }
+    return [getattr(message, kinds[name, key])(**each) for each in value]

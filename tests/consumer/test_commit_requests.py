@@ -1,0 +1,222 @@
+"""Commits: one under way for each partition, coalesced, and each call ended once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import integers, lists, sampled_from, tuples
+
+from proxy.consumer.classic_messages import MemberIdentity
+from proxy.consumer.commit_requests import CommitRequests
+from proxy.consumer.events import BrokerRefused, CallDone, CommitRefused, PartitionLostError
+from proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from proxy.consumer.requests import UnsentRequest
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicPartition
+from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, found_coordinator, nothing, only
+from tests.consumer.messages import crossed
+
+A, B, C = (TopicPartition("p", number) for number in range(3))
+
+
+@dataclass
+class Group:
+    """The member whose commits these are."""
+
+    who: MemberIdentity = MemberIdentity("m", 1)  # noqa: RUF009 - a tuple
+    holds: Partitions | None = frozenset({A, B, C})
+    fenced: list[ErrorCode] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.coordinator = found_coordinator()
+        self.commits = CommitRequests(
+            OPTIONS, self.coordinator, backoff(), lambda: self.who, lambda: self.holds, self.note
+        )
+
+    def note(self, _: MemberIdentity, code: ErrorCode, __: float) -> list[Any]:
+        self.fenced.append(code)
+        return []
+
+    def commit(self, call_id: int, **offsets: int) -> list[Any]:
+        places = {"a": A, "b": B, "c": C}
+        return self.commits.commit({places[k]: OffsetAndMetadata(v, "text") for k, v in offsets.items()}, call_id)
+
+    def answer(self, request: UnsentRequest, now: float = NOW, **codes: ErrorCode) -> list[Any]:
+        response = registry.message("OffsetCommitResponse")
+        places = {A: "a", B: "b", C: "c"}
+        topics = [
+            response.OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    response.OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=codes.get(places[TopicPartition(topic.name, each.partition_index)], 0),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.message.topics
+        ]
+        return self.commits.on_response(request, crossed(response(topics=topics), 9), now)
+
+
+def sent(request: UnsentRequest) -> dict[int, int]:
+    return {
+        each.partition_index: each.committed_offset for topic in request.message.topics for each in topic.partitions
+    }
+
+
+def test_what_waits_goes_out_in_one_request_with_who_the_member_is() -> None:
+    group = Group()
+    group.commit(1, a=5, b=6)
+    group.commit(2, c=7)
+    request = only(group.commits)
+    assert sent(request) == {0: 5, 1: 6, 2: 7}
+    assert (request.message.member_id, request.message.generation_id_or_member_epoch) == ("m", 1)
+    assert group.answer(request) == [CallDone(call_id=1), CallDone(call_id=2)]
+    assert group.commits.is_idle
+
+
+def test_while_one_is_under_way_the_newest_waits_for_all_calls() -> None:
+    group = Group()
+    group.commit(1, a=5)
+    first = only(group.commits)
+    group.commit(2, a=6)
+    group.commit(3, a=8, b=1)
+    assert sent(only(group.commits)) == {1: 1}, "of a one is under way"
+    assert group.answer(first) == [CallDone(call_id=1)]
+    second = only(group.commits)
+    assert sent(second) == {0: 8}
+    assert group.answer(second) == [CallDone(call_id=2)], "call 3 waits for b"
+
+
+def test_what_the_member_does_not_hold_is_refused_and_the_rest_is_committed() -> None:
+    group = Group(holds=frozenset({A}))
+    assert group.commit(1, a=5, b=5) == []
+    (done,) = group.answer(only(group.commits))
+    assert isinstance(done.value, CommitRefused)
+    assert list(done.value.errors) == [B]
+    assert isinstance(done.value.errors[B], PartitionLostError)
+    assert group.commit(2, b=5)[0].call_id == 2, "at once where nothing is left to send"
+    assert group.commits.commit({}, 3) == [CallDone(call_id=3)]
+
+
+@pytest.mark.parametrize("code", [
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.REQUEST_TIMED_OUT,
+])  # fmt: skip
+def test_what_may_pass_is_sent_again_after_a_pause_and_only_what_was_refused(code: ErrorCode) -> None:
+    group = Group()
+    group.commit(1, a=5, b=6)
+    assert group.answer(only(group.commits), a=code) == []
+    assert nothing(group.commits) == pytest.approx(NOW + 0.1)
+    again = only(group.commits, NOW + 0.1)
+    assert sent(again) == {0: 5}
+    assert group.answer(again) == [CallDone(call_id=1)]
+
+
+def test_without_an_answer_it_is_sent_again_to_the_coordinator_that_is_found_then() -> None:
+    group = Group()
+    group.commit(1, a=5)
+    assert group.commits.on_response(only(group.commits), GONE, NOW) == []
+    assert group.coordinator.node_id is None
+    nothing(group.commits, NOW + 1)
+    assert not group.commits.is_settled([A])
+    assert group.commits.is_settled([B])
+
+
+def test_a000_11_what_the_old_generation_may_not_commit_the_new_one_does() -> None:
+    group = Group()
+    group.commit(1, a=5, b=6)
+    request = only(group.commits)
+    assert group.answer(request, a=ErrorCode.ILLEGAL_GENERATION, b=ErrorCode.ILLEGAL_GENERATION) == []
+    assert group.fenced == [ErrorCode.ILLEGAL_GENERATION] * 2
+    nothing(group.commits, NOW + 9)
+    group.who, group.holds = MemberIdentity("m", 2), frozenset({A})
+    wanted = group.commits.poll(NOW + 9)
+    (again,) = wanted.requests
+    assert sent(again) == {0: 5}
+    assert again.message.generation_id_or_member_epoch == 2
+    assert wanted.events == ()
+    (done,) = group.answer(again)
+    assert list(done.value.errors) == [B], "b is not the member's any more"
+
+
+def test_a_newer_commit_takes_the_place_of_one_that_is_held() -> None:
+    group = Group()
+    group.commit(1, a=5)
+    group.answer(only(group.commits), a=ErrorCode.STALE_MEMBER_EPOCH)
+    group.commit(2, a=9)
+    assert sent(only(group.commits)) == {0: 9}
+
+
+def test_without_a_group_a_refusal_is_final() -> None:
+    group = Group(holds=None, who=MemberIdentity())
+    group.commit(1, a=5)
+    (done,) = group.answer(only(group.commits), a=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert isinstance(done.value.errors[A], BrokerRefused)
+    assert group.fenced == []
+
+
+def test_errors_for_good_name_the_partition() -> None:
+    group = Group()
+    group.commit(1, a=5)
+    (done,) = group.answer(only(group.commits), a=ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    assert str(done.value.errors[A]) == "OffsetCommit of p-0: OFFSET_METADATA_TOO_LARGE"
+    group.commit(2, b=5)
+    (done,) = group.commits.on_response(only(group.commits), BARRED, NOW)
+    assert str(done.value.errors[B]) == "OffsetCommit of p-1: no such user"
+
+
+def test_a_lost_partition_is_not_sent_any_more_and_what_is_under_way_still_tells() -> None:
+    group = Group()
+    group.commit(1, a=5)
+    request = only(group.commits)
+    group.commit(2, a=6, b=6)
+    assert group.commits.abandon([A, C]) == [], "call 2 waits for b"
+    assert group.answer(request) == [CallDone(call_id=1)], "the outcome of what was sent is told"
+    (done,) = group.answer(only(group.commits))
+    assert list(done.value.errors) == [A]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lists(tuples(sampled_from((A, B)), integers(0, 99)), min_size=1, max_size=60),
+    lists(sampled_from("sarn"), max_size=200),
+)
+def test_a001_7_any_order_of_calls_and_answers_ends_each_call_once_in_the_order_of_calls(
+    calls: list[tuple[TopicPartition, int]], steps: list[str]
+) -> None:
+    """s: the next call; a, r: the oldest request is taken or refused for now; n: what is due goes out."""
+    group = Group()
+    done: list[int] = []
+    on_the_wire: dict[TopicPartition, list[int]] = {A: [], B: []}
+    under_way: list[UnsentRequest] = []
+    waiting = list(enumerate(calls))
+    now = NOW
+    for step in [*steps, *"sna" * (len(calls) + 2)]:
+        now += 2
+        if step == "s" and waiting:
+            call_id, (place, offset) = waiting.pop(0)
+            group.commits.commit({place: OffsetAndMetadata(offset)}, call_id)
+        elif step == "n":
+            for request in group.commits.poll(now).requests:
+                for number, offset in sent(request).items():
+                    on_the_wire[TopicPartition("p", number)].append(offset)
+                under_way.append(request)
+        elif step in "ar" and under_way:
+            code = ErrorCode.REQUEST_TIMED_OUT if step == "r" else ErrorCode.NONE
+            done += [each.call_id for each in group.answer(under_way.pop(0), now, a=code, b=code)]
+    while under_way or not group.commits.is_idle:
+        now += 2
+        under_way += group.commits.poll(now).requests
+        done += [each.call_id for each in group.answer(under_way.pop(0), now)]
+    assert sorted(done) == list(range(len(calls)))
+    for place in (A, B):
+        wanted = iter([offset for at, offset in calls if at == place])
+        sent_once = [each for n, each in enumerate(on_the_wire[place]) if n == 0 or each != on_the_wire[place][n - 1]]
+        assert all(offset in wanted for offset in sent_once), "in the order of the calls, some left out"

@@ -1,0 +1,257 @@
+"""Reading ahead into a bounded buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.consumer.events import BackgroundError, FetchArrived
+from proxy.consumer.fetch_requests import FetchRequests
+from proxy.consumer.metadata_requests import LeaderAndEpoch
+from proxy.consumer.offset_requests import OffsetRequests
+from proxy.consumer.options import ConsumerOptions
+from proxy.consumer.positions import Positions, PositionState
+from proxy.consumer.requests import UnsentRequest
+from proxy.wire import registry
+from proxy.wire.records import Record, build_batch
+from proxy.wire.values import TopicPartition
+from tests.consumer.managers import BARRED, GONE, NOW, backoff, known_topics, nothing, only
+from tests.consumer.messages import crossed
+
+A, B, C = (TopicPartition("p", number) for number in range(3))
+"""Led by nodes 1, 2 and 1."""
+
+
+def batch(first: int, count: int = 10, epoch: int = 5) -> bytes:
+    return build_batch(first, [Record(value=b"v" * 20)] * count, leader_epoch=epoch)
+
+
+class Play:
+    """Partitions at position 0."""
+
+    def __init__(self, *partitions: TopicPartition, **options: Any) -> None:
+        self.metadata = known_topics(p=3)
+        self.positions = Positions()
+        self.options = ConsumerOptions(**{"auto_offset_reset": "earliest", **options})
+        self.offsets = OffsetRequests(self.options, self.metadata, self.positions, backoff())
+        self.fetches = FetchRequests(self.options, self.metadata, self.positions, self.offsets, backoff)
+        self.positions.assign(partitions)
+        for each in partitions:
+            self.seek(each, 0)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.positions.seek(partition, offset)
+        self.positions[partition].leader = self.metadata.leader(partition)
+
+    def answer(self, request: UnsentRequest, now: float = NOW, code: int = 0, **records: Any) -> list[Any]:
+        """a=bytes, or a dict of fields."""
+        response = registry.message("FetchResponse")
+        partitions = []
+        for name, given in records.items():
+            fields = given if isinstance(given, dict) else {"records": given}
+            partitions.append(response.PartitionData(partition_index="abc".index(name), high_watermark=99, **fields))
+        topic = response.FetchableTopicResponse(topic_id=self.metadata.topic_id("p"), partitions=partitions)
+        return self.fetches.on_response(request, crossed(response(responses=[topic], error_code=code), 16), now)
+
+    def taken(self, bytes_max: float = float("inf")) -> list[tuple[str, int, int]]:
+        return [(str(each.partition), each.first, each.next_offset) for each in self.fetches.take(bytes_max)]
+
+
+def asked(request: UnsentRequest) -> dict[int, int]:
+    return {each.partition: each.fetch_offset for topic in request.message.topics for each in topic.partitions}
+
+
+def test_each_broker_has_one_request_under_way_for_all_its_partitions() -> None:
+    play = Play(A, B, C)
+    first, second = play.fetches.poll(NOW).requests
+    assert [(each.node_id, asked(each)) for each in (first, second)] == [(1, {0: 0, 2: 0}), (2, {1: 0})]
+    assert (first.message.session_id, first.message.session_epoch, first.message.max_wait_ms) == (0, -1, 500)
+    (topic,) = second.message.topics
+    assert topic.partitions[0].current_leader_epoch == 5
+    nothing(play.fetches)
+    assert play.answer(second, b=batch(0)) == [FetchArrived(partitions=frozenset({B}))]
+    assert asked(only(play.fetches)) == {1: 10}, "further on, while nothing was taken yet"
+
+
+def test_chunks_are_whole_batches_and_the_position_stays_until_records_are_returned() -> None:
+    play = Play(A)
+    play.seek(A, 5)
+    play.answer(only(play.fetches), a=batch(0) + batch(10) + batch(20)[:-1])
+    assert (play.positions[A].offset, play.positions[A].fetch_from) == (5, 20)
+    (chunk,) = play.fetches.take()
+    assert bytes(chunk.records) == batch(0) + batch(10)
+    assert (chunk.first, chunk.next_offset, chunk.high_watermark) == (5, 20, 99)
+    assert play.positions[A].offset == 5
+    assert play.fetches.buffered_bytes == 0
+
+
+def test_the_next_request_tells_the_epoch_of_the_last_record() -> None:
+    play = Play(A)
+    play.answer(only(play.fetches), a=batch(0, epoch=3))
+    (topic,) = only(play.fetches).message.topics
+    assert topic.partitions[0].last_fetched_epoch == 3
+
+
+def test_a_full_buffer_stops_fetching_until_something_is_taken() -> None:
+    play = Play(A, buffer_bytes_max=1000, max_partition_fetch_bytes=500, fetch_max_bytes=600)
+    request = only(play.fetches)
+    assert request.message.max_bytes == 600
+    play.answer(request, a=batch(0) + batch(10))
+    assert play.fetches.buffered_bytes == len(batch(0)) * 2 > 500
+    assert nothing(play.fetches) == float("inf")
+    assert len(play.taken()) == 1
+    assert asked(only(play.fetches)) == {0: 20}
+
+
+def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
+    play = Play(A, C)
+    play.answer(only(play.fetches), a=batch(0), c=batch(0))
+    play.positions.pause([A])
+    assert play.fetches.has_records
+    assert play.taken() == [("p-2", 0, 10)]
+    assert not play.fetches.has_records
+    assert asked(only(play.fetches)) == {2: 10}
+    play.positions.resume([A])
+    assert play.taken() == [("p-0", 0, 10)]
+
+
+def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:
+    play = Play(A)
+    play.answer(only(play.fetches), a=batch(0))
+    play.positions.hold_back([A])
+    assert play.taken() == []
+    nothing(play.fetches)
+    play.positions.let_go_on([A])
+    (chunk,) = play.fetches.take()
+    assert play.fetches.may_return(chunk)
+    play.positions.hold_back([A])
+    assert not play.fetches.may_return(chunk), "nor what was taken, and not returned yet"
+    play.positions.let_go_on([A])
+    play.seek(A, 3)
+    assert not play.fetches.may_return(chunk)
+
+
+def test_a_seek_makes_what_came_and_what_is_under_way_stale() -> None:
+    play = Play(A)
+    play.answer(only(play.fetches), a=batch(0))
+    request = only(play.fetches)
+    play.seek(A, 50)
+    assert play.answer(request, a=batch(10)) == []
+    assert play.taken() == []
+    assert play.fetches.buffered_bytes == 0
+    assert asked(only(play.fetches)) == {0: 50}
+
+
+def test_chunks_of_a_partition_stay_in_order_when_little_is_taken() -> None:
+    play = Play(A, C)
+    play.answer(only(play.fetches), a=batch(0, 30), c=batch(0))
+    play.answer(only(play.fetches), a=batch(30, 1))
+    assert play.taken(10) == [("p-0", 0, 30)], "one at least"
+    assert play.taken(len(batch(0)) + len(batch(0, 1))) == [("p-2", 0, 10), ("p-0", 30, 31)]
+    play.answer(only(play.fetches), c=batch(10, 1))
+    play.answer(only(play.fetches), a=batch(31, 30))
+    play.answer(only(play.fetches), a=batch(61, 1))
+    assert play.taken(len(batch(0, 1)) * 2) == [("p-2", 10, 11)], "the last would fit, and has to wait for its turn"
+
+
+def test_what_is_not_ours_any_more_is_dropped() -> None:
+    play = Play(A, C)
+    play.answer(only(play.fetches), a=batch(0), c=batch(0))
+    play.positions.drop([A])
+    play.fetches.drop([A])
+    assert play.fetches.buffered_bytes == len(batch(0))
+    assert play.taken() == [("p-2", 0, 10)]
+    request = only(play.fetches)
+    play.fetches.clear()
+    assert play.answer(request, c=batch(10)) == []
+
+
+def test_an_offset_out_of_range_goes_to_the_reset_policy() -> None:
+    play = Play(A)
+    play.answer(only(play.fetches), a={"error_code": 1})
+    assert play.positions[A].state is PositionState.RESETTING
+    play = Play(A, auto_offset_reset="none")
+    (event,) = play.answer(only(play.fetches), a={"error_code": 1})
+    assert isinstance(event, BackgroundError)
+    assert nothing(play.fetches) == pytest.approx(NOW + 0.1)
+
+
+def test_a_stale_leader_is_asked_for_and_the_others_are_read_on() -> None:
+    play = Play(A, C)
+    leader = registry.message("FetchResponse").LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
+    play.answer(only(play.fetches), a={"error_code": 6, "current_leader": leader}, c=batch(0))
+    assert asked(only(play.fetches)) == {2: 10}
+    assert play.metadata.leader(A) == LeaderAndEpoch(2, 9)
+    assert len(play.metadata.poll(NOW + 1).requests) == 1
+    play.offsets.poll(NOW + 1)
+    assert asked(only(play.fetches, NOW + 1)) == {0: 0}, "at the new leader"
+
+
+def test_a_follower_that_the_leader_names_is_read_until_it_refuses_fails_or_the_time_is_over() -> None:
+    for end in ("refuses", "fails", "old", "gone"):
+        play = Play(A, rack="r")
+        first = only(play.fetches)
+        assert (first.node_id, first.message.rack_id) == (1, "r")
+        play.answer(first, a={"preferred_read_replica": 2})
+        second = only(play.fetches)
+        assert (second.node_id, asked(second)) == (2, {0: 0})
+        now = NOW
+        if end == "refuses":
+            assert play.answer(second, a={"error_code": 1}) == []
+            assert play.positions[A].state is PositionState.FETCHING, "the leader may well have the offset"
+            nothing(play.fetches)
+            now += 0.1
+        elif end == "fails":
+            play.fetches.on_response(second, GONE, NOW)
+        else:
+            play.answer(second, a=batch(0))
+            assert only(play.fetches).node_id == 2
+            play.fetches.clear()
+            now += play.options.metadata_max_age_s * (end == "old")
+            play.metadata.nodes = {1: play.metadata.nodes[1]} if end == "gone" else play.metadata.nodes
+        assert only(play.fetches, now).node_id == 1, end
+
+
+def test_a_diverging_epoch_takes_the_position_back() -> None:
+    play = Play(A)
+    play.seek(A, 50)
+    diverging = registry.message("FetchResponse").EpochEndOffset(epoch=3, end_offset=40)
+    play.answer(only(play.fetches), a={"diverging_epoch": diverging})
+    assert (play.positions[A].offset, play.positions[A].record_epoch) == (40, 3)
+
+
+def test_a_broker_that_does_not_answer_is_asked_with_pauses_and_the_others_without() -> None:
+    play = Play(A, B)
+    first, second = play.fetches.poll(NOW).requests
+    assert play.fetches.on_response(first, GONE, NOW) == []
+    play.answer(second, b=batch(0))
+    wanted = play.fetches.poll(NOW)
+    assert [each.node_id for each in wanted.requests] == [2]
+    assert wanted.wake_at == pytest.approx(NOW + 0.1)
+    (again,) = play.fetches.poll(NOW + 0.1).requests
+    assert play.answer(again, NOW + 0.1, code=-1) == []
+    assert nothing(play.fetches, NOW + 0.1) == pytest.approx(NOW + 0.3)
+    (event,) = play.fetches.on_response(only(play.fetches, NOW + 0.31), BARRED, NOW)
+    assert str(event.error) == "Fetch: no such user"
+
+
+@pytest.mark.parametrize(("given", "text"), [
+    ({"error_code": 29}, "Fetch of p-0: TOPIC_AUTHORIZATION_FAILED"),
+    (b"\xff" * 100, "Fetch of p-0: "),
+])  # fmt: skip
+def test_what_cannot_be_read_is_an_error_that_names_the_partition(given: Any, text: str) -> None:
+    play = Play(A)
+    (event,) = play.answer(only(play.fetches), a=given)
+    assert text in str(event.error)
+    assert event.partitions == {A}
+    assert nothing(play.fetches) == pytest.approx(NOW + 0.1), "never without a pause"
+
+
+def test_answers_about_what_was_not_asked_are_passed_over() -> None:
+    play = Play(A)
+    response = registry.message("FetchResponse")
+    unknown = response.FetchableTopicResponse(topic_id=b"?" * 16, partitions=[response.PartitionData()])
+    assert play.fetches.on_response(only(play.fetches), response(responses=[unknown]), NOW) == []
+    assert play.answer(only(play.fetches), b=batch(0)) == []
+    assert play.taken() == []

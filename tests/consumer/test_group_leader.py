@@ -1,0 +1,87 @@
+"""What the leader of a classic group does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from proxy.consumer.assignors.range_assignor import RangeAssignor
+from proxy.consumer.events import FatalGroupError
+from proxy.consumer.group_leader import GroupLeader
+from proxy.consumer.group_protocol import GroupSubscription, MalformedMember, read_assignment, write_subscription
+from proxy.wire import registry
+
+
+class Topics:
+    """Topics that are known, or not yet."""
+
+    def __init__(self, **counts: int) -> None:
+        self.counts: dict[str, int] | None = counts
+        self.asked: list[str] = []
+
+    def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
+        self.asked = list(topics)
+        return self.counts and dict(self.counts)
+
+
+def elected(protocol: str = "range", skip: bool = False, **members: bytes) -> Any:
+    response = registry.message("JoinGroupResponse")
+    listed = [response.JoinGroupResponseMember(member_id=name, metadata=data) for name, data in members.items()]
+    return response(protocol_name=protocol, members=listed, skip_assignment=skip)
+
+
+def topics(*names: str) -> bytes:
+    return write_subscription(GroupSubscription(topics=names))
+
+
+def assigned(leader: GroupLeader) -> dict[str, list[str]]:
+    found = leader.assign(0.0)
+    assert found is not None
+    return {name: [str(each) for each in read_assignment(data).partitions] for name, data in found}
+
+
+def test_it_assigns_what_all_members_subscribe_to_once_the_topics_are_known() -> None:
+    known = Topics(p=2, q=1)
+    leader = GroupLeader([RangeAssignor()], known)
+    leader.elected(elected(a=topics("p"), b=topics("p", "q")))
+    counts, known.counts = known.counts, None
+    assert leader.assign(0.0) is None
+    assert known.asked == ["p", "q"]
+    known.counts = counts
+    assert assigned(leader) == {"a": ["p-0"], "b": ["p-1", "q-0"]}
+
+
+def test_it_assigns_anew_when_a_topic_grows_and_only_while_it_leads() -> None:
+    known = Topics(p=2)
+    leader = GroupLeader([RangeAssignor()], known)
+    assert not leader.must_assign_anew(0.0)
+    leader.elected(elected(a=topics("p")))
+    assert assigned(leader) == {"a": ["p-0", "p-1"]}
+    assert not leader.must_assign_anew(0.0)
+    known.counts = {"p": 3}
+    assert leader.must_assign_anew(0.0)
+    known.counts = None
+    assert not leader.must_assign_anew(0.0), "they are being asked about"
+    known.counts = {"p": 3}
+    leader.deposed()
+    assert not leader.must_assign_anew(0.0)
+
+
+def test_a_static_leader_that_is_back_assigns_nothing() -> None:
+    leader = GroupLeader([RangeAssignor()], Topics(p=1))
+    leader.elected(elected(skip=True, a=topics("p")))
+    assert assigned(leader) == {}
+
+
+def test_malformed_metadata_of_another_member_name_it() -> None:
+    leader = GroupLeader([RangeAssignor()], Topics(p=1))
+    with pytest.raises(MalformedMember, match="member b of the group"):
+        leader.elected(elected(a=topics("p"), b=b"\0\1bad"))
+    assert assigned(leader) == {}
+
+
+def test_an_assignor_that_was_not_offered_is_an_error() -> None:
+    with pytest.raises(FatalGroupError, match="'sticky', not offered"):
+        GroupLeader([RangeAssignor()], Topics()).elected(elected("sticky"))

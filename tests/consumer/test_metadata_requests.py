@@ -1,0 +1,107 @@
+"""What is known of the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.consumer.events import BackgroundError
+from proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
+from proxy.consumer.options import ConsumerOptions
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import TopicPartition
+from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, known_topics, nothing, only, tell_topics
+
+P0 = TopicPartition("p", 0)
+
+
+def test_what_is_watched_is_asked_for_and_again_when_it_is_old() -> None:
+    metadata = known_topics(p=2)
+    assert metadata.leader(P0) == LeaderAndEpoch(1, 5)
+    assert metadata.topic_name(metadata.topic_id("p") or b"") == "p"
+    assert nothing(metadata) == NOW + OPTIONS.metadata_max_age_s
+    only(metadata, NOW + OPTIONS.metadata_max_age_s)
+    nothing(metadata, NOW + 400)
+
+
+def test_nothing_watched_asks_nothing() -> None:
+    nothing(MetadataRequests(OPTIONS, backoff()))
+
+
+def test_topics_of_others_are_asked_for_on_demand() -> None:
+    metadata = known_topics(p=2)
+    assert metadata.partition_counts(["p", "q", "x"], NOW) is None
+    request = only(metadata, NOW + 1)
+    assert [each.name for each in request.message.topics] == ["p", "q", "x"]
+    tell_topics(metadata, request, p=2, q=3, x=0)
+    assert metadata.partition_counts(["p", "q", "x"], NOW) == {"p": 2, "q": 3}, "x does not exist"
+
+
+def test_an_older_epoch_is_not_believed_and_a_topic_made_anew_is() -> None:
+    metadata = known_topics(p=1)
+    metadata.note_leader(P0, LeaderAndEpoch(2, 9))
+    metadata.note_leader(P0, LeaderAndEpoch(1, 8))
+    metadata.request_update()
+    tell_topics(metadata, only(metadata, NOW + 1), p=1)
+    assert metadata.leader(P0) == LeaderAndEpoch(2, 9)
+    metadata.request_update()
+    response = registry.message("MetadataResponse")
+    partition = response.MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0)
+    topic = response.MetadataResponseTopic(name="p", topic_id=b"n" * 16, partitions=[partition])
+    broker = response.MetadataResponseBroker(node_id=1, host="h", port=1)
+    metadata.on_response(only(metadata, NOW + 2), response(brokers=[broker], topics=[topic]), NOW + 2)
+    assert metadata.leader(P0) == LeaderAndEpoch(1, 0)
+
+
+def test_a_pattern_asks_for_all_topics_and_leaves_internal_ones_out() -> None:
+    metadata = MetadataRequests(OPTIONS, backoff())
+    metadata.watch((), "or.*")
+    request = only(metadata)
+    assert request.message.topics is None
+    tell_topics(metadata, request, orders=1, other=1, organs=1)
+    metadata.topics["organs"].internal = True
+    assert metadata.matching() == {"orders"}
+    with pytest.raises(ValueError, match="no regular expression"):
+        metadata.watch((), "(")
+
+
+def test_without_a_leader_it_is_asked_again_with_pauses() -> None:
+    metadata = known_topics(p=1)
+    assert metadata.leader(TopicPartition("p", 5)) == LeaderAndEpoch()
+    assert nothing(metadata) == pytest.approx(NOW + OPTIONS.retry_backoff_s), "never without a pause"
+    only(metadata, NOW + 1)
+
+
+def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_asked() -> None:
+    options = ConsumerOptions(rebootstrap_after_s=10.0)
+    metadata = MetadataRequests(options, backoff())
+    metadata.watch(["p"])
+    tell_topics(metadata, only(metadata), p=1)
+    metadata.request_update()
+    now = NOW + 1
+    while metadata.nodes and now < NOW + 100:
+        for request in metadata.poll(now).requests:
+            assert metadata.on_response(request, GONE, now) == []
+        now += 0.5
+    assert NOW + 10 < now < NOW + 14
+    assert metadata.topics, "topics are still known"
+    (event,) = metadata.on_response(only(metadata, now + 5), BARRED, now)
+    assert isinstance(event, BackgroundError)
+
+
+def test_a_broker_may_ask_to_begin_at_the_bootstrap_servers() -> None:
+    metadata = known_topics(p=1)
+    metadata.request_update()
+    answer = registry.message("MetadataResponse")(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    metadata.on_response(only(metadata, NOW + 1), answer, NOW)
+    assert metadata.nodes == {}
+    only(metadata, NOW + 2)
+
+
+def test_a_topic_that_is_barred_is_an_error_that_names_it() -> None:
+    metadata = MetadataRequests(OPTIONS, backoff())
+    metadata.watch(["p"])
+    response = registry.message("MetadataResponse")
+    topic = response.MetadataResponseTopic(name="p", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    (event,) = metadata.on_response(only(metadata), response(topics=[topic]), NOW)
+    assert str(event.error) == "Metadata of topic p: TOPIC_AUTHORIZATION_FAILED"

@@ -1,0 +1,35 @@
+"""Settings are checked before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.consumer.deadlines import DelayLimits
+from proxy.consumer.options import ConfigurationError, ConsumerOptions
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    ({"group_protocol": "fast"}, r"group\.protocol 'fast': one of classic, consumer"),
+    ({"auto_offset_reset": "newest"}, r"auto\.offset\.reset 'newest'"),
+    ({"assignors": ("range", "fair")}, "assignor 'fair'"),
+    ({"assignors": ()}, "names no assignor"),
+    ({"heartbeat_interval_s": 45.0}, r"heartbeat\.interval\.ms must be below"),
+    ({"group_instance_id": "i"}, r"need a group\.id"),
+    ({"auto_commit_interval_s": 5.0}, r"need a group\.id"),
+    ({"retry_backoff_s": 2.0}, r"retry\.backoff\.ms must not"),
+    ({"max_poll_interval_s": 0.0}, r"max\.poll\.interval\.ms must be above 0"),
+    ({"max_revoke_delay_s": -1.0}, "max_revoke_delay must be above 0"),
+])  # fmt: skip
+def test_what_cannot_work_is_named(options: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        ConsumerOptions(**options)  # type: ignore[arg-type]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"assignor 'x'.*; buffer_bytes_max must be above 0"):
+        ConsumerOptions(assignors=("x",), buffer_bytes_max=0)
+
+
+def test_the_rebalance_timeout_is_the_poll_interval() -> None:
+    options = ConsumerOptions(max_poll_interval_s=60.0, max_revoke_delay_s=9.0)
+    assert options.delay_limits == DelayLimits(max_revoke_delay_s=9.0, rebalance_timeout_s=60.0)

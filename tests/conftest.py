@@ -79,7 +79,7 @@ def kafka_43_quick(_session: Running) -> Cluster:
 @pytest.fixture(scope="session")
 def proxy_39(_session: Running, kafka_39: Cluster) -> Front:
     """A proxy that serves share groups in front of `kafka_39`, with Kafka's defaults; their state is in its memory."""
-    return _session.front(kafka_39.bootstrap, {"share_groups": {"state": "memory"}})
+    return _session.front(kafka_39.bootstrap, {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}})
 
 
 @pytest.fixture(scope="session")
@@ -90,8 +90,8 @@ def proxy_39_quick(_session: Running, kafka_39: Cluster) -> Front:
 
 @pytest.fixture(scope="session")
 def proxy_43(_session: Running, kafka_43: Cluster) -> Front:
-    """A proxy in front of `kafka_43`; share groups are the broker's."""
-    return _session.front(kafka_43.bootstrap)
+    """A proxy in front of `kafka_43`; share groups are the broker's, and no state is in the cluster."""
+    return _session.front(kafka_43.bootstrap, {"commits": {"state": "memory"}})
 
 
 @pytest.fixture

@@ -13,12 +13,23 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 PROXY = CHECKOUT / "proxy"
 SOURCES = sorted(PROXY.rglob("*.py"))
 
-FLOORS = ("wire", "loop", "brokers", "forwarding", "reading", "fleet", "durable")
+GROUND = ("offsets", "wire")
+"""They import nothing of the proxy, not even each other."""
+FLOORS = (*GROUND, "loop", "brokers", "forwarding", "reading", "fleet", "durable")
 """Each may import those before it."""
-FEATURES = ("sharegroups", "views")
+FEATURES = ("sharegroups", "views", "commits", "consumer")
 """Each may import every floor, and no other feature."""
 PURE = ("model", "kernel")
-"""Rooms inside a feature that decide or compute: they import `wire`, each other, and nothing else."""
+"""Rooms inside a feature that decide or compute: they import the ground, each other, and nothing else."""
+CLIENTS = {"client": {"offsets", "wire", "loop", "brokers", "consumer"}}
+"""Rooms that work without a proxy, and the rooms they may import: nothing that serves clients of others."""
+FACADE = {"public": {"offsets", "wire", "client", "consumer"}}
+"""The room with the names that users import, and the rooms it takes them from; nobody imports it."""
+STANDARD_LIBRARY_ONLY = ("offsets", "public")
+"""Rooms that users' programs import: nothing but Python comes with them."""
+
+PURE_FEATURES = ("consumer",)
+"""Features of which every module decides."""
 
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 """(module, room) that goes against the arrows, with the reason. The list may only shrink."""
@@ -27,9 +38,11 @@ NO_WAITING = {"trio", "structlog", "time", "random", "socket", "select", "os", "
 """What has no use where nothing waits: such a module is told what happened and when."""
 LOOP_MODULES = {"asyncio", "structlog", "subprocess", "random"}
 """What rooms that do wait have no use for."""
-NO_WAITING_IN = ("wire", "sharegroups", "views", "reading")
+NO_WAITING_IN = ("offsets", "public", "wire", "sharegroups", "views", "commits", "consumer", "reading")
 """Rooms whose modules wait for promises only; those that are named in MAY_WAIT use Trio."""
 MAY_WAIT: dict[str, str] = {
+    "proxy.commits.followed_groups": "a task that follows the topic of ranges",
+    "proxy.commits.held_state": "lets others run between the ranges that it loads",
     "proxy.sharegroups.held_state": "lets others run between the groups that it forgets",
     "proxy.views.base_watch": "a task that looks at bases again and again",
     "proxy.views.state_topic": "stamps records with the wall clock",
@@ -69,6 +82,10 @@ def _is_module(name: str) -> bool:
 
 def rooms_below(room: str) -> set[str]:
     """Rooms whose modules this room's may import, besides its own."""
+    if room in GROUND:
+        return set()
+    if room in FACADE | CLIENTS:
+        return (FACADE | CLIENTS)[room]
     if room in FLOORS:
         return set(FLOORS[: FLOORS.index(room)])
     return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES}
@@ -83,7 +100,7 @@ def wrong_imports(path: Path) -> list[str]:
         where = f"{path.relative_to(CHECKOUT)}:{line}"
         if name.split(".")[0] == "proxy":
             found += [f"{where}: {trouble}" for trouble in _wrong_room(module, room, name)]
-        elif name.split(".")[0] in _banned(module, room):
+        elif name.split(".")[0] in _banned(module, room) or _foreign(name, room):
             found.append(f"{where}: {module} has no business with {name.split('.')[0]}")
     return found
 
@@ -94,7 +111,7 @@ def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
         return
     if target not in {room, *rooms_below(room)}:
         yield f"{room} may not import {target}"
-    elif _is_pure(module) and not (target == "wire" or (target == room and _is_pure(name))):
+    elif _is_pure(module) and not (target in GROUND or (target == room and _is_pure(name))):
         yield f"{module} decides, and may not import {name}"
     elif name == "proxy.app.cli":
         yield "nobody imports proxy.app.cli"
@@ -102,6 +119,8 @@ def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
 
 def _is_pure(module: str) -> bool:
     parts = module.split(".")
+    if len(parts) > 2 and parts[1] in PURE_FEATURES:
+        return True
     return len(parts) > 2 and parts[1] in FEATURES and parts[2] in PURE
 
 
@@ -111,6 +130,10 @@ def _banned(module: str, room: str) -> set[str]:
     if room in NO_WAITING_IN and module not in MAY_WAIT:
         return NO_WAITING
     return LOOP_MODULES
+
+
+def _foreign(name: str, room: str) -> bool:
+    return room in STANDARD_LIBRARY_ONLY and name.split(".")[0] not in sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: module_of(path))
@@ -138,15 +161,56 @@ def test_the_rule_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+def test_the_ground_rests_on_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two lowest rooms do not know each other, and what users import brings no library along."""
+    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
+    wrong = tmp_path / "proxy" / "offsets" / "wrong.py"
+    wrong.parent.mkdir(parents=True)
+    wrong.write_text("import pydantic\nimport time\nfrom proxy.wire import frames\nimport bisect\n")
+    assert [sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)] == [
+        "proxy.offsets.wrong has no business with pydantic",
+        "proxy.offsets.wrong has no business with time",
+        "offsets may not import wire",
+    ]
+
+
+def test_a_room_that_only_decides_may_look_at_the_wire_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
+    wrong = tmp_path / "proxy" / "consumer" / "wrong.py"
+    for room in ("consumer", "loop", "wire", "forwarding", "views"):
+        (tmp_path / "proxy" / room).mkdir(parents=True)
+    wrong.write_text("import trio\nfrom proxy import wire, loop, forwarding, views\n")
+    assert sorted(sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)) == [
+        "consumer may not import views",
+        "proxy.consumer.wrong decides, and may not import proxy.forwarding",
+        "proxy.consumer.wrong decides, and may not import proxy.loop",
+        "proxy.consumer.wrong has no business with trio",
+    ]
+
+
+def test_a_client_knows_nothing_of_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who uses only the client loads nothing that forwards, serves or stores."""
+    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
+    wrong = tmp_path / "proxy" / "client" / "wrong.py"
+    for room in ("client", "forwarding", "brokers", "views"):
+        (tmp_path / "proxy" / room).mkdir(parents=True)
+    wrong.write_text("import trio\nfrom proxy import brokers, forwarding, views\n")
+    assert [sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)] == [
+        "client may not import forwarding",
+        "client may not import views",
+    ]
+
+
 def test_packages_import_nothing() -> None:
-    """A re-export in `__init__.py` would make every room load what the others need."""
-    assert [path for path in PROXY.rglob("__init__.py") if path.read_text().strip()] == []
+    """A re-export in `__init__.py` would make every room load what the others need; the facade is nothing else."""
+    facades = [PROXY / room / "__init__.py" for room in FACADE]
+    assert [path for path in PROXY.rglob("__init__.py") if path.read_text().strip()] == facades
 
 
 def test_every_room_has_its_place() -> None:
     """A new folder is a new room, and says here on which floor it stands."""
     rooms = {room_of(module_of(path)) for path in SOURCES if len(path.relative_to(PROXY).parts) > 1}
-    assert rooms == {*FLOORS, *FEATURES, "app"}
+    assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *FACADE, "app"}
 
 
 def test_no_exception_outlives_its_reason() -> None:

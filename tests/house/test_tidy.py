@@ -26,7 +26,7 @@ NO_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 WITHOUT_TEST: dict[str, str] = {
     "proxy/__main__.py": "three lines; run by tests/app/test_cli.py",
     "proxy/brokers/interfaces.py": "shapes only",
-    "proxy/fleet/carried.py": "shapes only; served in tests/sharegroups/test_carried_requests.py",
+    "proxy/client/rebalance_listener.py": "callbacks that do nothing; heard in tests/client/test_consumer.py",
     "proxy/forwarding/interfaces.py": "a shape only",
     "proxy/loop/interfaces.py": "shapes only",
     "proxy/wire/values.py": "names and defaults",

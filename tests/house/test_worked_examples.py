@@ -18,6 +18,7 @@ from proxy.loop.promise import Promise, Task, settled
 from proxy.sharegroups import share_group_apis
 from proxy.views import view_apis
 from proxy.wire import registry
+from proxy.wire.api_key import ApiKey
 from tests.support import ports, view_broker
 
 README = Path(__file__).resolve().parents[2] / "proxy" / "README.md"
@@ -71,9 +72,10 @@ def test_a_new_api_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     exec(
         compile(outcome, "outcome.py", "exec"),
         {
+            "ApiKey": ApiKey,
             "Kind": Kind,
             "book": services.book,
-            "call": Call(35, 4, 1, "c", request, connection),
+            "call": Call(ApiKey.DESCRIBE_LOG_DIRS, 4, 1, "c", request, connection),
             "header": header,
             "in_order": in_order,
             "limits": services.limits,

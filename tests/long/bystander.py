@@ -31,7 +31,9 @@ def kafka(running: Running) -> Cluster:
 
 @pytest.fixture(scope="module")
 def world(running: Running, kafka: Cluster) -> World:
-    return World.around(running.front(kafka.bootstrap, {"share_groups": {"state": "memory"}}))
+    return World.around(
+        running.front(kafka.bootstrap, {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}})
+    )
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{registry.API_KEYS[route.key]}-{route.version}")

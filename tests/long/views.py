@@ -25,7 +25,7 @@ RECORDS = int(os.environ.get("KSP_LONG_RECORDS", "100000"))
 ROUNDS = 4
 """So often a member dies and another comes."""
 READ_S = 240.0
-SETTINGS = {"share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}
+SETTINGS = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}
 SESSIONS = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",

@@ -20,7 +20,9 @@ def bootstrap(request: pytest.FixtureRequest, running: Running) -> str:
     if request.param == "native":
         return running.native(properties=TIGHT).bootstrap
     kafka: Cluster = request.getfixturevalue("kafka_39")
-    return running.front(kafka.bootstrap, {"share_groups": {"state": "memory", "broker": TIGHT}}).bootstrap
+    return running.front(
+        kafka.bootstrap, {"commits": {"state": "memory"}, "share_groups": {"state": "memory", "broker": TIGHT}}
+    ).bootstrap
 
 
 @pytest.fixture

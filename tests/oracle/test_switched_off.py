@@ -41,7 +41,11 @@ def test_51_membership(worlds: list[World]) -> None:
 def test_served_by_the_proxy_unless_told_otherwise(running: Running, worlds: list[World]) -> None:
     """By default a cluster that cannot serve share groups has them served by the proxy."""
     upstream = ",".join(map(str, worlds[0].raw.bootstrap))
-    w = World("proxy", running.front(upstream, {"share_groups": {"state": "memory"}}).bootstrap, "off-local")
+    w = World(
+        "proxy",
+        running.front(upstream, {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}).bootstrap,
+        "off-local",
+    )
     try:
         t = w.topic()
         w.raw.produce(t, 1)

@@ -28,13 +28,14 @@ from proxy.brokers.own_connection import OwnSettings, connection, error_name
 from proxy.brokers.own_coordinator import CoordinatorRefused, coordinator_of
 from proxy.brokers.questions import about_topics
 from proxy.commits.held_state import HeldCommits
+from proxy.commits.locked_partitions import text_of
 from proxy.commits.model.partition_commits import PartitionCommits
 from proxy.commits.state_records import INDIVIDUAL_COMMITS, decode_key
 from proxy.durable import replay
 from proxy.durable.partition_log import Replay
 from proxy.durable.state_partitions import state_partition
 from proxy.durable.state_topic import StateTopic
-from proxy.offsets.commit_text import CommitText, CommitTextError, commit_text_version, parse_commit_text
+from proxy.offsets.commit_text import CommitText
 from proxy.offsets.ranges import OffsetRanges, OffsetSpan
 from proxy.wire import messages, records
 from proxy.wire.api_key import ApiKey
@@ -184,12 +185,7 @@ class _Look:
 
 def _text_of(metadata: str) -> CommitText:
     """What is said in metadata; what cannot be read is the user's."""
-    if commit_text_version(metadata) is not None:
-        try:
-            return parse_commit_text(metadata)
-        except CommitTextError:
-            pass
-    return CommitText(user_text=metadata)
+    return text_of(metadata) or CommitText(user_text=metadata)
 
 
 def _written_ms(data: Buffer, hole: OffsetSpan) -> int | None:

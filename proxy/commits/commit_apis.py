@@ -12,7 +12,6 @@ from proxy.commits.apis import (
 from proxy.commits.early_looks import wanted
 from proxy.commits.locked_partitions import PartitionBusy
 from proxy.commits.once_known import once_known
-from proxy.commits.once_known import picks as once_known_picks
 from proxy.commits.services import CommitServices
 from proxy.durable.owner_routing import OwnedApi
 from proxy.forwarding.ask_and_reply import decoded
@@ -72,7 +71,7 @@ def _served(api: DeclaredApi[CommitServices], services: CommitServices) -> Serve
     handler: Handler = _owned(api, services).handle
     if api.splits is not None:
         handler = _of_ours(handler, api.splits, services)
-    return Served(once_known(api, handler, services), wanted(api.key, services), once_known_picks(api, services))
+    return Served(once_known(api, handler, services), wanted(api.key, services))
 
 
 def _of_ours(handler: Handler, splits: Splits, services: CommitServices) -> Handler:

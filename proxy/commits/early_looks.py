@@ -30,6 +30,6 @@ def wanted(key: int, services: CommitServices) -> EarlyLook:
     if words is None:
         return EveryRequest()
     followed = services.followed
-    by_group = ByGroupId(lambda name: services.knows(name) is not False)
+    by_group = ByGroupId(lambda name: services.knows(name) is not False, has_any=lambda: services.knows_any)
     exactly = AnyOf((ContainsAny(words), by_group)) if words else by_group
     return ByKnownGroup(exactly, (services.held.groups, followed.groups), (followed.uncertain,), words)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import TypeVar
 
 from proxy.brokers.interfaces import Connection
+from proxy.commits.asked_commits import AskedCommit
 from proxy.commits.broker_offsets import ask_committed
 from proxy.commits.held_state import CommittingGroup
 from proxy.commits.services import CommitServices
@@ -74,6 +75,16 @@ async def _waited(services: CommitServices, turns: Iterable[Promise[None]]) -> b
 
 def _keys(group_id: str, modes: Mapping[TopicPartition, bool]) -> dict[Hashable, bool]:
     return {(group_id, *place): is_alone for place, is_alone in modes.items()}
+
+
+async def look_at_partitions(
+    services: CommitServices, connection: Connection, group: CommittingGroup, found: Iterable[AskedCommit]
+) -> dict[TopicPartition, ErrorCode]:
+    """Ranges of topics that were made anew go, and the marks that are not known are asked for (`know_marks`)."""
+    placed = [(asked.place, asked.topic_id) for asked in found if asked.place is not None]
+    lost = [StoredChange(place, held := group.of(place), held.topic_is(topic_id)) for place, topic_id in placed]
+    store(services, group, lost)
+    return await know_marks(services, connection, group, [place for place, _ in placed])
 
 
 async def know_marks(

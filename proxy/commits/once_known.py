@@ -19,7 +19,7 @@ from proxy.durable.gate import HOLD_MAX_S
 from proxy.forwarding.ask_and_reply import ask_upstream
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Handler, Picks
+from proxy.forwarding.routes import Handler
 from proxy.loop.waiting import first_until
 from proxy.offsets.commit_text import commit_text_version
 from proxy.wire import messages
@@ -36,16 +36,6 @@ def groups_of(api: DeclaredApi[CommitServices], call: Call[Any]) -> Sequence[str
     if api.splits is None:
         return (call.message.group_id,)
     return [name for name in api.splits.groups(call.message) if name]
-
-
-def picks(api: DeclaredApi[CommitServices], services: CommitServices) -> Picks:
-    """Requests that do not simply pass, told from the decoded request."""
-
-    async def look(call: Call[Any]) -> bool:
-        names = groups_of(api, call)
-        return any(services.knows(name) is not False for name in names) or await _has_text(services, call)
-
-    return look
 
 
 def once_known(api: DeclaredApi[CommitServices], handler: Handler, services: CommitServices) -> Handler:

@@ -134,6 +134,14 @@ async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
+async def stored_or_told(services: CommitServices, group: CommittingGroup) -> bool:
+    """Wait until the end of ranges is stored; where it is not, the log says so (commits/README.md rule 22)."""
+    if await stored(services, group) == ErrorCode.NONE:
+        return True
+    services.services.notes("ranges-not-ended", group=group.group_id, reason="the topic takes no records now")
+    return False
+
+
 def _key(group_id: str, place: TopicPartition, span: OffsetSpan) -> RangeKey:
     return RangeKey(group_id, place.topic, place.partition, span.start, span.last)
 

@@ -178,17 +178,7 @@ class ByKnownGroup:
 
     def look(self, key: int, version: int) -> Look:
         """See EarlyLook."""
-        exactly, groups, unless, words = self.exactly.look(key, version), self.groups, self.unless, self.words
-
-        def names(frame: memoryview) -> bool:
-            if any(groups) or any(unless):
-                return exactly(frame)
-            if not words:
-                return False
-            data = bytes(frame)
-            return any(word in data for word in words) and exactly(frame)
-
-        return names
+        return self.exactly.look(key, version)
 
 
 @dataclass(frozen=True, slots=True)

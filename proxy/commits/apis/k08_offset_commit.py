@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from proxy.commits.apis.commit_answers import DEFINITE, altered, answer_of, refused, request_of, take_codes
 from proxy.commits.asked_commits import AskedCommit, CommitEntry, asked_commits, kept_metadata
 from proxy.commits.held_state import CommittingGroup
-from proxy.commits.locked_partitions import know_marks, with_locks
+from proxy.commits.locked_partitions import look_at_partitions, with_locks
 from proxy.commits.marking import mark_first
 from proxy.commits.model.partition_commits import CommitPlan
 from proxy.commits.refusals import tell_refusals
@@ -82,10 +82,7 @@ class _OffsetCommit:
     async def _commit(self) -> None:
         """While nobody else moves a mark."""
         group = self._group
-        placed = [asked for asked in self.asked if asked.place is not None]
-        lost = [StoredChange(a.place, held := group.of(a.place), held.topic_is(a.topic_id)) for a in placed if a.place]
-        store(self._services, group, lost)
-        troubles = await know_marks(self._services, self._call.connection, group, [a.place for a in placed if a.place])
+        troubles = await look_at_partitions(self._services, self._call.connection, group, self.asked)
         plans = {id(asked): plan for asked in self.asked if (plan := self._plan(group, asked, troubles)) is not None}
         going = [asked for asked in self.asked if id(asked) in plans]
         if going:

@@ -19,11 +19,10 @@ from collections.abc import Sequence
 from proxy.commits.apis.commit_answers import altered, answer_of, refused, request_of, take_codes
 from proxy.commits.asked_commits import AskedCommit, CommitEntry, asked_commits, kept_metadata
 from proxy.commits.held_state import CommittingGroup
-from proxy.commits.locked_partitions import know_marks, with_locks
+from proxy.commits.locked_partitions import look_at_partitions, with_locks
 from proxy.commits.marking import mark_first
 from proxy.commits.refusals import tell_refusals
 from proxy.commits.services import CommitServices
-from proxy.commits.storing import StoredChange, store
 from proxy.forwarding.ask_and_reply import ask_upstream
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
@@ -69,10 +68,7 @@ class _TxnOffsetCommit:
     async def _commit(self) -> None:
         """While nobody else commits any of the partitions."""
         group = self._services.held.group(self._group_id)
-        placed = [(asked.place, asked.topic_id) for asked in self.asked if asked.place is not None]
-        lost = [StoredChange(place, held := group.of(place), held.topic_is(topic_id)) for place, topic_id in placed]
-        store(self._services, group, lost)
-        troubles = await know_marks(self._services, self._call.connection, group, [place for place, _ in placed])
+        troubles = await look_at_partitions(self._services, self._call.connection, group, self.asked)
         entries = [(asked, entry) for asked in self.asked if (entry := self._entry(group, asked, troubles)) is not None]
         if entries:
             await self._forward(group, entries)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from proxy.commits.locked_partitions import with_whole_group
 from proxy.commits.services import CommitServices
-from proxy.commits.storing import end_group, stored
+from proxy.commits.storing import end_group, stored_or_told
 from proxy.forwarding.ask_and_reply import ask_upstream
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
@@ -45,10 +45,8 @@ async def _delete(
     if any(result.error_code == ErrorCode.NONE for result in answer.results):
         group = services.held.group(group_id)
         end_group(services, group)
-        if await stored(services, group) == ErrorCode.NONE:
+        if await stored_or_told(services, group):
             services.held.groups.pop(group_id, None)
-        else:
-            services.services.notes("ranges-not-ended", group=group_id, reason="the topic takes no records now")
     return answer
 
 

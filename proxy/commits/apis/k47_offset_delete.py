@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from proxy.commits.locked_partitions import with_locks
 from proxy.commits.services import CommitServices
-from proxy.commits.storing import StoredChange, store, stored
+from proxy.commits.storing import StoredChange, store, stored_or_told
 from proxy.forwarding.ask_and_reply import ask_upstream
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
@@ -48,12 +48,9 @@ async def _delete(call: Call[messages.OffsetDeleteRequest], services: CommitServ
         and (place := TopicPartition(topic.name, entry.partition_index)) in group.partitions
     ]
     store(services, group, [StoredChange(place, held := group.of(place), held.ended()) for place in gone])
-    if await stored(services, group) == ErrorCode.NONE:
+    if await stored_or_told(services, group):
         for place in gone:
             group.partitions.pop(place, None)
-    else:
-        reason = "the topic takes no records now"
-        services.services.notes("ranges-not-ended", group=group.group_id, reason=reason)
     return answer
 
 

@@ -31,8 +31,12 @@ def named_group_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyL
     def wants(services: ShareServices) -> EarlyLook:
         groups, gate = held_anywhere(services), services.gate
         if not or_loading:
-            return ByKnownGroup(ByGroupId(lambda name: name in groups), groups.by_id)
-        exactly = ByGroupId(lambda name: name in groups or gate.is_loading(name))
+            held = ByGroupId(lambda name: name in groups, has_any=lambda: len(groups) > 0)
+            return ByKnownGroup(held, groups.by_id)
+        exactly = ByGroupId(
+            lambda name: name in groups or gate.is_loading(name),
+            has_any=lambda: len(groups) > 0 or bool(gate.loading),
+        )
         return ByKnownGroup(exactly, groups.by_id, unless=(gate.loading,))
 
     return wants

@@ -28,6 +28,7 @@ from proxy.sharegroups.apis.share_requests import (
     leader_hint,
     named,
     read_refusal,
+    without_outcome,
 )
 from proxy.sharegroups.fetch.acknowledgements import Acknowledging, decide
 from proxy.sharegroups.fetch.fetching import ShareFetching
@@ -213,22 +214,14 @@ def _entry(
 
 async def interrupted(call: Call[messages.ShareFetchRequest], _reason: str) -> messages.ShareFetchResponse | None:
     """What is said where nobody knows whether the acknowledgements are stored (sharegroups/README.md rule 72)."""
-    _, batches = await named(call.message.topics, call.work)
     message = messages.ShareFetchResponse
-    topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
-    for place in batches:
-        hint = message.LeaderIdAndEpoch(leader_id=NO_HINT[0], leader_epoch=NO_HINT[1])
-        entry = message.PartitionData(
-            partition_index=place.partition,
-            acknowledge_error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
-            current_leader=hint,
-            records=b"",
-            acquired_records=[],
-        )
-        topics.setdefault(place.topic_id, []).append(entry)
-        await call.work.step()
+
+    def entry(partition: int) -> messages.ShareFetchResponse.PartitionData:
+        return _entry(partition, Result(ErrorCode.NONE), ErrorCode.UNKNOWN_SERVER_ERROR, NO_HINT)
+
+    topics = await without_outcome(call.message.topics, entry, call.work)
     entries = [message.ShareFetchableTopicResponse(topic_id=t, partitions=each) for t, each in topics.items()]
-    return message(responses=entries) if batches else None
+    return message(responses=entries) if entries else None
 
 
 API = DeclaredApi(

@@ -20,6 +20,7 @@ from proxy.sharegroups.apis.share_requests import (
     leader_hint,
     named,
     read_refusal,
+    without_outcome,
 )
 from proxy.sharegroups.fetch.acknowledgements import decide
 from proxy.sharegroups.model.group import member_id_mistake
@@ -99,15 +100,14 @@ async def interrupted(
     call: Call[messages.ShareAcknowledgeRequest], _reason: str
 ) -> messages.ShareAcknowledgeResponse | None:
     """What is said where nobody knows whether the acknowledgements are stored (sharegroups/README.md rule 72)."""
-    _, batches = await named(call.message.topics, call.work)
     message = messages.ShareAcknowledgeResponse
-    topics: dict[bytes, list[messages.ShareAcknowledgeResponse.PartitionData]] = {}
-    for place in batches:
-        entry = message.PartitionData(partition_index=place.partition, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        topics.setdefault(place.topic_id, []).append(entry)
-        await call.work.step()
+
+    def entry(partition: int) -> messages.ShareAcknowledgeResponse.PartitionData:
+        return message.PartitionData(partition_index=partition, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    topics = await without_outcome(call.message.topics, entry, call.work)
     entries = [message.ShareAcknowledgeTopicResponse(topic_id=t, partitions=each) for t, each in topics.items()]
-    return message(responses=entries) if batches else None
+    return message(responses=entries) if entries else None
 
 
 API = DeclaredApi(

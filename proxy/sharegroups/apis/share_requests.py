@@ -6,7 +6,7 @@ The order of the checks is that of KafkaApis.handleShareFetchRequest and handleS
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from proxy.brokers.connection_slots import OptionalSlot
@@ -55,6 +55,21 @@ async def named(
                 )
             await work.step()
     return list(places), batches
+
+
+async def without_outcome(
+    topics: Iterable[_Topic] | None, entry: Callable[[int], E], work: Work
+) -> dict[bytes, list[E]]:
+    """By topic id, an entry for each partition with acknowledgements, made from its number.
+
+    For where nobody knows whether they are stored (sharegroups/README.md rule 72).
+    """
+    _, batches = await named(topics, work)
+    entries: dict[bytes, list[E]] = {}
+    for place in batches:
+        entries.setdefault(place.topic_id, []).append(entry(place.partition))
+        await work.step()
+    return entries
 
 
 async def read_refusal(

@@ -41,6 +41,9 @@ class Question(NamedTuple):
 
 Place = tuple[str, int]
 
+Asked = Question | ErrorCode
+"""What is asked about a partition of a request, or why nothing is."""
+
 
 async def make_ready(
     connection: Connection, views: ViewServices, topics: Mapping[str, Iterable[int]]
@@ -66,6 +69,27 @@ def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | N
     return view.name.base, view.place(partition)[0]
 
 
+async def questions_about(
+    connection: Connection, views: ViewServices, topics: Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
+) -> list[list[Asked]]:
+    """For each topic of a request, and each of its partitions, what is to be asked.
+
+    Args:
+        connection: of the client.
+        views: known, and made where the client may have them.
+        topics: name of each topic, and of each of its partitions the number and what is asked (`Question.content`).
+    """
+    refused = await make_ready(connection, views, {name: [number for number, _ in asked] for name, asked in topics})
+
+    def question(name: str, partition: int, content: tuple[int, ...]) -> Asked:
+        place = upstream_place(views, name, partition)
+        if place is None or name in refused:
+            return refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Question(*place, content)
+
+    return [[question(name, partition, content) for partition, content in asked] for name, asked in topics]
+
+
 def in_rounds(questions: Iterable[Question]) -> list[dict[Place, Question]]:
     """As few requests as will do, each with every partition at most once."""
     rounds: list[dict[Place, Question]] = []
@@ -81,18 +105,18 @@ def in_rounds(questions: Iterable[Question]) -> list[dict[Place, Question]]:
 
 async def ask_in_rounds(
     call: Call[Message],
-    questions: Iterable[Question],
+    asked: Iterable[Iterable[Asked]],
     make: Callable[[Mapping[str, Sequence[Question]]], RequestMessage[R]],
     response: type[R],
 ) -> list[tuple[dict[Place, Question], R]]:
     """Ask all rounds at once, one behind the other; each with its decoded answer. `make` writes a request."""
-    asked = []
-    for chosen in in_rounds(questions):
+    answers = []
+    for chosen in in_rounds(each for topic in asked for each in topic if isinstance(each, Question)):
         by_topic: dict[str, list[Question]] = {}
         for question in chosen.values():
             by_topic.setdefault(question.topic, []).append(question)
-        asked.append((chosen, ask(call.connection, call.key, call.version, make(by_topic))))
-    return [(chosen, told(response, call.version, await answer)) for chosen, answer in asked]
+        answers.append((chosen, ask(call.connection, call.key, call.version, make(by_topic))))
+    return [(chosen, told(response, call.version, await answer)) for chosen, answer in answers]
 
 
 def by_question(
@@ -102,7 +126,7 @@ def by_question(
     return {chosen[place]: entry for chosen, answer in told for place, entry in entries(answer) if place in chosen}
 
 
-def error_of(question: Question | ErrorCode) -> ErrorCode:
+def error_of(question: Asked) -> ErrorCode:
     """What a partition is told that no answer came for."""
     return question if isinstance(question, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -17,41 +17,32 @@ from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.apis.base_questions import (
+    Asked,
     Place,
     Question,
     ask_in_rounds,
     by_question,
     error_of,
-    make_ready,
+    questions_about,
     throttle_ms,
-    upstream_place,
 )
 from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.services import ViewServices
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.LIST_OFFSETS
 
 
 async def handle(call: Call[messages.ListOffsetsRequest], views: ViewServices) -> bytes | None:
     """Answer one ListOffsets, or let it pass."""
-    request = call.message
-    topics = {topic.name: [entry.partition_index for entry in topic.partitions] for topic in request.topics}
-    refused = await make_ready(call.connection, views, topics)
-    questions: dict[tuple[str, int, int], Question | ErrorCode] = {}
-    for topic in request.topics:
-        for index, entry in enumerate(topic.partitions):
-            place = upstream_place(views, topic.name, entry.partition_index)
-            code = refused.get(topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            content = (entry.timestamp, entry.current_leader_epoch)
-            questions[topic.name, entry.partition_index, index] = (
-                Question(*place, content) if place is not None and topic.name not in refused else code
-            )
-    asked = [each for each in questions.values() if isinstance(each, Question)]
+    topics = [
+        (t.name, [(e.partition_index, (e.timestamp, e.current_leader_epoch)) for e in t.partitions])
+        for t in call.message.topics
+    ]
+    asked = await questions_about(call.connection, views, topics)
     told = await ask_in_rounds(call, asked, _writer(call), messages.ListOffsetsResponse)
-    return reply(call, _answer(call, questions, told))
+    return reply(call, _answer(call, asked, told))
 
 
 def _writer(
@@ -85,7 +76,7 @@ def _writer(
 
 def _answer(
     call: Call[messages.ListOffsetsRequest],
-    questions: Mapping[tuple[str, int, int], Question | ErrorCode],
+    asked: Sequence[Sequence[Asked]],
     told: Sequence[tuple[dict[Place, Question], messages.ListOffsetsResponse]],
 ) -> messages.ListOffsetsResponse:
     message = messages.ListOffsetsResponse
@@ -93,8 +84,7 @@ def _answer(
         told, lambda answer: (((t.name, e.partition_index), e) for t in answer.topics for e in t.partitions)
     )
 
-    def entry_of(name: str, partition: int, index: int) -> messages.ListOffsetsResponse.ListOffsetsPartitionResponse:
-        question = questions[name, partition, index]
+    def entry_of(partition: int, question: Asked) -> messages.ListOffsetsResponse.ListOffsetsPartitionResponse:
         source = found.get(question) if isinstance(question, Question) else None
         entry = message.ListOffsetsPartitionResponse(partition_index=partition)
         if source is None:
@@ -107,9 +97,9 @@ def _answer(
     topics = [
         message.ListOffsetsTopicResponse(
             name=topic.name,
-            partitions=[entry_of(topic.name, e.partition_index, i) for i, e in enumerate(topic.partitions)],
+            partitions=[entry_of(e.partition_index, each) for e, each in zip(topic.partitions, questions, strict=True)],
         )
-        for topic in call.message.topics
+        for topic, questions in zip(call.message.topics, asked, strict=True)
     ]
     return message(throttle_time_ms=throttle_ms(told), topics=topics)
 

@@ -16,40 +16,32 @@ from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
 from proxy.views.apis.base_questions import (
+    Asked,
     Place,
     Question,
     ask_in_rounds,
     by_question,
     error_of,
-    make_ready,
+    questions_about,
     throttle_ms,
-    upstream_place,
 )
 from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.services import ViewServices
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
 async def handle(call: Call[messages.OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
     """Answer one OffsetForLeaderEpoch, or let it pass."""
-    topics = {topic.topic: [entry.partition for entry in topic.partitions] for topic in call.message.topics}
-    refused = await make_ready(call.connection, views, topics)
-    questions: dict[tuple[str, int, int], Question | ErrorCode] = {}
-    for topic in call.message.topics:
-        for index, entry in enumerate(topic.partitions):
-            place = upstream_place(views, topic.topic, entry.partition)
-            code = refused.get(topic.topic) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            content = (entry.current_leader_epoch, entry.leader_epoch)
-            questions[topic.topic, entry.partition, index] = (
-                Question(*place, content) if place is not None and topic.topic not in refused else code
-            )
-    asked = [each for each in questions.values() if isinstance(each, Question)]
+    topics = [
+        (t.topic, [(e.partition, (e.current_leader_epoch, e.leader_epoch)) for e in t.partitions])
+        for t in call.message.topics
+    ]
+    asked = await questions_about(call.connection, views, topics)
     told = await ask_in_rounds(call, asked, _writer(call), messages.OffsetForLeaderEpochResponse)
-    return reply(call, _answer(call, questions, told))
+    return reply(call, _answer(call, asked, told))
 
 
 def _writer(
@@ -81,14 +73,13 @@ def _writer(
 
 def _answer(
     call: Call[messages.OffsetForLeaderEpochRequest],
-    questions: Mapping[tuple[str, int, int], Question | ErrorCode],
+    asked: Sequence[Sequence[Asked]],
     told: Sequence[tuple[dict[Place, Question], messages.OffsetForLeaderEpochResponse]],
 ) -> messages.OffsetForLeaderEpochResponse:
     message = messages.OffsetForLeaderEpochResponse
     found = by_question(told, lambda answer: (((t.topic, e.partition), e) for t in answer.topics for e in t.partitions))
 
-    def entry_of(name: str, partition: int, index: int) -> messages.OffsetForLeaderEpochResponse.EpochEndOffset:
-        question = questions[name, partition, index]
+    def entry_of(partition: int, question: Asked) -> messages.OffsetForLeaderEpochResponse.EpochEndOffset:
         source = found.get(question) if isinstance(question, Question) else None
         entry = message.EpochEndOffset(partition=partition)
         if source is None:
@@ -101,9 +92,9 @@ def _answer(
     topics = [
         message.OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=[entry_of(topic.topic, e.partition, i) for i, e in enumerate(topic.partitions)],
+            partitions=[entry_of(e.partition, each) for e, each in zip(topic.partitions, questions, strict=True)],
         )
-        for topic in call.message.topics
+        for topic, questions in zip(call.message.topics, asked, strict=True)
     ]
     return message(throttle_time_ms=throttle_ms(told), topics=topics)
 

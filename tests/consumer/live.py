@@ -73,15 +73,19 @@ class LiveWorld:
         """Let time pass; these applications poll in every step."""
         end, listed = self.now + seconds, list(polling)
         while self.now < end:
-            for each in listed:
-                each.poll()
-            self.settle()
-            self._receive()
+            self._turn(listed)
+
+    def _turn(self, polling: Iterable[Polled]) -> None:
+        for each in polling:
+            each.poll()
+        self.settle()
+        self._receive()
 
     def until(self, condition: Callable[[], Any], polling: Iterable[Polled], seconds: float = 60.0) -> None:
+        """Let time pass until it is so; looked at after every turn, for the next poll may end it."""
         end, listed = self.now + seconds, list(polling)
         while not condition() and self.now < end:
-            self.run(STEP_S, listed)
+            self._turn(listed)
         assert condition(), f"not after {seconds} s: {self.wire[-10:]}"
 
     def _ask_versions(self) -> dict[str, tuple[int, int]]:

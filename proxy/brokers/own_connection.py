@@ -52,6 +52,9 @@ class Identity:
     """Read at every authentication, so that a changed password file is seen."""
 
 
+STREAM_ENDED = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError)
+"""What a stream raises that has come to its end; it was dialled by others, who may close it as well."""
+
 Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 
@@ -136,7 +139,7 @@ class OwnConnection:
                 return await self._frame()
         except trio.TooSlowError:
             raise UpstreamLost(f"{self.address} did not answer within {ANSWER_TIMEOUT_S:g} s") from None
-        except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
+        except STREAM_ENDED as error:
             raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
 
     def _common_version(self, key: int) -> int:
@@ -212,7 +215,7 @@ async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
             return secured
     except trio.TooSlowError:
         raise UpstreamLost(f"{address}: no connection within {settings.limits.dial_timeout_s:g} s") from None
-    except (OSError, trio.BrokenResourceError, ssl.SSLError) as error:
+    except STREAM_ENDED as error:
         raise UpstreamLost(f"{address}: {reason_of(error)}") from None
 
 

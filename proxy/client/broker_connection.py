@@ -9,7 +9,6 @@ connection that fails in any way ends as a whole, and everything that waits is t
 from __future__ import annotations
 
 import math
-import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 
 import trio
 
-from proxy.brokers.own_connection import BrokerVersions, OwnConnection, OwnSettings, reason_of
+from proxy.brokers.own_connection import STREAM_ENDED, BrokerVersions, OwnConnection, OwnSettings, reason_of
 from proxy.consumer.requests import FailureKind, Outcome, RequestFailure
 from proxy.wire import frame_sizes, frames, registry
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
@@ -185,7 +184,7 @@ class BrokerConnection:
             await work()
         except (UpstreamLost, RemoteProtocolError) as error:
             self.close(str(error))
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError) as error:
+        except STREAM_ENDED as error:
             self.close(reason_of(error))
 
     async def _write(self) -> None:

@@ -158,6 +158,21 @@ async def test_a_connection_that_breaks_is_made_again(autojump_clock: Clock) -> 
         assert world.pool.troubles == {}
 
 
+async def test_a_connection_that_is_closed_before_its_first_answer_is_made_again(autojump_clock: Clock) -> None:
+    """Whoever dials for us may close what it has dialled: a tunnel that ends, or a program that breaks connections."""
+
+    async def dial(host: str, port: int) -> trio.abc.Stream:
+        stream = await world.net(host, port)
+        if len(world.net.dialled) == 1:
+            await trio.aclose_forcefully(stream)
+        return stream
+
+    async with pool({ONE: FakeBroker(echo)}, connect=dial) as world:
+        assert await world.ask("a", 1) == "disconnected"
+        assert await world.ask("b", 1) == "b"
+        assert world.pool.troubles == {}
+
+
 async def test_a_session_that_ends_is_replaced_before_it_does(autojump_clock: Clock) -> None:
     broker = Broker(mechanism="PLAIN")
     broker.lifetime_ms = 10_000

@@ -31,8 +31,8 @@ LOOK_EVERY_S = 600.0
 """Between two looks."""
 GROUPS_AT_ONCE = 100
 """Groups asked about in one look, beside those of which the last one found nothing."""
-PARTITIONS_MAX = 1_000
-"""A group with ranges in more partitions is not asked about: it stays."""
+PARTITIONS_AT_ONCE = 1_000
+"""Of a group with ranges in more partitions, that many are asked about at a time."""
 
 NOTHING_COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID})
 """With the offset -1. Topics are asked by an id that was known: ids are never used again."""
@@ -98,10 +98,16 @@ class GroupsThatAreGone:
     async def _without_offsets(self, node_id: int, names: Sequence[str]) -> set[str]:
         """Those of which nothing is committed. Raises ProxyError."""
         groups = [self._services.held.groups[name] for name in names if name in self._services.held.groups]
-        found = {group.group_id: _with_ranges(group) for group in groups if not _may_be_open(group)}
-        asked = {name: places for name, places in found.items() if len(places) <= PARTITIONS_MAX}
-        if not asked:
-            return set()
+        left = {group.group_id: _with_ranges(group) for group in groups if not _may_be_open(group)}
+        gone: set[str] = set()
+        while left:  # as often as the largest group needs
+            empty = await self._empty(node_id, {name: places[:PARTITIONS_AT_ONCE] for name, places in left.items()})
+            gone |= {name for name in empty if len(left[name]) <= PARTITIONS_AT_ONCE}
+            left = {name: left[name][PARTITIONS_AT_ONCE:] for name in empty - gone}
+        return gone
+
+    async def _empty(self, node_id: int, asked: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
+        """Groups of which nothing is committed in these partitions; in any, where none are named."""
         message = messages.OffsetFetchRequest
         wanted = [
             message.OffsetFetchRequestGroup(group_id=name, topics=self._topics(name, places) if places else None)

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.commits.garbage_collection import LOOK_EVERY_S, GroupsThatAreGone
 from proxy.wire.errors import ErrorCode
-from tests.support.commit_world import CommitWorld
+from tests.support.commit_world import Committed, CommitWorld
 
 OFFSET_FETCH = 9
 
@@ -132,3 +132,17 @@ def test_all_groups_are_looked_at_in_turn(world: CommitWorld, monkeypatch: pytes
         expire(world, group)
     looks(world, 8)
     assert sorted(world.services.held.groups) == ["g", "kept"]
+
+
+def test_group_of_many_partitions_is_asked_about_in_pieces(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.commits.garbage_collection.PARTITIONS_AT_ONCE", 2)
+    for partition in range(4):
+        assert world.commit(5, "ic/1;7-9", group="wide", partition=partition).codes == [0]
+    expire(world, "wide")
+    world.coordinator.committed["wide", "t", 3] = Committed(5)
+    looks(world, 3)
+    assert world.ranges("wide", 3) == "7-9", "one of them has an offset yet"
+    expire(world, "wide")
+    looks(world, 2)
+    assert [world.ranges("wide", partition) for partition in range(4)] == [""] * 4
+    assert not world.is_marked("wide")

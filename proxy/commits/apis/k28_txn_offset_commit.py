@@ -9,6 +9,8 @@ Behaviour
   coordinator keeps them apart until EndTxn (KIP-447), so an abort forgets them and nothing is to be undone here.
 - The broker bounds the text (`offset.metadata.max.bytes`, 4,096 characters): its 12 is passed on.
 - A partition whose text cannot be read is refused with 42, one with too many ranges with 12; the others go on.
+- While another transaction of the partition is open ranges get 14. After a takeover nobody knows what the open one has
+  committed; its producer gets 14, and 22 (ILLEGAL_GENERATION) in the end, for which it aborts.
 - Nothing is stored, and the mark is not known any more: whoever asks next asks the broker (commits/README.md rule 14).
 """
 
@@ -83,7 +85,13 @@ class _TxnOffsetCommit:
         if trouble != ErrorCode.UNSTABLE_OFFSET_COMMIT:
             asked.refuse(trouble)
             return None
-        offset, ranges = group.of(asked.place).in_transaction(asked.commit, self._producer)
+        held = group.of(asked.place)
+        if asked.place in troubles and asked.text is not None:
+            code = held.beside_open(self._producer[0], self._services.timers.now())
+            if code != ErrorCode.NONE:
+                asked.refuse(code, "another transaction of the partition is open, or one that another proxy saw begin")
+                return None
+        offset, ranges = held.in_transaction(asked.commit, self._producer)
         most = self._services.options.ranges_max
         if asked.text is not None and len(ranges) > most:
             reason = f"{len(ranges)} ranges with those that are stored, more than commits.ranges_max ({most})"

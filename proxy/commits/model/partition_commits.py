@@ -15,10 +15,13 @@ from typing import NamedTuple
 
 from proxy.offsets.partition_commits import CommitOutcome, after_individual_commit, after_plain_commit
 from proxy.offsets.ranges import NO_CHANGE, OffsetRanges, OffsetSpan, RangeChange
+from proxy.wire.errors import ErrorCode
 from proxy.wire.values import ZERO_UUID
 
 NOTHING_COMMITTED = -1
 """The committed offset where there is none, as OffsetFetch has it."""
+UNSEEN_MAX_S = 5.0
+"""A transaction of which this owner does not know what was committed is waited for so long, then to be aborted."""
 
 
 class PartitionCommit(NamedTuple):
@@ -65,6 +68,8 @@ class PartitionCommits:
     """Ranges whose record may be in the topic or not: an append about them failed."""
     transaction: OpenTransaction | None = None
     """The last one that committed here, until the broker says that none is open."""
+    unseen_since: float | None = None
+    """When the broker was first heard to have one open of which nothing is known here: another proxy saw it begin."""
     _planned: tuple[PartitionCommit, CommitOutcome] | None = None
     """The last commit that was planned, while nothing has changed: it is asked about several times on its way."""
 
@@ -122,11 +127,25 @@ class PartitionCommits:
 
     def committed_in_transaction(self, commit: PartitionCommit, producer: tuple[int, int]) -> None:
         """The coordinator has taken it; it counts when the transaction is committed."""
-        if commit.done is not None:
-            before = self.transaction
-            done = commit.done if before is None or before.producer != producer else commit.done.union(before.done)
-            self.transaction = OpenTransaction(producer, done)
+        done = OffsetRanges() if commit.done is None else commit.done
+        if self.transaction is not None and self.transaction.producer == producer:
+            done = done.union(self.transaction.done)
+        self.transaction = OpenTransaction(producer, done)
         self.mark_unknown()
+
+    def beside_open(self, producer_id: int, now: float) -> ErrorCode:
+        """What a producer's ranges are told while the broker has a transaction open; NONE: they go on, it is its own.
+
+        Of one that is not known here nobody could say again what it has committed so far: the coordinator would forget
+        that. It is waited for, and to be aborted where that does not help (commits/README.md rule 18).
+        """
+        if self.transaction is not None:
+            is_own = self.transaction.producer[0] == producer_id
+            return ErrorCode.NONE if is_own else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self.unseen_since is None:
+            self.unseen_since = now
+        is_late = now - self.unseen_since >= UNSEEN_MAX_S
+        return ErrorCode.ILLEGAL_GENERATION if is_late else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     # The broker's word
 
@@ -135,7 +154,7 @@ class PartitionCommits:
 
         Moved past this proxy: ahead of what is known, ranges below it go; behind it, or nothing, all of them.
         """
-        self.transaction = None
+        self.transaction = self.unseen_since = None
         known = self.mark if self.is_mark_known else self.stored_mark
         if offset < 0 or offset < known:
             change = RangeChange((), self.ranges.clear())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.commits.model.partition_commits import UNSEEN_MAX_S
 from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import PRODUCER, CommitWorld
 
@@ -123,12 +124,50 @@ def test_a004_15_text_that_cannot_be_read_is_refused(world: CommitWorld) -> None
     assert not world.coordinator.pending
 
 
-async def test_after_a_restart_the_same_transaction_goes_on(world: CommitWorld) -> None:
+async def test_after_a_takeover_the_transaction_is_aborted_and_nothing_of_it_is_lost(world: CommitWorld) -> None:
+    """Whoever owns the group now cannot say again what the first text said."""
     world.commit_in_transaction(43, "ic/1;50-51")
     await world.restart()
+    assert world.commit_in_transaction(43, "ic/1;60-61").codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert world.coordinator.pending["g", "t", 0][1].metadata == "ic/1;45-47,50-51"
+    world.timers.advance(UNSEEN_MAX_S)
+    assert world.commit_in_transaction(43, "ic/1;60-61").codes == [ErrorCode.ILLEGAL_GENERATION]
+    world.coordinator.end_transaction(PRODUCER[0], commit=False)
+    assert world.commit_in_transaction(43, "ic/1;50-51").codes == [0]
     assert world.commit_in_transaction(43, "ic/1;60-61").codes == [0]
     world.coordinator.end_transaction(PRODUCER[0], commit=True)
-    assert world.committed() == (43, "ic/1;45-47,60-61"), "what the first said is processed again"
+    assert world.committed() == (43, "ic/1;45-47,50-51,60-61")
+
+
+async def test_transaction_that_ends_by_itself_after_a_takeover_is_waited_for(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    await world.restart()
+    assert world.commit_in_transaction(43, "ic/1;60-61").codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.commit_in_transaction(43, "ic/1;60-61").codes == [0]
+    assert world.coordinator.pending["g", "t", 0][1].metadata == "ic/1;45-47,50-51,60-61"
+
+
+async def test_plain_offset_in_a_transaction_goes_on_after_a_takeover(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    await world.restart()
+    assert world.commit_in_transaction(60).codes == [0]
+
+
+def test_ranges_of_two_producers_do_not_overwrite_each_other(world: CommitWorld) -> None:
+    world.commit_in_transaction(43, "ic/1;50-51")
+    other = world.commit_in_transaction(43, "ic/1;60-61", producer=(8, 0))
+    assert other.codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.commit_in_transaction(43, "ic/1;60-61", producer=(8, 0)).codes == [0]
+    assert world.coordinator.pending["g", "t", 0][1].metadata == "ic/1;45-47,50-51,60-61"
+
+
+def test_text_behind_a_plain_offset_of_the_same_transaction_goes_on(world: CommitWorld) -> None:
+    world.commit_in_transaction(44)
+    assert world.commit_in_transaction(44, "ic/1;60-61").codes == [0]
+    world.coordinator.end_transaction(PRODUCER[0], commit=True)
+    assert world.committed() == (44, "ic/1;45-47,60-61")
 
 
 @pytest.mark.parametrize("version", range(6))

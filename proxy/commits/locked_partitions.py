@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from proxy.brokers.interfaces import Connection
@@ -80,11 +80,18 @@ def _keys(group_id: str, modes: Mapping[TopicPartition, bool]) -> dict[Hashable,
 async def look_at_partitions(
     services: CommitServices, connection: Connection, group: CommittingGroup, found: Iterable[AskedCommit]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Ranges of topics that were made anew go, and the marks that are not known are asked for (`know_marks`)."""
+    """Ranges of topics that were made anew go, and the marks that are not known are asked for (`know_marks`).
+
+    Gives why something cannot be committed now. What a rewind has dropped is no longer in the topic when this ends.
+    """
     placed = [(asked.place, asked.topic_id) for asked in found if asked.place is not None]
     lost = [StoredChange(place, held := group.of(place), held.topic_is(topic_id)) for place, topic_id in placed]
     store(services, group, lost)
-    return await know_marks(services, connection, group, [place for place, _ in placed])
+    troubles = await know_marks(services, connection, group, [place for place, _ in placed])
+    if not any(group.of(place).unsure for place, _ in placed):
+        return troubles
+    again = [StoredChange(place, held := group.of(place), held.said_again()) for place, _ in placed]
+    return troubles | await _troubles_storing(services, group, again)
 
 
 async def know_marks(
@@ -108,12 +115,17 @@ async def know_marks(
         text = text_of(told.metadata)
         change = held.broker_says(told.offset, told.leader_epoch, () if text is None else text.ranges)
         changes.append(StoredChange(place, held, change))
+    return troubles | await _troubles_storing(services, group, changes)
+
+
+async def _troubles_storing(
+    services: CommitServices, group: CommittingGroup, changes: Sequence[StoredChange]
+) -> dict[TopicPartition, ErrorCode]:
+    """Have the changes stored, and wait for that; the partitions of which it failed."""
+    changes = [each for each in changes if each.change]
     store(services, group, changes)
-    if any(each.change.put for each in changes):
-        code = await stored(services, group)
-        if code != ErrorCode.NONE:
-            troubles.update((each.place, code) for each in changes if each.change.put)
-    return troubles
+    code = await stored(services, group) if changes else ErrorCode.NONE
+    return {} if code == ErrorCode.NONE else {each.place: code for each in changes}
 
 
 def text_of(metadata: str | None) -> CommitText | None:

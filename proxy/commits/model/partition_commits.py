@@ -202,6 +202,18 @@ class PartitionCommits:
         """An append with this change failed; parts of it may be in the topic."""
         self.unsure.update(change.put, change.removed)
 
+    def said_again(self) -> RangeChange:
+        """What a rewind has dropped and may still be in the topic: to be stored before the mark moves on.
+
+        A later owner that finds these ranges behind a mark that has come so far again takes them for done.
+        """
+        is_dropped = any(span.end > self.mark and not self._is_done(span) for span in self.unsure)
+        return self._noted(NO_CHANGE) if is_dropped else NO_CHANGE
+
+    def _is_done(self, span: OffsetSpan) -> bool:
+        found = self.ranges.range_at(span.start)
+        return found is not None and found.end >= span.end
+
     def _change(self, change: RangeChange) -> RangeChange:
         self.ranges.apply(change)
         return self._noted(change)

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.commits.state_records import GroupKey, RangeKey, decode_range_value
 from proxy.wire.errors import ErrorCode, UpstreamLost
+from proxy.wire.values import TopicPartition
 from tests.support.commit_world import OFFSET_COMMIT, OFFSET_FETCH, Committed, CommitWorld
 
 
@@ -324,6 +325,29 @@ async def test_rewind_past_the_proxy_is_noticed_after_a_restart(world: CommitWor
     await world.restart()
     assert world.commit(7, "ic/1;9-9").codes == [0]
     assert (world.primary()[0], world.ranges()) == (7, "9-9")
+
+
+@pytest.mark.parametrize("is_noticed_by_fetch", [True, False])
+async def test_mark_does_not_pass_ranges_that_a_rewind_dropped_and_the_topic_still_has(
+    world: CommitWorld, is_noticed_by_fetch: bool
+) -> None:
+    """Another owner would find them behind a mark that has come so far again, and take them for done."""
+    world.begin(15, "20-20")
+    world.coordinator.committed["g", "t", 0] = Committed(7)
+    world.services.held.group("g").of(TopicPartition("t", 0)).mark_unknown()
+    world.journal.slow = True
+    first = world.fetch() if is_noticed_by_fetch else world.commit(17)
+    world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert first.is_answered
+    second = world.commit(17)
+    world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert second.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert (world.primary()[0], world.ranges()) == (7, "20-20")
+    third = world.commit(17)
+    world.journal.confirm()
+    assert third.codes == [0]
+    await world.restart()
+    assert world.committed() == (17, "")
 
 
 async def test_a004_12_ranges_below_the_mark_are_dropped_after_a_crash_in_between(world: CommitWorld) -> None:

@@ -160,6 +160,10 @@ def location() -> Path | Traversable:
     return beside
 
 
+NO_MESSAGES = {"AuditEvent"}
+"""Definitions beside those of messages: JSON Schemas of lines of text."""
+
+
 def names() -> tuple[str, ...]:
     """The names of Kafka's own messages, sorted (those of `internal/` are not listed)."""
     return _names_in(location())
@@ -171,7 +175,8 @@ def internal_names() -> tuple[str, ...]:
 
 
 def _names_in(folder: Path | Traversable) -> tuple[str, ...]:
-    return tuple(sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".json")))
+    found = {entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")}
+    return tuple(sorted(found - NO_MESSAGES))
 
 
 def strip_comments(text: str) -> str:

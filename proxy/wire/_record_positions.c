@@ -1,8 +1,8 @@
 /* All records of record batches of magic 2 in one pass: where each has its key, value and headers, as columns of numbers;
- * and objects made of a range of them. Of one batch whose records were opened, or of a run of batches as they came, as
+ * objects made of a range of them, and samples of keys. Of one batch whose records were opened, or of a run of batches as they came, as
  * producers that do not linger write a batch for each record.
  *
- * The rules are those of the twins in record_positions.py and record_runs.py; tests and a fuzzer hold them equal. No read leaves the bytes:
+ * The rules are those of the twins in record_positions.py, record_runs.py and key_samples.py; tests and a fuzzer hold them equal. No read leaves the bytes:
  * every length is compared with what is left before it is believed, and every position again before it is used. Limited API
  * of CPython 3.11. With RECORD_POSITIONS_CORE defined it is plain C, for a driver under sanitizers.
  */
@@ -12,6 +12,7 @@
 #endif
 
 #include "checksum.h"
+#include "murmur2.h"
 
 enum { RECORD_MIN = 7 }; /* bytes of the smallest record: seven varints and attributes of one byte each */
 
@@ -148,10 +149,75 @@ static void shorten(const Columns *from, const Columns *to, size_t rows) {
     for (int i = 0; i < NARROW_COLUMNS; i++) memcpy(to->narrow[i], from->narrow[i], 4 * rows);
 }
 
+/* ---- samples of keys ---- */
+
+enum { SAMPLE = 8, BUCKETS = 1 << 12, BUCKET_SHIFT = 20 }; /* a sample: hash and bytes of key and value, uint32 each */
+
+typedef struct {
+    uint32_t first, every; /* which records are looked at */
+    uint8_t *keyed, *null; /* samples of records with a key, and without */
+    size_t keyed_rows, null_rows;
+} Sampling;
+
+INLINE uint32_t hash_of_offset(int64_t offset) {
+    uint8_t number[8];
+    for (int i = 0; i < 8; i++) number[i] = (uint8_t)((uint64_t)offset >> (56 - 8 * i));
+    return murmur2(number, 8);
+}
+
+INLINE void put_sample(uint8_t *to, size_t *rows, uint32_t hash, int64_t size) {
+    const uint32_t bytes = (uint32_t)size;
+    memcpy(to + SAMPLE * *rows, &hash, 4);
+    memcpy(to + SAMPLE * *rows + 4, &bytes, 4);
+    ++*rows;
+}
+
+static size_t samples_max(const Area *of, const Sampling *to) {
+    return of->count > to->first ? (of->count - to->first - 1) / to->every + 1 : 0;
+}
+
+/* NULL, or what is wrong with record `at`. Of records that are not looked at only the length is read, and nothing at all
+ * behind the last one that is. */
+static const char *sample_keys(Area *of, Sampling *to) {
+    const uint8_t *const area_end = of->bytes + of->size, *p = of->bytes;
+    uint64_t next = to->first;
+    const uint64_t behind = to->first + (uint64_t)samples_max(of, to) * to->every;
+    for (of->at = 0; of->at < of->count && next < behind; of->at++) {
+        int64_t length, timestamp, delta, key, value;
+        if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is none, or more than is left";
+        const uint8_t *const end = p + length;
+        if (of->at == next) {
+            next += to->every;
+            if (!(p = varint(p + 1, end, &timestamp))) return "its timestamp does not fit into it";
+            if (!(p = varint(p, end, &delta)) || delta < 0 || delta > INT32_MAX) return "its offset is not within the batch";
+            if (!(p = sized(p, end, &key))) return "its key does not fit into it";
+            const uint8_t *const key_start = p;
+            p += key < 0 ? 0 : key;
+            if (!(p = sized(p, end, &value))) return "its value does not fit into it";
+            const int64_t size = (key < 0 ? 0 : key) + (value < 0 ? 0 : value);
+            if (LIKELY(key >= 0)) put_sample(to->keyed, &to->keyed_rows, murmur2(key_start, (size_t)key), size);
+            else put_sample(to->null, &to->null_rows, hash_of_offset((int64_t)((uint64_t)of->base_offset + (uint64_t)delta)), size);
+        }
+        p = end;
+    }
+    return NULL;
+}
+
+/* Adds samples to the records and the bytes of their buckets. */
+static void tally_samples(const uint8_t *samples, size_t rows, uint8_t *records, uint8_t *bytes) {
+    for (; rows; rows--, samples += SAMPLE) {
+        const size_t bucket = native32(samples) >> BUCKET_SHIFT;
+        const uint32_t more = native32(records + 4 * bucket) + 1;
+        const uint64_t size = native64(bytes + 8 * bucket) + native32(samples + 4);
+        memcpy(records + 4 * bucket, &more, 4);
+        memcpy(bytes + 8 * bucket, &size, 8);
+    }
+}
+
 /* ---- Python ---- */
 #ifndef RECORD_POSITIONS_CORE
 
-enum { VERSION = 1, RELEASE_FROM = 32 << 10 };
+enum { VERSION = 2, RELEASE_FROM = 32 << 10 };
 
 static PyObject *shortened(PyObject *whole, const Columns *columns, size_t rows) { /* steals whole */
     Columns fewer;
@@ -358,6 +424,66 @@ static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count
     return found;
 }
 
+static PyObject *sampled_from(Area *area, Sampling *to) {
+    if (!has_room(area)) return PyErr_Format(PyExc_ValueError, "%u records cannot be in %zu bytes", (unsigned)area->count, area->size);
+    const size_t rows = samples_max(area, to);
+    uint8_t *const memory = PyMem_Malloc(rows ? 2 * SAMPLE * rows : 1);
+    if (!memory) return PyErr_NoMemory();
+    to->keyed = memory;
+    to->null = memory + SAMPLE * rows;
+
+    PyThreadState *state = NULL;
+    const int release = area->size >= RELEASE_FROM;
+    if (release) state = PyEval_SaveThread();
+    const char *const wrong = sample_keys(area, to);
+    if (release) PyEval_RestoreThread(state);
+    PyObject *found = wrong ? PyErr_Format(PyExc_ValueError, "record %u (from 0): %s", (unsigned)area->at, wrong)
+        : Py_BuildValue("(y#y#)", (const char *)to->keyed, (Py_ssize_t)(SAMPLE * to->keyed_rows),
+                        (const char *)to->null, (Py_ssize_t)(SAMPLE * to->null_rows));
+    PyMem_Free(memory);
+    return found;
+}
+
+PyDoc_STRVAR(sample_doc, "sample(area, count, base_offset, first, every) -> (samples with keys, samples without); raises ValueError");
+
+static PyObject *sample(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    if (count != 5) return PyErr_Format(PyExc_TypeError, "sample takes 5 arguments, not %zd", count);
+    const long records = PyLong_AsLong(args[1]), first = PyLong_AsLong(args[3]), every = PyLong_AsLong(args[4]);
+    Area area = {.base_offset = PyLong_AsLongLong(args[2])};
+    if (PyErr_Occurred()) return NULL;
+    if (records < 0 || records > INT32_MAX || first < 0 || first > INT32_MAX || every < 1 || every > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "numbers of records that no batch has");
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
+    area.bytes = data.buf;
+    area.size = (size_t)data.len;
+    area.count = (uint32_t)records;
+    Sampling to = {.first = (uint32_t)first, .every = (uint32_t)every};
+    PyObject *found = sampled_from(&area, &to);
+    PyBuffer_Release(&data);
+    return found;
+}
+
+PyDoc_STRVAR(tally_doc, "tally(samples, records, bytes): adds samples to arrays of uint32 and of uint64, a number for each bucket");
+
+static PyObject *tally(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    static const Py_ssize_t SIZES[] = {0, 4 * BUCKETS, 8 * BUCKETS};
+    Py_buffer taken[3];
+    int held = 0, fits = 1;
+    if (count != 3) return PyErr_Format(PyExc_TypeError, "tally takes 3 arguments, not %zd", count);
+    for (; held < 3; held++) {
+        if (PyObject_GetBuffer(args[held], &taken[held], held ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0) break;
+        fits = fits && (held ? taken[held].len == SIZES[held] : taken[held].len % SAMPLE == 0);
+    }
+    if (held == 3 && fits) tally_samples(taken[0].buf, (size_t)taken[0].len / SAMPLE, taken[1].buf, taken[2].buf);
+    else if (held == 3) PyErr_SetString(PyExc_ValueError, "no such samples or buckets");
+    const int is_done = held == 3 && fits;
+    while (held) PyBuffer_Release(&taken[--held]);
+    return is_done ? Py_NewRef(Py_None) : NULL;
+}
+
 static int prepare(PyObject *module) {
     make_tables();
     look_around(ALL);
@@ -368,6 +494,8 @@ static PyMethodDef functions[] = {
     {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, find_doc},
     {"find_run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
     {"build", (PyCFunction)(void (*)(void))build, METH_FASTCALL, build_doc},
+    {"sample", (PyCFunction)(void (*)(void))sample, METH_FASTCALL, sample_doc},
+    {"tally", (PyCFunction)(void (*)(void))tally, METH_FASTCALL, tally_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,3 +1,4 @@
+from array import array
 from typing import Any, TypeVar
 
 Built = TypeVar("Built", bound=tuple[Any, ...])
@@ -25,3 +26,5 @@ def build(
     headers_type: Any,
     /,
 ) -> list[Built]: ...
+def sample(area: Bytes, count: int, base_offset: int, first: int, every: int, /) -> tuple[bytes, bytes]: ...
+def tally(samples: bytes, records: array[int], sizes: array[int], /) -> None: ...

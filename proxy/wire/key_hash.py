@@ -1,6 +1,6 @@
 """Kafka's own hash of record keys: the partitioner and the views must agree with every client.
 
-Source: Utils.murmur2 of Kafka's Java client. `proxy/views/kernel/_slicing.c` computes the same.
+Source: Utils.murmur2 of Kafka's Java client. `proxy/wire/murmur2.h` computes the same.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ try:
 except ImportError:  # no compiler was there when this was installed
     _record_positions = None  # type: ignore[assignment]
 
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 """`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 
 RECORD_MIN = 7

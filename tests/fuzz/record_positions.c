@@ -46,6 +46,20 @@ static size_t damage(uint8_t *b, size_t size) {
     return size;
 }
 
+/* Samples of the same area into memory of exactly their number. */
+static void sample_of(Area area, uint64_t turn) {
+    Sampling to = {.first = (uint32_t)dice(6), .every = (uint32_t)dice(5) + 1};
+    const size_t most = samples_max(&area, &to);
+    to.keyed = malloc(most ? SAMPLE * most : 1);
+    to.null = malloc(most ? SAMPLE * most : 1);
+    sample_keys(&area, &to);
+    if (to.keyed_rows + to.null_rows > most) fail("more samples than were asked for", turn);
+    static uint8_t records[4 * BUCKETS], sizes[8 * BUCKETS];
+    tally_samples(to.keyed, to.keyed_rows, records, sizes);
+    free(to.keyed);
+    free(to.null);
+}
+
 static int32_t narrow(const uint8_t *column, size_t row) { return (int32_t)native32(column + 4 * row); }
 
 static void put_big32(uint8_t *p, uint32_t v) {
@@ -145,6 +159,7 @@ static int one(uint64_t turn, uint8_t *room) {
     area.bytes = area.origin = bytes;
     area.before = -1;
     make(&columns, area.count);
+    sample_of(area, turn);
     const char *wrong = find_all(&area, &columns);
     if (area.found > area.count) fail("more records than there are", turn);
     if (area.at > area.count) fail("a record is wrong that there is not", turn);

@@ -5,7 +5,7 @@
 Three brokers, replication 3, at least two in sync; records at a steady rate; four members on the stock Java client that
 acknowledge each record (explicit mode). The brokers are ended in turn, by SIGTERM and SIGKILL, every 10 seconds, and
 started again; with --overlapping whether or not the last one is in sync again, which brokers themselves bear badly: for
-a while none of them listens. First Kafka 3.9.1 behind the proxy, then Kafka 4.3.0. What must be true of both:
+a while none of them listens. First Kafka 3.9.1 behind the proxy, then Kafka 4.3.0. Both have to show:
 
 - no record is delivered after a member was told that it is settled, none is settled twice, none is never settled;
 - the longest time without any settled record is no longer through the proxy than natively.

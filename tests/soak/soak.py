@@ -4,7 +4,7 @@
 
 In front of Kafka 3.9.1, on a topic of 8 partitions: four members of confluent-kafka, four of franz-go, four of the
 console share consumer of the released jars; random releases, rejects and renewals. Every few seconds a member is killed
-(SIGKILL) and another of its family comes; once the proxy is killed and started again. What must be true:
+(SIGKILL) and another of its family comes; once the proxy is killed and started again. It is checked that:
 
 - every record was delivered, and in the end nothing is left: the lag of every partition is 0;
 - a record whose acceptance or rejection was confirmed to a member is not delivered to anybody after that.

@@ -1,4 +1,4 @@
-"""A group of members, each a process of its own, that read one view; and what must be true of what they got."""
+"""A group of members, each a process of its own, that read one view; and checks of what they got."""
 
 from __future__ import annotations
 

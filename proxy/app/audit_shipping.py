@@ -18,7 +18,7 @@ FINISH_S = 3.0
 
 
 class Sink(Protocol):
-    """Where lines go."""
+    """Where lines of audit events are written."""
 
     name: str
     dropped: int

@@ -25,7 +25,7 @@ NO_BITS = -(1 << 31)
 
 @dataclass(frozen=True, slots=True)
 class StateRights:
-    """What was found."""
+    """What the identity may do to the topics of state."""
 
     partitions: int = 0
     """Of the topic; 0 where it does not exist yet."""

@@ -26,7 +26,7 @@ PROBE = "__view.r2.kafka-share-proxy-check"
 
 @dataclass(frozen=True, slots=True)
 class ViewRights:
-    """What was found."""
+    """What the identity may do to the topics of views."""
 
     partitions: int = 0
     """Of the topic of facts about views; 0 where it does not exist yet."""

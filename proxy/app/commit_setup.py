@@ -44,7 +44,7 @@ class CommitRuntime:
         return f"which groups commit individually is not known of {len(self.services.followed.uncertain)} partitions"
 
     def state(self) -> dict[str, object]:
-        """For /readyz."""
+        """What /readyz says about it."""
         followed = self.services.followed
         where = f"in topic {INDIVIDUAL_COMMITS.topic}" if self.is_stored else "in memory"
         return {"state": where, "groups": len(self.services.held.groups.keys() | followed.groups.keys())}

@@ -59,7 +59,7 @@ class CommittedPartition:
     committed_offset: int
     """The next one to read, moved over what is done."""
     ranges: OffsetRanges
-    """Done, behind it."""
+    """Offsets behind the mark that are done."""
     user_text: str
     """The user's own metadata."""
     oldest_hole_s: float | None = None

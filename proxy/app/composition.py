@@ -209,7 +209,7 @@ class ServingParts:
         self._compare(sight)
 
     def state(self) -> dict[str, object]:
-        """For /readyz."""
+        """What /readyz says about it."""
         book = self.services.book
         brokers = {str(node_id): str(book.ours_of(node_id)) for node_id in sorted(book.nodes)}
         left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(book.unbound)}

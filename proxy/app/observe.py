@@ -432,7 +432,7 @@ def _collector(metric: _Metric) -> Collector:
         """One figure at this moment."""
 
         def collect(self) -> Iterator[Family]:
-            """Its family."""
+            """The family of this metric, with its samples."""
             made: Any = families[metric.kind](metric.name, metric.help, labels=metric.labels)
             for labels, value in _by_labels(metric):
                 if isinstance(value, int | float):

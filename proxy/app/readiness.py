@@ -32,7 +32,7 @@ class Readiness:
         self._stopping = stopping
 
     def probes(self) -> Mapping[bytes, Callable[[], Answer]]:
-        """By path."""
+        """Path of the request -> who answers it."""
         return {
             b"/readyz": self.forwarding,
             b"/readyz/share-groups": self.share_groups,

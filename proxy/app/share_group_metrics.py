@@ -47,7 +47,7 @@ class _InFlight:
 
 
 def of_served(metrics: Metrics, services: ShareServices) -> None:
-    """Latency, by API."""
+    """Export how long requests take, by API."""
 
     def served() -> Mapping[str, Histogram]:
         return {registry.API_KEYS[key]: histogram for key, histogram in services.figures.served_s.items()}

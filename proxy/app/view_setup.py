@@ -67,7 +67,7 @@ class ViewRuntime:
         return self.store.off if isinstance(self.store, ViewState) else ""
 
     def state(self) -> dict[str, object]:
-        """For /readyz."""
+        """What /readyz says about it."""
         kept = self.store.off or f"in topic {TOPIC}"
         return {"ready": len(self.services.catalog), "plans": len(self.services.catalog.plans), "kept": kept}
 

@@ -95,7 +95,7 @@ class Channel(trio.abc.Stream):
             await self._wait()
 
     async def aclose(self) -> None:
-        """Close."""
+        """Close the connection; nothing waits for it."""
         self.close("closed")
         await trio.lowlevel.checkpoint()
 

@@ -43,7 +43,7 @@ class Topic:
     topic_id: bytes
     """ZERO_UUID where the answer had none (Metadata below v10)."""
     leaders: tuple[Leader, ...]
-    """By partition index."""
+    """The leader of each partition, in their order."""
     is_internal: bool
     seen: float
 

@@ -28,7 +28,7 @@ class OwnPort:
     """See interfaces.Connection."""
 
     id = 0
-    """No client's."""
+    """No client's connection has this id."""
     node_id = UNKNOWN_NODE
     client_host = ""
 

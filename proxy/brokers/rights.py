@@ -126,7 +126,7 @@ class Rights:
             self._forget_half()
 
     def _forget_half(self) -> None:
-        """The oldest first."""
+        """Forget half of the verdicts, the oldest first."""
         for oldest in list(self.verdicts):
             if self.bytes <= VERDICTS_BYTES_MAX // 2:
                 return

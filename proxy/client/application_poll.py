@@ -36,7 +36,7 @@ class PollResult(NamedTuple):
 
 
 class ApplicationPoll:
-    """Of one consumer."""
+    """`poll` of one consumer, which may be cancelled and goes on with the next call."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class _Place:
 
 
 class BrokerConnections:
-    """Of one consumer."""
+    """The connections of one consumer to its brokers."""
 
     def __init__(
         self,

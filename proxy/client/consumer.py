@@ -303,7 +303,7 @@ class Consumer:
         return group_metadata(self._options.group_id or "", who)
 
     def state(self) -> ConsumerState:
-        """Where it stands."""
+        """How far the coordinator and the rebalance are, and which brokers are in trouble."""
         connections = self._network.connections
         return ConsumerState(
             self._core.coordinator_trace.state,

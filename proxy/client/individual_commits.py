@@ -24,7 +24,7 @@ class _Kept(NamedTuple):
 
 
 class IndividualCommits:
-    """Of one consumer."""
+    """What one consumer's application has done of what it was given."""
 
     def __init__(self, positions: Positions, outstanding_max: int = OUTSTANDING_MAX) -> None:
         self._positions = positions
@@ -85,7 +85,7 @@ class IndividualCommits:
         return {each: offset for each, offset in found.items() if self._committed.get(each) != offset}
 
     def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """These were committed."""
+        """Take note that the group has these offsets."""
         self._committed |= offsets
 
     def _ledger(self, partition: TopicPartition) -> OffsetLedger:

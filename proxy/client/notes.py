@@ -18,7 +18,7 @@ PARTITIONS_LOST = "partitions lost"
 
 
 class ConsumerNote(NamedTuple):
-    """Something that happened."""
+    """Something that a consumer tells a log or a metric."""
 
     event: str
     """One of the constants here."""

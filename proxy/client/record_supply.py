@@ -32,7 +32,7 @@ class _Ready(NamedTuple):
 
 
 class RecordSupply:
-    """Of one consumer."""
+    """Makes records for one consumer out of what its fetches brought."""
 
     def __init__(self, core: ConsumerCore, *, check_crcs: bool = True) -> None:
         self._core = core

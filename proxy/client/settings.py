@@ -31,7 +31,7 @@ class SaslLogin(NamedTuple):
 
 
 class ClientSettings(NamedTuple):
-    """Checked."""
+    """What `open_consumer` was given, checked."""
 
     bootstrap: Sequence[Address]
     connections: OwnSettings

@@ -55,7 +55,7 @@ class AskedCommit:
     topic: CommitTopic
     """The entry of the request that it is in."""
     entry: CommitEntry
-    """Its own."""
+    """The entry of the request."""
     place: TopicPartition | None = None
     """None: a topic id that nobody knows, or a partition named before; the broker judges the former."""
     topic_id: bytes = ZERO_UUID

@@ -23,7 +23,7 @@ class BrokerOffset(NamedTuple):
     """What is committed of one partition."""
 
     offset: int
-    """-1: nothing."""
+    """The committed offset; -1 where none is committed."""
     leader_epoch: int
     metadata: str | None
     error_code: ErrorCode

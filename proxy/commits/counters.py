@@ -22,7 +22,7 @@ GROUPS_A_STEP = 20
 
 @dataclass(slots=True)
 class CommitFigures:
-    """One per process."""
+    """What the metrics show of individual commits; one for each process."""
 
     commits: Counter[str] = field(default_factory=Counter)
     """Commits of a partition that came to the owner here: "individual", "plain", or "refused" by broker or proxy."""

@@ -75,7 +75,7 @@ class _Loaded:
     """What was stored with the highest mark."""
 
     def add(self, first: int, last: int, value: RangeValue) -> None:
-        """A record."""
+        """Load a record of a range."""
         self.starts.append(first)
         self.ends.append(last + 1)
         if value is not self.newest and value.committed_offset >= self.newest.committed_offset:

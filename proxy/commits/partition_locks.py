@@ -27,7 +27,7 @@ class _Waiter(NamedTuple):
 
 @dataclass(slots=True)
 class _Lock:
-    """Of one partition."""
+    """The lock of one partition."""
 
     shared: int = 0
     is_alone: bool = False

@@ -42,7 +42,7 @@ def commit_gate() -> StateGate:
 
 
 def _silent(_event: str, /, **_context: Any) -> None:
-    """Nothing is told."""
+    """Tell nobody."""
 
 
 def _nobody_followed() -> FollowedGroups:
@@ -66,7 +66,7 @@ class CommitServices:
     followed: FollowedGroups = field(default_factory=_nobody_followed)
     """Groups that are known to commit individually, whoever owns them."""
     figures: CommitFigures = field(default_factory=CommitFigures)
-    """What is counted."""
+    """What the metrics show."""
 
     base_of: Callable[[str], str] = str
     """Topic -> the topic whose records it has: another one where it is a view."""

@@ -56,7 +56,7 @@ class RangeKey(NamedTuple):
     partition: int
     first: int
     last: int
-    """Inclusive."""
+    """The last offset of the range, inclusive."""
 
 
 class GroupKey(NamedTuple):

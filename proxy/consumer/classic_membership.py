@@ -36,7 +36,7 @@ FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
 
 
 class ClassicMembership:
-    """One member."""
+    """A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ClassicMembership:
         self._assigned: Partitions | None = None
         self._assigned_generation = NO_GENERATION
         self._in_flight: dict[str, UnsentRequest] = {}
-        """By API."""
+        """Name of an API -> its request that is not answered yet."""
         self._next_heartbeat = self._session_deadline = math.inf
         self._poll_deadline = math.inf
         """Infinite also while the application does not poll: then nothing joins."""

@@ -85,7 +85,7 @@ def sync_group(
 
 
 def heartbeat(group_id: str, who: MemberIdentity) -> Any:
-    """Heartbeat."""
+    """A HeartbeatRequest of this member."""
     return messages.HeartbeatRequest(
         group_id=group_id,
         generation_id=who.generation,

@@ -86,7 +86,7 @@ class CommittedRequests:
         return Wanted((self._in_flight,), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Take the answer."""
+        """Take the answer to an OffsetFetch, or note why there is none."""
         if request is not self._in_flight:
             return []
         self._in_flight = None

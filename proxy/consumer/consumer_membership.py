@@ -57,7 +57,7 @@ class TopicNames(Protocol):
 
 
 class ConsumerMembership:
-    """One member."""
+    """A member of a group of the consumer protocol (KIP-848): ConsumerGroupHeartbeat."""
 
     protocol = RebalanceProtocol.CONSUMER
 

@@ -148,7 +148,7 @@ class AssignPartitions:
 
     rebalance_id: int
     assigned: Partitions
-    """Everything."""
+    """All partitions that are assigned now."""
     added: Partitions
     """What is new in it."""
 

@@ -66,7 +66,7 @@ class FetchedChunk(NamedTuple):
 
 
 class FetchRequests:
-    """Of one consumer."""
+    """The fetches of one consumer, one session for each broker (KIP-227)."""
 
     def __init__(
         self,

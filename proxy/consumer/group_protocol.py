@@ -37,7 +37,7 @@ class GroupSubscription:
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
-    """Of the assignor."""
+    """What the assignor told the leader, in its own layout."""
     owned: tuple[TopicPartition, ...] = ()
     """What the member has and has not been asked to revoke; from version 1 on."""
     generation: int = NO_GENERATION

@@ -45,7 +45,7 @@ class KnownTopic:
 
     topic_id: bytes
     leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
-    """Of every partition."""
+    """Partition -> its leader."""
     internal: bool = False
 
 
@@ -158,7 +158,7 @@ class MetadataRequests:
         return Wanted((self._in_flight,))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Take the answer."""
+        """Take the answer to a Metadata request, or note why there is none."""
         if request is not self._in_flight:
             return []
         self._in_flight = None

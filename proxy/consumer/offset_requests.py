@@ -73,7 +73,7 @@ class _Question:
 
 
 class OffsetRequests:
-    """Of one consumer."""
+    """The ListOffsets of one consumer: for its application, and to find where to begin."""
 
     def __init__(
         self, options: ConsumerOptions, metadata: MetadataRequests, positions: Positions, backoff: RetryBackoff
@@ -120,7 +120,7 @@ class OffsetRequests:
         return Wanted((*self._listing(now), *self._validating(now)), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Take the answer."""
+        """Take the answer to a ListOffsets, or note why there is none."""
         if request.api == "ListOffsets":
             self._asked.difference_update(request.context)
         else:

@@ -30,7 +30,7 @@ class ConsumerOptions:
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     """partition.assignment.strategy; of the classic protocol, the preferred one first."""
     server_assignor: str | None = None
-    """group.remote.assignor; of KIP-848."""
+    """group.remote.assignor: the assignor at the broker, in groups of KIP-848."""
     rack: str | None = None
     session_timeout_s: float = 45.0
     heartbeat_interval_s: float = 3.0

@@ -44,7 +44,7 @@ class Position:
     leader: LeaderAndEpoch = UNKNOWN_LEADER
     """With which `fetch_from` was last known to be right."""
     paused: bool = False
-    """By the application."""
+    """The application asked for no records of it."""
     held_back: bool = False
     """To be revoked: nothing is fetched or returned."""
     asking: bool = False

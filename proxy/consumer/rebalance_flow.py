@@ -28,7 +28,7 @@ State = RebalanceState
 
 
 class RebalanceFlow:
-    """Of one member."""
+    """How far one member is with a rebalance, and until when it may delay."""
 
     def __init__(self, trace: StateTrace[RebalanceState], limits: DelayLimits) -> None:
         self.trace = trace

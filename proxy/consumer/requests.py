@@ -20,7 +20,7 @@ class Lane(Enum):
 
     DATA = "data"
     COORDINATOR = "coordinator"
-    """Heartbeats and commits."""
+    """The lane of heartbeats and commits."""
     JOINING = "joining"
     """JoinGroup is answered when all members are there, and a broker takes one request of a connection at a time."""
 
@@ -49,7 +49,7 @@ class FailureKind(Enum):
     DISCONNECTED = "disconnected"
     """The connection could not be made, or ended; the request may have been carried out."""
     TIMED_OUT = "timed out"
-    """As above."""
+    """The connection was made, and no answer came in time."""
     UNSUPPORTED_VERSION = "unsupported version"
     """The broker speaks none of the versions."""
     AUTHENTICATION = "authentication failed"
@@ -111,7 +111,7 @@ class RetryBackoff:
     attempts: int = 0
     """That failed, one after the other."""
     ready_at: float = field(default=-math.inf)
-    """Seconds, monotonic."""
+    """When the next attempt may begin, in seconds of the monotonic clock."""
 
     def failed(self, now: float) -> None:
         """The next attempt waits, longer each time."""

@@ -78,12 +78,12 @@ State = TypeVar("State", bound=Enum)
 
 
 class StateChange(NamedTuple, Generic[State]):
-    """One transition."""
+    """A change from one state to another."""
 
     before: State
     after: State
     now: float
-    """Seconds, monotonic."""
+    """When, in seconds of the monotonic clock."""
     reason: str
 
 

@@ -72,7 +72,7 @@ class DescribedState(Generic[K]):
 
     @property
     def all(self) -> range:
-        """Every partition."""
+        """The number of every state partition."""
         return range(self.partitions)
 
     @cached_property

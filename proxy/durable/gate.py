@@ -107,7 +107,7 @@ class StateGate:
             self._doors[partition].inside[end] = None
 
     def leave(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
-        """It is done."""
+        """The request has ended; `end` is not called any more."""
         for partition in partitions:
             self._doors[partition].inside.pop(end, None)
 

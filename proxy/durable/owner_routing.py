@@ -41,7 +41,7 @@ class OwnedServices(Protocol):
 
     @property
     def gate(self) -> StateGate:
-        """Of its state."""
+        """Lets requests in while the state they need is loaded here."""
 
     @property
     def fleet(self) -> Fleet | None:
@@ -49,7 +49,7 @@ class OwnedServices(Protocol):
 
     @property
     def timers(self) -> Timers:
-        """The clock."""
+        """The clock, and calls at a time."""
 
     @property
     def state_wait_s(self) -> float:

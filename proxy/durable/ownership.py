@@ -56,7 +56,7 @@ class Takeover:
     changed: trio.Event = field(default_factory=trio.Event)
 
     def note(self) -> None:
-        """Something came."""
+        """Wake who waits: something of the takeover has come."""
         self.changed.set()
 
     def let_go(self, partitions: Iterable[int]) -> None:

@@ -64,7 +64,7 @@ COUNTS_SLEEP_TOO = hasattr(time, "CLOCK_BOOTTIME")
 
 
 def awake_and_asleep() -> float:
-    """Seconds, sleep included."""
+    """Seconds of a clock that goes on while the machine sleeps."""
     return time.clock_gettime(COUNTS_SLEEP)
 
 
@@ -77,7 +77,7 @@ class NotAMember(ProxyError):
 
 
 class Membership:
-    """One proxy's part in the group; an `ownership.Owner`."""
+    """One proxy's part in the group; an `ownership.Ownership`."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Membership:
         self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
 
     def is_valid(self) -> bool:
-        """See ownership.Owner."""
+        """See ownership.Ownership."""
         return bool(self.assigned) and self._lease.is_valid(self._clock())
 
     @property
@@ -142,7 +142,7 @@ class Membership:
         return self.generation >= 0 and self._lease.is_valid(self._clock())
 
     def stopped(self, partitions: Iterable[int]) -> None:
-        """See ownership.Owner."""
+        """See ownership.Ownership."""
         before = self._holding - self.assigned
         self._holding.difference_update(partitions)
         if before and not self._holding - self.assigned:

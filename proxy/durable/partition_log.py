@@ -24,7 +24,7 @@ class Reign(NamedTuple):
 
 
 ENDLESS = (1 << 63) - 1
-"""Behind every offset."""
+"""An offset behind all that there can be."""
 TAKEOVERS_KEPT = 64
 """So many takeover records are left alone; of more, those that nothing depends on are deleted."""
 

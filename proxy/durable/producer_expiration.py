@@ -22,7 +22,7 @@ ANSWER_S = 5.0
 
 
 class Periods(NamedTuple):
-    """Seconds."""
+    """How often the producer of state shows that it is alive, in seconds."""
 
     keep_alive_s: float = KEEP_ALIVE_S
     """Between two appends."""

@@ -99,7 +99,7 @@ class StateHome:
         return next((hosted for hosted in self.states if hosted.state.topic == topic), None)
 
     def state(self) -> dict[str, object]:
-        """For /readyz."""
+        """What /readyz says about it."""
         told: dict[str, object] = {"state_partitions": len(self.served)}
         return told if self.links is None else told | {"linked_proxies": self.links.linked}
 

@@ -85,7 +85,7 @@ class Append(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Durable."""
+    """All in-sync replicas have the append."""
 
     token: object
 
@@ -253,7 +253,7 @@ class StateProducer:
         return max(self._retry_at, min(self._append_by, self._identify_by))
 
     def identified(self, code: ErrorCode, producer_id: int, producer_epoch: int, now: float) -> list[Outcome]:
-        """InitProducerId was answered."""
+        """Take the answer to InitProducerId."""
         self._take_back()
         if code in FENCED:
             return self._lose(code)

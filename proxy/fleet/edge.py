@@ -1,7 +1,7 @@
 """The edge's end of a link: clients' requests go to the owner, and the owner's questions to the clients' brokers.
 
-See `share_fleet`. A request is answered, refused as "not the owner" (nothing was done), or lost with the link. What the
-owner asks goes out on the client's own upstream connection, as every question of the proxy's own does. What of a
+See `group_owners`. A request is answered, refused as "not the owner" (nothing was done), or lost with the link. What
+the owner asks goes out on the client's own upstream connection, as every question of the proxy's own does. What of a
 request, an answer or a broker's word is the edge's own business is the feature's to say (`carried.EdgeOfLink`).
 """
 
@@ -43,7 +43,7 @@ class _Asked(NamedTuple):
 
 
 class PeerEdge:
-    """See share_fleet.Peer; made when a link is established, of no use after `lost`."""
+    """See group_owners.Peer; made when a link is established, of no use after `lost`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PeerEdge:
         return len(self._requests)
 
     def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
-        """See share_fleet.Peer."""
+        """See group_owners.Peer."""
         promise: Promise[bytes | None] = Promise()
         if self._lost or len(self._requests) >= REQUESTS_MAX:
             promise.fail(PeerLost(self._lost or "too many requests wait for the proxy that owns the group"))
@@ -103,7 +103,7 @@ class PeerEdge:
         return promise
 
     def give_up(self, answer: Promise[bytes | None]) -> None:
-        """See share_fleet.Peer."""
+        """See group_owners.Peer."""
         if answer.done:
             return
         for number in [number for number, asked in self._requests.items() if asked.promise is answer]:
@@ -111,7 +111,7 @@ class PeerEdge:
             self._send(messages.PeerCancel(id=number))
 
     def holdings(self) -> Promise[Holdings]:
-        """See share_fleet.Peer."""
+        """See group_owners.Peer."""
         promise: Promise[Holdings] = Promise()
         if self._lost:
             promise.fail(PeerLost(self._lost))

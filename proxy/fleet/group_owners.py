@@ -43,7 +43,7 @@ class Holdings(NamedTuple):
 
 
 class Peer(Protocol):
-    """Another proxy."""
+    """Another proxy of the fleet."""
 
     def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
         """Its answer to the request about groups of a feature, as a whole frame; None when it is not the owner.
@@ -59,7 +59,7 @@ class Peer(Protocol):
 
 
 class Fleet(Protocol):
-    """All other proxies."""
+    """All other proxies of the fleet."""
 
     @property
     def groups(self) -> Mapping[str, None]:

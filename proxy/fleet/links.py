@@ -66,7 +66,7 @@ class LinkTls(NamedTuple):
 
 
 class FleetLinks:
-    """See share_fleet.Fleet."""
+    """See group_owners.Fleet."""
 
     def __init__(
         self,
@@ -102,20 +102,20 @@ class FleetLinks:
         """Groups of members whose link ended: they are theirs until they, or somebody else, say otherwise."""
         self._table_changed = trio.Event()
 
-    # share_fleet.Fleet
+    # group_owners.Fleet
 
     @property
     def groups(self) -> Mapping[str, None]:
-        """See share_fleet.Fleet."""
+        """See group_owners.Fleet."""
         return self._groups
 
     def owner(self, partition: int) -> Peer | None:
-        """See share_fleet.Fleet."""
+        """See group_owners.Fleet."""
         found = self._edges.get(self._table.elsewhere.get(partition, ""))
         return None if found is None else found[1]
 
     def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
-        """See share_fleet.Fleet."""
+        """See group_owners.Fleet."""
         found: dict[int, Peer] = {}
         for partition in partitions:
             owner = self.owner(partition)
@@ -171,7 +171,7 @@ class FleetLinks:
             self.close()
 
     def close(self) -> None:
-        """End everything."""
+        """End all links; nothing is sent any more."""
         for listener in self._listeners:
             listener.close()
         edges = [link for link, _ in self._edges.values()]

@@ -1,7 +1,7 @@
 """The owner's end of a link: requests of clients that came to another proxy, served by the handlers as all others.
 
-See `share_fleet`. A client's connection is far away here (`FarConnection`): what is asked on it goes over the link, and
-it ends when the edge says so, or with the link. Everything that belongs to a connection - share sessions, locks,
+See `group_owners`. A client's connection is far away here (`FarConnection`): what is asked on it goes over the link,
+and it ends when the edge says so, or with the link. Everything that belongs to a connection - share sessions, locks,
 reservations, rights - thereby ends as it would at the edge.
 """
 
@@ -103,7 +103,7 @@ class PeerOwner:
         self._told: set[str] | None = None
         """Groups that the other side knows of; None before it was told anything."""
         self._requests: dict[int, FarConnection] = {}
-        """Those under way."""
+        """Number of a request -> the far connection that it belongs to, while it is served."""
         self._is_lost = False
 
     @property

@@ -27,7 +27,7 @@ class Strangers:
         return len(self._hosts)
 
     def add(self, link: PeerLink, host: str) -> None:
-        """One more."""
+        """Keep a link that has not proven yet who it is."""
         self._hosts[link] = host
         self._counts[host] += 1
 
@@ -48,5 +48,5 @@ class Strangers:
         return next(link for link, whose in self._hosts.items() if whose == busiest)
 
     def links(self) -> list[PeerLink]:
-        """All."""
+        """All links that are kept."""
         return list(self._hosts)

@@ -151,7 +151,7 @@ class MakesEndpoint(Protocol[E]):
     """The class of the NodeEndpoints of one response."""
 
     def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> E:
-        """Make one."""
+        """Make the entry of one node."""
 
 
 def node_endpoints(

@@ -46,7 +46,7 @@ class Answered(answer_dispatch.TakesAnswers, Protocol):
         """The broker's half has gone."""
 
     def end(self, event: str, /, **context: Any) -> None:
-        """Close both halves."""
+        """Close the client's connection and the broker's."""
 
 
 class BrokerToClient(BrokerAnswers):
@@ -125,7 +125,7 @@ class BrokerToClient(BrokerAnswers):
         self._connection.update()
 
     def describe(self) -> dict[str, object]:
-        """See connection_parts.Owner."""
+        """See connection_parts.PartOwner."""
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:

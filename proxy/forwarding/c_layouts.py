@@ -36,7 +36,7 @@ FETCH_IDS_SINCE = 13
 
 
 def written() -> str:
-    """The whole file."""
+    """The text of layouts.h."""
     lines = [f"#define {name} {value}{f' /* {why} */' if why else ''}" for name, value, why in constants()]
     return "\n".join((HEAD, *lines, "", "#endif\n"))
 

@@ -64,7 +64,7 @@ class ClientToBroker(ClientRequests):
         self.gathering: Gathering | None = None
         """The request that is being gathered."""
         self.gathering_since = 0.0
-        """When it began."""
+        """When the gathering began, in seconds of the loop's clock."""
 
     def ready(self, mask: int) -> None:
         """The client's socket is ready: the fast path, or whatever else there is."""
@@ -117,7 +117,7 @@ class ClientToBroker(ClientRequests):
         self._connection.update()
 
     def describe(self) -> dict[str, object]:
-        """See connection_parts.Owner."""
+        """See connection_parts.PartOwner."""
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:

@@ -11,14 +11,14 @@ from proxy.wire.values import Limits
 
 
 class TimedStream(Protocol):
-    """The client's requests."""
+    """What is read from the client."""
 
     quiet_s: int
     """Seconds since the last byte."""
     gathering: Gathering | None
     """The request that is being gathered."""
     gathering_since: float
-    """When it began."""
+    """When the gathering began, in seconds of the loop's clock."""
 
 
 class Timed(Protocol):
@@ -34,7 +34,7 @@ class Timed(Protocol):
 
     @property
     def requests(self) -> TimedStream:
-        """The client's requests."""
+        """What is read from the client."""
 
     @property
     def in_flight(self) -> int:

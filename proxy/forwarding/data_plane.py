@@ -193,7 +193,7 @@ class Plane:
         return not cut
 
     def close(self) -> None:
-        """End everything now."""
+        """Close all connections and listeners at once."""
         self._closed = True
         self.stop_accepting()
         self._alarm.cancel()
@@ -203,7 +203,7 @@ class Plane:
             linger.end()
 
     def statistics(self) -> PlaneStatistics:
-        """Figures now."""
+        """What the metrics show of connections and bytes."""
         alive = self._connections.values()
         return PlaneStatistics(
             connections=len(alive),
@@ -419,4 +419,4 @@ def _shortened(route: Route, look: Look) -> Look:
 
 
 def _unchanged(_frame: memoryview) -> None:
-    """Not amended."""
+    """Leave the answer as it is."""

@@ -27,7 +27,7 @@ class Holder(Protocol):
         """Call at the end of this turn."""
 
     def end(self, event: str, /, **context: Any) -> None:
-        """Close it."""
+        """Close the connection that holds them."""
 
 
 class Account(Protocol):

@@ -43,7 +43,7 @@ class Serves(PartOwner, Connection, Protocol):
 
     @property
     def requests(self) -> ResumableStream:
-        """The client's requests."""
+        """What is read from the client."""
 
     @property
     def pending(self) -> Pending:
@@ -169,7 +169,7 @@ class LocalRequests:
             raise RequestRefused(text) from None
 
     def _done(self, task: Task[frames.Answer | None]) -> None:
-        """The handler ended."""
+        """Send the answer of a handler that has ended."""
         connection, self._task = self._connection, None
         if connection.closed:
             return

@@ -52,7 +52,7 @@ class FeatureOffer:
     """What a feature that is served here does to the table."""
 
     name: str
-    """For people."""
+    """What the API is called in the log."""
     apis: Mapping[int, Range]
     """API key -> versions, of what is answered here alone; upstream's own would speak of something else."""
     raised_to: Mapping[int, int]
@@ -60,7 +60,7 @@ class FeatureOffer:
     metadata_needed: int
     """The lowest version of Metadata that upstream must have, and"""
     needed_for: str
-    """what for."""
+    """What of the proxy needs it, in words."""
     level: tuple[str, int]
     """Name and level of a feature of Kafka's (KIP-584), supported and finalized where this is served."""
 

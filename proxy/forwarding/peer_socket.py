@@ -93,7 +93,7 @@ class PeerSocket:
             self.transport.want(mask)
 
     def discard(self) -> None:
-        """Forget what waits."""
+        """Forget the bytes that wait to be sent."""
         self._waiting.clear()
         self.has_unsent = False
 
@@ -184,7 +184,7 @@ class Linger:
         self.end()
 
     def end(self) -> None:
-        """Close now."""
+        """Close the socket at once."""
         self._peer.close()
         if self._ended is not None:
             ended, self._ended = self._ended, None

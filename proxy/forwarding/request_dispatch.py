@@ -60,7 +60,7 @@ class Forwards(Protocol):
 
     @property
     def requests(self) -> RequestStream:
-        """The client's requests."""
+        """What is read from the client."""
 
     @property
     def pending(self) -> Pending:

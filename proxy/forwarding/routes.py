@@ -72,7 +72,7 @@ class Route:
     rewrite: Rewrite | None = None
     """For an answer of the broker; an answer is collected whole only where this is set."""
     handler: Handler | None = None
-    """LOCAL and INSPECT."""
+    """Who answers it; of routes of the kinds LOCAL and INSPECT."""
     serve_here: Callable[[memoryview], bool] | None = None
     """INSPECT: request frame without size; cheap, never decodes; False = forward."""
     picks: Picks | None = None

@@ -102,7 +102,7 @@ _stack = _Stack()
 
 
 def running() -> CallbackOwner:
-    """Whose code runs."""
+    """Whose callback runs now."""
     return _stack.owner
 
 

@@ -49,7 +49,7 @@ _NONE = _Call()
 
 
 class Turns:
-    """One per reactor."""
+    """How long the turns of one reactor take."""
 
     def __init__(self, notes: Notes = unnoted) -> None:
         self._notes = notes

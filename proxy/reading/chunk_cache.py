@@ -23,7 +23,7 @@ class BatchSpan(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """First offset."""
+        """Offset of the first record."""
 
     @property
     def last_offset(self) -> int:

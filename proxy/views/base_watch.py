@@ -25,7 +25,7 @@ AT_ONCE = 200
 
 
 class ViewWatch:
-    """One task."""
+    """The task that watches the bases of views."""
 
     def __init__(self, creation: ViewCreation, own: OwnPort, interval_s: float, notes: Notes) -> None:
         self.blind = ""

@@ -67,7 +67,7 @@ class SeenView:
 
 
 class ViewCreation:
-    """See view_services.ViewKeeper. One per process."""
+    """See services.ViewKeeper. One per process."""
 
     def __init__(
         self, catalog: ViewCatalog, options: ViewOptions, store: ViewStore, timers: Timers, notes: Notes

@@ -36,7 +36,7 @@ _OFF = (AuthenticationNeeded, AuthenticationFailed, TopicRefused)
 
 
 class ViewState:
-    """See view_store.ViewStore."""
+    """See store.ViewStore."""
 
     def __init__(self, catalog: ViewCatalog, client: Callable[[], OwnClient], look_s: float, notes: Notes) -> None:
         """`look_s`: how often a topic that is missing, or may not be read, is looked for."""

@@ -81,7 +81,7 @@ class _Opened:
         return self._limit - self.size
 
     def add(self, part: bytes | memoryview) -> None:
-        """Raises OpenedTooLarge."""
+        """Take a part of what was opened. Raises OpenedTooLarge."""
         if len(part) > self.left:
             raise OpenedTooLarge(f"a record batch of more than {self._limit} bytes when decompressed")
         if self._room is None and self.size + len(part) <= PIECE_BYTES:

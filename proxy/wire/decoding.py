@@ -66,7 +66,7 @@ class _Decoder:
         return self.source
 
     def flush(self) -> None:
-        """Read the run."""
+        """Write the code that reads the run of fixed-size fields."""
         run, self.run = self.run, []
         if not run:
             return

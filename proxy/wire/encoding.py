@@ -55,7 +55,7 @@ class _Encoder:
         return f"{self.source.struct(codes, 'pack')}({values})"
 
     def flush(self) -> None:
-        """Append the run."""
+        """Write the code that appends the run of fixed-size fields."""
         run, self.run = self.run, []
         if run:
             self.line(f"{self.append}({self.packed(run)})")

@@ -34,7 +34,7 @@ class KeySample(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Records."""
+        """How many records were looked at."""
         return (len(self.keyed) + len(self.null)) // ROW.size
 
 

@@ -96,7 +96,7 @@ Wish = FieldOf | PlaceOf | ArrayAt | EachOf | AnyBegins
 
 
 class PrefixReader(Protocol):
-    """A generated reader."""
+    """A generated reader of the first fields of a request."""
 
     def __call__(self, buf: Buffer, end: int = SIZE_UNKNOWN, most: int = ELEMENTS_MAX, p: int = 0) -> Any:
         """What is wanted, or `Unread`.

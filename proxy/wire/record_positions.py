@@ -67,42 +67,42 @@ class RecordPositions:
 
     @property
     def offsets(self) -> memoryview:
-        """Of int64."""
+        """The offset of each record, int64."""
         return self.column(0)
 
     @property
     def timestamps(self) -> memoryview:
-        """Of int64, in milliseconds since 1970: of the producer, or of the broker where it sets them (KIP-32)."""
+        """Milliseconds since 1970, int64: of the producer, or of the broker where it sets them (KIP-32)."""
         return self.column(1)
 
     @property
     def key_starts(self) -> memoryview:
-        """Of int32."""
+        """Where each key begins in the buffer, int32."""
         return self.column(2)
 
     @property
     def key_sizes(self) -> memoryview:
-        """Of int32; -1: the key is null."""
+        """How many bytes each key has, int32; -1: it is null."""
         return self.column(3)
 
     @property
     def value_starts(self) -> memoryview:
-        """Of int32."""
+        """Where each value begins in the buffer, int32."""
         return self.column(4)
 
     @property
     def value_sizes(self) -> memoryview:
-        """Of int32; -1: the value is null."""
+        """How many bytes each value has, int32; -1: it is null."""
         return self.column(5)
 
     @property
     def headers_starts(self) -> memoryview:
-        """Of int32: behind the number of headers."""
+        """Where the headers of each record begin, behind their number, int32."""
         return self.column(6)
 
     @property
     def headers_counts(self) -> memoryview:
-        """Of int32."""
+        """How many headers each record has, int32."""
         return self.column(7)
 
     def column(self, number: int) -> memoryview:

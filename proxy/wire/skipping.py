@@ -41,7 +41,7 @@ class Skipper:
         return f"p + {self.skip}" if self.skip else "p"
 
     def struct(self, struct_: StructSpec) -> None:
-        """A whole structure."""
+        """Write the code that skips a structure."""
         self.fields(struct_)
         if self.source.is_flexible():
             self.tags(struct_)
@@ -52,7 +52,7 @@ class Skipper:
             self.value(field)
 
     def value(self, field: FieldSpec) -> None:
-        """One field."""
+        """Write the code that skips a field."""
         if field.is_array:
             self.array(field)
         elif field.struct is not None:
@@ -105,7 +105,7 @@ class Skipper:
             self.line(f"raise P.refusal({struct_.name!r}, {flag}, end - p)")
 
     def array(self, field: FieldSpec) -> None:
-        """A whole array."""
+        """Write the code that skips an array."""
         n = self.count(field)
         fixed = self.fixed_size(field)
         if fixed is None:

@@ -98,7 +98,7 @@ class FieldSpec:
     """One field in all its versions."""
 
     name: str
-    """Kafka's spelling."""
+    """The name as Kafka's schemas spell it."""
     attribute: str
     """The same in snake_case: the attribute of the message class."""
     type: str

@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def text() -> str:
-    """The whole stub."""
+    """The text of messages.pyi."""
     found = map(specs.load, (*specs.names(), *specs.internal_names()))
     return "".join([_HEAD, *map(_message, sorted(found, key=_place))])
 

@@ -16,7 +16,7 @@ from proxy.wire.values import TopicPartition
 
 
 class EqualSubscriptions:
-    """One assignment."""
+    """One assignment to members that all subscribe to the same topics."""
 
     def __init__(self, counts: PartitionCounts, previous: PreviousOwners) -> None:
         self._counts = counts

@@ -27,7 +27,7 @@ def string_hash(text: str) -> int:
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """TopicPartition.hashCode."""
+    """The same number as Java's TopicPartition.hashCode."""
     return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _MASK
 
 

@@ -14,7 +14,7 @@ Pair = tuple[str, str]
 
 
 class PartitionMovements:
-    """Of one assignment."""
+    """Which partitions one assignment moves, and from whom to whom."""
 
     def __init__(self) -> None:
         self._pair_of: dict[TopicPartition, Pair] = {}

@@ -16,7 +16,7 @@ from proxy.wire.values import TopicPartition
 
 
 class UnequalSubscriptions:
-    """One assignment."""
+    """One assignment to members that subscribe to different topics."""
 
     def __init__(self, counts: PartitionCounts, members: Members, previous: PreviousOwners) -> None:
         self._counts = counts

@@ -173,7 +173,7 @@ async def _ask_as_nobody(call: Call[messages.OffsetCommitRequest]) -> messages.O
 async def _ask_transaction_as_nobody(
     call: Call[messages.TxnOffsetCommitRequest],
 ) -> messages.TxnOffsetCommitResponse:
-    """As `_ask_as_nobody`."""
+    """Ask the broker as nobody; the answer in the class of TxnOffsetCommit."""
     request = call.message
     request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
     answer = await ask_upstream(call, request)

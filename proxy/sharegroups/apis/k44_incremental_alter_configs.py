@@ -75,12 +75,12 @@ Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
 
 
 async def handle(call: Call[messages.IncrementalAlterConfigsRequest], services: ShareServices) -> _Response:
-    """IncrementalAlterConfigs."""
+    """Answer one IncrementalAlterConfigs."""
     return await _alter(call, services, incremental)
 
 
 async def handle_alter_configs(call: Call[messages.AlterConfigsRequest], services: ShareServices) -> _Response:
-    """AlterConfigs."""
+    """Answer one AlterConfigs."""
     return await _alter(call, services, replacing)
 
 

@@ -50,7 +50,7 @@ class Waiter:
     woken: Promise[None]
     keys: tuple[ShareKey, ...]
     owner: CallbackOwner
-    """Whose code waits."""
+    """In whose name the waiting code runs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -198,7 +198,7 @@ class ShareReads:
 
     @property
     def reserved(self) -> int:
-        """Standing reservations."""
+        """How many reservations stand."""
         return len(self._reservations)
 
     @property

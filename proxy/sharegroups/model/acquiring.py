@@ -39,7 +39,7 @@ class LogBatch(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """First offset."""
+        """Offset of the first record."""
 
     @property
     def last_offset(self) -> int:

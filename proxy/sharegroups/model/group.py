@@ -72,7 +72,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReply:
-    """What to answer."""
+    """What a ShareGroupHeartbeat is answered."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None

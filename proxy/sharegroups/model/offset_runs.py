@@ -128,7 +128,7 @@ class Window:
         """Last offset of the window; start_offset - 1 when it is empty."""
         self.runs: list[OffsetRun] = []
         self.firsts: list[int] = []
-        """runs[i].first, for bisect."""
+        """The first offset of each run, for bisect."""
         self.offsets_max = OFFSETS_MAX
         """How wide it may become: each offset may come to need a state of its own, and all of it is stored as one."""
         self.free_from = start_offset

@@ -36,7 +36,7 @@ class Question(NamedTuple):
     topic: str
     partition: int
     content: tuple[int, ...]
-    """What is asked."""
+    """The fields of the request that ask about it."""
 
 
 Place = tuple[str, int]

@@ -150,7 +150,7 @@ class ViewChunk(Chunk):
             table.bytes = table.counted = 0
 
     def data(self, index: int) -> memoryview:
-        """One batch."""
+        """The bytes of one batch."""
         batch = self.batches[index]
         return self.records[batch.position : batch.position + batch.size]
 

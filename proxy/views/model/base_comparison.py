@@ -14,7 +14,7 @@ from proxy.wire.values import ZERO_UUID
 
 
 class Step(Enum):
-    """What comes next."""
+    """What is to be done about a view whose base has changed."""
 
     READY = auto()
     """Nothing: it can be shown."""
@@ -44,7 +44,7 @@ class Standing:
 
     step: Step
     code: ErrorCode = ErrorCode.NONE
-    """REFUSE only."""
+    """What clients are told; of REFUSE only."""
     partitions: int = 0
     """How many the view's topic must have."""
     reason: str = ""

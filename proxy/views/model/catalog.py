@@ -60,7 +60,7 @@ class Binding:
 
 
 class ViewCatalog:
-    """One per process."""
+    """The views and plans that this process knows."""
 
     def __init__(self, plain_max: int = PLAIN_MAX) -> None:
         self._views: dict[bytes, View] = {}
@@ -164,7 +164,7 @@ class ViewCatalog:
         return tuple(sorted(self._bindings))
 
     def plan(self, plan_id: str) -> Plan | None:
-        """A stored plan."""
+        """The stored plan of this id, if there is one."""
         return self._plans.get(plan_id)
 
     def add_plan(self, plan: Plan) -> bool:

@@ -33,7 +33,7 @@ class BadPlan(ProxyError):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One stored plan."""
+    """A stored plan: the ranges of its slots."""
 
     plan_id: str
     starts: tuple[int, ...]

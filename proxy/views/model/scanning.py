@@ -49,7 +49,7 @@ class SourceBatch(Protocol):
 
     @property
     def magic(self) -> int:
-        """Of its format."""
+        """The magic byte of the batch's format."""
 
     @property
     def leader_epoch(self) -> int:
@@ -77,7 +77,7 @@ class Part(Protocol):
 
     @property
     def records(self) -> int:
-        """How many."""
+        """How many records it has."""
 
 
 class Gap(NamedTuple):
@@ -283,7 +283,7 @@ class PlainScan:
 
 
 class NextRead(NamedTuple):
-    """The next round."""
+    """What is to be read next of each base partition."""
 
     places: Sequence[tuple[BaseScan, BasePlace]]
     plains: Sequence[PlainScan]

@@ -90,7 +90,7 @@ class EvenCut:
     packed: Packed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Pack once."""
+        """Pack the bounds once, as the kernel reads them."""
         _check_slots(self.slots)
         object.__setattr__(self, "packed", Packed(Rule.EVEN, self.slots))
 
@@ -107,7 +107,7 @@ class StripeCut:
     packed: Packed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Pack once."""
+        """Pack the bounds once, as the kernel reads them."""
         _check_slots(self.slots)
         object.__setattr__(self, "packed", Packed(Rule.STRIPES, self.slots))
 
@@ -178,7 +178,7 @@ class KeyFilterCut:
         return 1
 
     def slot_of(self, key: bytes | None, offset: int) -> int:
-        """0 or NOWHERE."""
+        """The slot of a record: 0 where it is kept, else NOWHERE."""
         if key is None and self.null_keys != NullKeys.BY_OFFSET:
             return 0 if self.null_keys == NullKeys.KEEP else NOWHERE
         if key is not None and key in self._known:

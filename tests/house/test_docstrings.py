@@ -1,0 +1,66 @@
+"""A docstring says something, and what it sends the reader to is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PROXY = Path(__file__).resolve().parents[2] / "proxy"
+SOURCES = sorted(PROXY.rglob("*.py"))
+WORD = re.compile(r"\w+\.?")
+"""Names of settings have dots, and say enough."""
+SEE = re.compile(r"\bSee `?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)`?[.;,:]")
+FOREIGN = ("trio.",)
+"""What begins so is in a library."""
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of every string that stands alone."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value.strip()
+
+
+@cache
+def names_of_modules() -> dict[str, set[str]]:
+    """Module, by its last name -> every class, function and name that is set in modules of that name."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCES:
+        names = found.setdefault(path.stem, set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+    return found
+
+
+def is_there(reference: str) -> bool:
+    """Whether `room.module.Class`, `module.name`, `room.module`, `Class.method` or `Class` exists."""
+    *before, last = reference.split(".")
+    modules = names_of_modules()
+    if last in modules:
+        return True
+    owner = before[-1:] or [last]
+    places = [modules[owner[0]]] if owner[0] in modules else [names for names in modules.values() if owner[0] in names]
+    return any(last in names for names in places)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(PROXY).as_posix())
+def test_docstrings_have_more_than_a_word_and_refer_to_what_is_there(path: Path) -> None:
+    for line, text in docstrings(path.read_text()):
+        assert not WORD.fullmatch(text), f"{path.name}:{line}: {text!r} says too little"
+        for reference in SEE.findall(text):
+            assert reference.startswith(FOREIGN) or is_there(reference), f"{path.name}:{line}: {reference} is not there"
+
+
+def test_a_reference_to_what_is_not_there_is_found() -> None:
+    assert is_there("prefixes.PrefixReader")
+    assert is_there("PrefixReader")
+    assert not is_there("prefixes.Reader")
+    assert not is_there("no_such_module.PrefixReader")

@@ -43,7 +43,7 @@ def once_known(api: DeclaredApi[CommitServices], handler: Handler, services: Com
 
     async def handle(call: Call[Any]) -> Answer | Message | None:
         if await _has_text(services, call):
-            return await (_refuse_texts(call, services) if services.followed.off else handler(call))
+            return await (_refuse_texts(call, services) if services.off else handler(call))
         names = groups_of(api, call)
         is_certain = await _certain(services, names)
         if not is_certain and api.asks_again and api.away is not None:
@@ -87,7 +87,7 @@ async def _refuse_texts(call: Call[Q], services: CommitServices) -> Message:
     throttle_time_ms = 0
     for asked in found:
         if commit_text_version(asked.entry.committed_metadata) is not None:
-            asked.refuse(ErrorCode.INVALID_REQUEST, f"the topic of ranges cannot be used: {services.followed.off}")
+            asked.refuse(ErrorCode.INVALID_REQUEST, f"the topic of ranges cannot be used: {services.off}")
     if going := [asked for asked in found if asked.code is None]:
         answer = await ask_upstream(call, request_of(call, [(asked, asked.entry) for asked in going]))
         take_codes(going, answer)

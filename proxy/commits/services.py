@@ -97,6 +97,11 @@ class CommitServices:
         """Whether there may be any such group."""
         return bool(self.held.groups or self.followed.groups or self.followed.uncertain)
 
+    @property
+    def off(self) -> str:
+        """What the proxy lacks to serve texts; empty: nothing."""
+        return self.followed.off or self.gate.denied
+
     def serves(self, group_id: str) -> bool:
         """Whether texts of this group are looked at."""
         return fnmatchcase(group_id, self.options.groups)

@@ -129,8 +129,9 @@ async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         try:
             append.result()
-        except JournalRefused:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        except JournalRefused as refused:
+            is_denied = refused.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED  # of the proxy's own identity
+            return ErrorCode.INVALID_REQUEST if is_denied else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE
 
 

@@ -48,6 +48,8 @@ class StateGate:
         """Whether nobody else can have become the owner, by a clock that counts sleep as well."""
         self.standby = ""
         """Who else serves everything, for people, while this proxy waits to take over; empty: nobody is known."""
+        self.denied = ""
+        """Which rights the proxy's own identity lacks to own the state, for people; empty: none that is known of."""
         self.partition_of = partition_of
         """Where all that is kept about a group is stored."""
         self._doors = [_Door() for _ in self.all]
@@ -113,7 +115,7 @@ class StateGate:
 
     def open(self, partitions: Iterable[int] | None = None) -> None:
         """State is loaded and ours: let requests in. None: every partition."""
-        self.standby = ""
+        self.standby = self.denied = ""
         for partition in self.all if partitions is None else partitions:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
             self._loading.pop(partition, None)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import trio
 
 from proxy.brokers.interfaces import OwnQuestions
-from proxy.brokers.internal_topics import TopicLeaders
+from proxy.brokers.internal_topics import TopicLeaders, TopicRefused
 from proxy.brokers.own_client import AuthenticationNeeded, OwnClient
 from proxy.brokers.own_connection import AuthenticationFailed, OwnSettings
 from proxy.durable import producer_expiration, replay
@@ -103,6 +103,7 @@ class HostedState:
         journal.on_taken_over = self._taken_over
         journal.on_checking = self._checking
         journal.on_lost = self._lost
+        journal.on_denied = self._denied
         journal.on_went_back = self._went_back
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
 
@@ -422,6 +423,15 @@ class HostedState:
         if takeover is not None:
             takeover.checking.add(partition)
             takeover.note()
+
+    def _denied(self, partition: int, code: ErrorCode) -> None:
+        """Nobody will own it before somebody gives the right: whoever waits is told so."""
+        needed = (
+            f"it needs WRITE on topic {self.state.topic} and on transactional ids {self.state.transactional_prefix}*"
+        )
+        error = TopicRefused(f"the proxy's own identity may not keep their state ({code.name}): {needed}")
+        self.complain(error, [partition])
+        self.gate.denied = self.trouble
 
     def _lost(self, partition: int, code: ErrorCode) -> None:
         """Somebody else has taken over: nothing may be answered from here on. -1: a fault of ours, all is lost."""

@@ -19,6 +19,7 @@ from proxy.durable.described_state import DescribedState
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.state_producer import (
     BATCH_BYTES_MAX,
+    DENIED,
     IDENTITY_S,
     KEEP_ALIVE_S,
     Append,
@@ -94,6 +95,8 @@ class TopicJournal(Generic[K]):
         self.on_taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
         self.on_checking: Callable[[int], None] = lambda _partition: None
         self.on_lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+        self.on_denied: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+        """Called with a partition that the proxy's own identity may not take over."""
         self.on_went_back: Callable[[int], None] = lambda _partition: None
         """Called with a partition whose log is not the one that was taken over: nothing is appended to it any more."""
         self.appends = 0
@@ -327,6 +330,8 @@ class TopicJournal(Generic[K]):
             code = ErrorCode.of(answer.error_code)
             if code in MOVED:
                 self.coordinators.pop(partition, None)
+            elif code in DENIED:
+                self.on_denied(partition, code)
             elif code != ErrorCode.NONE:
                 self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
             self._tell(partition, producer.identified(code, answer.producer_id, answer.producer_epoch, now))
@@ -373,7 +378,9 @@ class TopicJournal(Generic[K]):
                 code = ErrorCode.of(entry.error_code)
                 if code in MOVED:
                     self.leaders.pop(partition, None)
-                if code != ErrorCode.NONE:
+                if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
+                    self.on_denied(partition, code)
+                elif code != ErrorCode.NONE:
                     self._append_failed(partition, code)
                 outcomes = producer.appended(code, entry.base_offset, now)
             else:

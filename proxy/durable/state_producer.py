@@ -51,12 +51,22 @@ WAIT_MAX_S = 10.0
 """What could not even be tried for so long is refused: the append in front of it has an unknown outcome."""
 RETRY_MIN_S, RETRY_MAX_S = 0.02, 0.25
 """Between two attempts: until the next one nothing is confirmed, though there may be a leader by now."""
+DENIED_S = 5.0
+"""Between two attempts while the identity lacks a right: somebody has to give it."""
 KEEP_ALIVE_S = 6 * 3600.0
 """A quarter of Kafka's default for `producer.id.expiration.ms`."""
 IDENTITY_S = 24 * 3600.0
 """`transactional.id.expiration.ms` is 7 days by default, and appends do not count there."""
 SEQUENCES = 1 << 31
 
+DENIED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""The proxy's own identity lacks a right."""
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """What InitProducerId answers to a writer that was replaced."""
 
@@ -258,7 +268,7 @@ class StateProducer:
         if code in FENCED:
             return self._lose(code)
         if code != ErrorCode.NONE:
-            self._later(now)
+            self._later(now, code)
             return []
         self._retry_s = RETRY_MIN_S
         is_new = self.producer_id < 0 and producer_epoch == 0
@@ -380,7 +390,7 @@ class StateProducer:
     def _refused(self, batch: _Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
         """Nothing of this attempt is in the log. `final`: it has been tried for long enough."""
         if not final or batch.is_takeover or batch.may_be_stored:
-            self._later(now)
+            self._later(now, code)
             return []
         self._batch = None
         if not batch.entries:
@@ -420,8 +430,8 @@ class StateProducer:
         self.stage = WriterStage.LOST
         return [Lost(code)]
 
-    def _later(self, now: float) -> None:
-        self._retry_at = now + self._retry_s
+    def _later(self, now: float, code: ErrorCode = ErrorCode.NONE) -> None:
+        self._retry_at = now + (DENIED_S if code in DENIED else self._retry_s)
         self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
     def _take_back(self) -> None:

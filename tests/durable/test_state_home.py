@@ -491,3 +491,21 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
         reactor.run(main)
     finally:
         reactor.shut()
+
+
+async def test_identity_that_may_not_write_is_told_so_until_it_may(jumping: MockClock, cluster: StateCluster) -> None:
+    """Whoever waits hears 15 and why; the other state is served, and the log says it once."""
+    cluster.denies_writing = {TEST_STATE.topic}
+    proxy = Proxy(cluster, "a:1", fleet=False)
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.is_open[0] and proxy.test.gate.denied)
+    await trio.sleep(60)
+    code, reason = proxy.test.gate.why_not([3])
+    assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "TOPIC_AUTHORIZATION_FAILED" in reason
+    assert f"WRITE on topic {TEST_STATE.topic} and on transactional ids __proxy-test-*" in reason
+    assert proxy.notes.count(TEST_STATE.served_event("off")) == 1
+    assert proxy.test.journal.appends < 40, "nobody gives a right within milliseconds"
+    cluster.denies_writing = set()
+    await until(lambda: proxy.is_open == (True, True))
+    assert (proxy.test.gate.denied, proxy.home.why_not(TEST_STATE.topic)) == ("", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from tests.support.worlds import ACCEPT, World, warm_up
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 ADMIN, ALICE, BOB = (("admin", "admin-secret"), ("alice", "alice-secret"), ("bob", "bob-secret"))
-TOPIC, GROUP, PREFIXED = 2, 3, 4
+TOPIC, GROUP, TRANSACTIONAL_ID, PREFIXED = 2, 3, 5, 4
 ALLOW = 3
 READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8
 QUIET = {"log_level": 2}
@@ -53,17 +53,8 @@ def native(running: Running) -> Cluster:
 def _allow_alice(bootstrap: str) -> None:
     """She may read and write topics, and read in groups, of alice-*, and see topics of shown-*."""
     alice = "alice-"
-    rights = ((TOPIC, READ, alice), (TOPIC, WRITE, alice), (GROUP, READ, alice), (TOPIC, DESCRIBE, "shown-"))
-    creations = [
-        {
-            "resource_type": kind, "resource_name": name, "resource_pattern_type": PREFIXED,
-            "principal": "User:alice", "host": "*", "operation": operation, "permission_type": ALLOW,
-        }
-        for kind, operation, name in rights
-    ]  # fmt: skip
-    with Raw(bootstrap, sasl=ADMIN) as raw:
-        answer = raw.ask("CreateAcls", 3, creations=creations)
-        assert [each.error_code for each in answer.results] == [0] * len(rights)
+    rights = [(TOPIC, alice, READ), (TOPIC, alice, WRITE), (GROUP, alice, READ), (TOPIC, "shown-", DESCRIBE)]
+    _allow(bootstrap, "alice", rights)
 
 
 def test_rights_are_judged_alike(front: Front, native: Cluster) -> None:
@@ -303,17 +294,53 @@ def test_texts_of_ranges_are_refused_without_an_identity(running: Running, kafka
     front.stop()
 
 
-def _allow_views(bootstrap: str, *operations: int) -> None:
+def test_texts_of_ranges_are_refused_while_the_identity_may_not_write(
+    running: Running, native: Cluster, fresh: Fresh
+) -> None:
+    """42 with the reason in the log, and `check` says it; once the right is given they are taken."""
+    ranges, prefix = "__individual_commit_offsets", "__proxy-commits-"
+    rights = [(TOPIC, ranges, each) for each in (READ, CREATE, DESCRIBE)]
+    rights += [(GROUP, "__proxy_owners", READ), (TRANSACTIONAL_ID, prefix, WRITE), (TRANSACTIONAL_ID, prefix, DESCRIBE)]
+    _allow(native.bootstrap, "bob", rights)
+    identity = {"mechanism": "PLAIN", "username": BOB[0], "password": BOB[1]}
+    settings = {"upstream": {"bootstrap": native.bootstrap, "sasl": identity}, "share_groups": {"serve": "upstream"}}
+    front = running.front(native.bootstrap, settings | {"views": {"serve": False}})
+    group, topic = fresh("group"), fresh("topic")
+    with Raw(front.bootstrap, sasl=ADMIN) as raw:
+        raw.create_topic(topic, 1)
+        entry = {"partition_index": 0, "committed_offset": 3, "committed_metadata": "ic/1;5-7"}
+
+        def code() -> int:
+            answer = raw.ask(
+                "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group,
+                generation_id_or_member_epoch=-1, topics=[{"name": topic, "partitions": [entry]}],
+            )  # fmt: skip
+            return int(answer.topics[0].partitions[0].error_code)
+
+        until(lambda: code() == 42, "the text to be refused")
+        assert f"WRITE on topic {ranges}" in front.output()
+        assert not front.ask("/readyz/commits")[0]
+        _allow(native.bootstrap, "bob", [(TOPIC, ranges, WRITE)])
+        until(lambda: code() == 0, "the text to be taken")
+    front.stop()
+
+
+def _allow(bootstrap: str, user: str, rights: Iterable[tuple[int, str, int]]) -> None:
+    """Kind of resource, the beginning of its name, operation."""
     creations = [
         {
-            "resource_type": TOPIC, "resource_name": "__view.", "resource_pattern_type": PREFIXED,
-            "principal": "User:alice", "host": "*", "operation": operation, "permission_type": ALLOW,
+            "resource_type": kind, "resource_name": name, "resource_pattern_type": PREFIXED,
+            "principal": f"User:{user}", "host": "*", "operation": operation, "permission_type": ALLOW,
         }
-        for operation in operations
+        for kind, name, operation in rights
     ]  # fmt: skip
     with Raw(bootstrap, sasl=ADMIN) as raw:
         answer = raw.ask("CreateAcls", 3, creations=creations)
-        assert [each.error_code for each in answer.results] == [0] * len(operations)
+        assert [each.error_code for each in answer.results] == [0] * len(creations)
+
+
+def _allow_views(bootstrap: str, *operations: int) -> None:
+    _allow(bootstrap, "alice", [(TOPIC, "__view.", operation) for operation in operations])
 
 
 def test_who_may_make_and_see_views(running: Running, front: Front, kafka: Cluster, topic: str) -> None:

@@ -65,6 +65,8 @@ class StateCluster:
         self.topics: dict[str, list[Log]] = {}
         self.topic_ids: dict[str, int] = {}
         self.refuses_to_make: set[str] = set()
+        self.denies_writing: set[str] = set()
+        """Topics that the identity may not write to."""
         self.away = False
         """Nobody answers."""
         self.away_after: float = inf
@@ -151,9 +153,13 @@ class StateCluster:
             try:
                 if topic.name not in self.topics:
                     raise LookupError
+                if topic.name in self.denies_writing:
+                    raise PermissionError
                 offset = self.log(topic.name, part.index).append(bytes(part.records))
             except KeyError:
                 code = ErrorCode.INVALID_PRODUCER_EPOCH
+            except PermissionError:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             except LookupError:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             told.append(answer.PartitionProduceResponse(index=part.index, error_code=code, base_offset=offset))

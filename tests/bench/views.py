@@ -51,6 +51,7 @@ RUN_S = 90.0
 """One run of consumers."""
 WAITING_S = 8.0
 """How long consumers that wait are counted."""
+CREATE_TRIES = 100
 LIVE_S = 6.0
 LIVE_PER_S = 20_000
 MUST_IDLE, MUST_WAITING, MUST_BYTES = 0.9, 6.0, 1.05
@@ -144,7 +145,13 @@ def create(bootstrap: str, *names: str) -> None:
     for created in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
         created.result(30)
     for name in names:
-        admin.list_topics(f"__view.r{SLOTS}.{name}", timeout=30)
+        view = f"__view.r{SLOTS}.{name}"
+        for _ in range(CREATE_TRIES):  # a broker may not know yet of a topic that its controller has just made
+            if admin.list_topics(view, timeout=30).topics[view].error is None:
+                break
+            time.sleep(0.1)
+        else:
+            raise SystemExit(f"error: {view} is not there")
 
 
 def produce(bootstrap: str, topic: str, records: int, per_s: int = 0) -> None:

@@ -45,8 +45,14 @@ async def with_locks(
     Raises PartitionBusy.
     """
     modes = {place: needs_alone(place) for place in sorted(places)}
+    locks, wanted = services.locks, _keys(group_id, {WHOLE_GROUP: False, **modes})
+    if locks.enter(wanted):
+        try:
+            return await work()
+        finally:
+            locks.leave(wanted)
     for _ in range(2):
-        with services.locks.asked(_keys(group_id, {WHOLE_GROUP: False, **modes})) as turns:
+        with locks.asked(_keys(group_id, {WHOLE_GROUP: False, **modes})) as turns:
             has_waited = await _waited(services, turns)
             if not has_waited or all(is_alone or not needs_alone(place) for place, is_alone in modes.items()):
                 return await work()

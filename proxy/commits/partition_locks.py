@@ -37,10 +37,11 @@ class _Lock:
         """Let in whoever may go in by now."""
         while self.line and not self.is_alone and not (self.line[0].is_alone and self.shared):
             waiter = self.line.popleft()
-            self._enter(is_alone=waiter.is_alone)
+            self.enter(is_alone=waiter.is_alone)
             waiter.turn.set(None)
 
-    def _enter(self, *, is_alone: bool) -> None:
+    def enter(self, *, is_alone: bool) -> None:
+        """Somebody is in."""
         if is_alone:
             self.is_alone = True
         else:
@@ -85,6 +86,28 @@ class PartitionLocks:
             lock.admit()
         if lock.is_unused and self._locks.get(place) is lock:  # whoever was let in may have left as well
             del self._locks[place]
+
+    def enter(self, places: Mapping[Hashable, bool]) -> bool:
+        """Take all of these (True: alone) at once, if that keeps nobody waiting; `leave` gives them back."""
+        locks = self._locks
+        for place, is_alone in places.items():
+            lock = locks.get(place)
+            if lock is not None and (lock.is_alone or lock.line or (is_alone and lock.shared)):
+                return False
+        for place, is_alone in places.items():
+            lock = locks.get(place)
+            if lock is None:
+                lock = locks[place] = _Lock()
+            lock.enter(is_alone=is_alone)
+        return True
+
+    def leave(self, places: Mapping[Hashable, bool]) -> None:
+        """Give back what `enter` took."""
+        for place, is_alone in places.items():
+            lock = self._locks[place]
+            lock.leave(is_alone=is_alone)
+            if lock.is_unused and self._locks.get(place) is lock:
+                del self._locks[place]
 
     @contextmanager
     def asked(self, places: Mapping[Hashable, bool]) -> Iterator[Iterable[Promise[None]]]:

@@ -159,7 +159,16 @@ _known_place = lru_cache(maxsize=REMEMBERED)(_place)
 
 def range_value(value: RangeValue) -> bytes:
     """What is stored of a range."""
-    return _versioned(messages.CommittedRangeValue(**value._asdict()))
+    topic_id, leader_epoch, committed_offset, time_ms, member_id, metadata = value
+    stored = messages.CommittedRangeValue(
+        topic_id=topic_id,
+        leader_epoch=leader_epoch,
+        committed_offset=committed_offset,
+        time_ms=time_ms,
+        member_id=member_id,
+        metadata=metadata,
+    )
+    return _versioned(stored)
 
 
 def decode_range_value(value: bytes) -> RangeValue:

@@ -53,11 +53,18 @@ def _records(services: CommitServices, group: CommittingGroup, changes: Sequence
     time_ms = services.timers.wall_ms()
     records: list[Entry] = []
     for each in changes:
-        value = range_value(_value(each, time_ms))
-        records += [(_key(group.group_id, each.place, span), value) for span in each.change.put]
+        if each.change.put:
+            records += _with_value(group, each.place, each.change.put, range_value(_value(each, time_ms)))
     for each in changes:
-        records += [(_key(group.group_id, each.place, span), None) for span in each.change.removed]
+        records += _with_value(group, each.place, each.change.removed, None)
     return records
+
+
+def _with_value(
+    group: CommittingGroup, place: TopicPartition, spans: Iterable[OffsetSpan], value: bytes | None
+) -> list[Entry]:
+    group_id, (topic, partition) = group.group_id, place
+    return [(RangeKey(group_id, topic, partition, start, end - 1), value) for start, end in spans]
 
 
 def _append_all(
@@ -85,9 +92,9 @@ def mark_group(services: CommitServices, group: CommittingGroup) -> None:
 def end_group(services: CommitServices, group: CommittingGroup) -> None:
     """Have it stored that there is nothing about the group any more; `stored` waits for it."""
     changes = [StoredChange(place, held, held.ended()) for place, held in group.partitions.items()]
-    records: list[Entry] = [
-        (_key(group.group_id, each.place, span), None) for each in changes for span in each.change.removed
-    ]
+    records: list[Entry] = []
+    for each in changes:
+        records += _with_value(group, each.place, each.change.removed, None)
     _append_all(services, group, [*records, (GroupKey(group.group_id), None)], changes)
 
 
@@ -141,10 +148,6 @@ async def stored_or_told(services: CommitServices, group: CommittingGroup) -> bo
         return True
     services.services.notes("ranges-not-ended", group=group.group_id, reason="the topic takes no records now")
     return False
-
-
-def _key(group_id: str, place: TopicPartition, span: OffsetSpan) -> RangeKey:
-    return RangeKey(group_id, place.topic, place.partition, span.start, span.last)
 
 
 def _value(each: StoredChange, time_ms: int) -> RangeValue:

@@ -13,6 +13,8 @@ from proxy.wire.messages import Message, RequestMessage
 R = TypeVar("R", bound=Message)
 """The class of the answer."""
 
+AT_ONCE_BYTES = 8 << 10
+"""What a client's request of this size at most comes to is written in one go; so is an answer of this size read."""
 ANSWER_ELEMENTS_MAX = 5_000_000
 """Elements in all arrays of an answer of a broker, which is bounded by its bytes (`limits.collected_bytes`) already."""
 
@@ -28,13 +30,21 @@ def told(response: type[R], version: int, answer: memoryview) -> R:
 
 
 async def ask_upstream(call: Call[Message], request: RequestMessage[R]) -> R:
-    """Ask the same API in the same version as the client did, and wait for the decoded answer; both in slices."""
+    """Ask the same API in the same version as the client did, and wait for the decoded answer; in slices if large."""
     key, version, parts = call.key, call.version, list[Any]()
+    if call.frame is not None and len(call.frame) <= AT_ONCE_BYTES:
+        answer = await call.connection.ask(key, version, registry.request(key, version).encode(request))
+        if len(answer) <= AT_ONCE_BYTES:
+            small: R = registry.response(key, version).decode(answer)
+            return small
+        return await _read(call, answer)
     await call.work.drive(registry.request(key, version).encode_in_slices(request, parts))
-    answer = await call.connection.ask(key, version, b"".join(parts))
-    decoding = registry.response(key, version).decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX)
-    response: R = await call.work.drive(decoding)
-    return response
+    return await _read(call, await call.connection.ask(key, version, b"".join(parts)))
+
+
+async def _read(call: Call[Message], answer: memoryview) -> Any:
+    codec = registry.response(call.key, call.version)
+    return await call.work.drive(codec.decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
 
 
 async def replied(call: Call[RequestMessage[R]], message: R) -> bytes:

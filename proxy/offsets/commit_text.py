@@ -65,7 +65,9 @@ class CommitText:
 
 def commit_text_version(metadata: str | None) -> int | None:
     """Which version of the grammar a commit's metadata is written in; None where it is something else altogether."""
-    found = _ANY_VERSION.match(metadata or "")
+    if metadata is None or not metadata.startswith("ic/"):
+        return None
+    found = _ANY_VERSION.match(metadata)
     return int(found[1]) if found else None
 
 

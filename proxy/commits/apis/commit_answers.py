@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from functools import cache
+from typing import Any, TypeAlias, TypeVar
 
 from proxy.commits.asked_commits import AskedCommit, CommitEntry, CommitTopic
 from proxy.forwarding.interfaces import Call
 from proxy.wire import messages, registry
 from proxy.wire.errors import ErrorCode
+from proxy.wire.message_classes import copied
 from proxy.wire.messages import Message, RequestMessage
 
 M = TypeVar("M", bound=Message)
@@ -49,9 +51,10 @@ DEFINITE = frozenset(
 
 def altered(message: M, **fields: object) -> M:
     """A copy of a message, or of a structure in one, with other fields."""
-    kept = {name: getattr(message, name) for name in type(message).FIELDS}
-    copy = type(message)(**kept | fields)
+    copy = copied(message)
     copy.unknown_tags = message.unknown_tags
+    for name, value in fields.items():
+        setattr(copy, name, value)
     return copy
 
 
@@ -93,6 +96,14 @@ def refused(call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], code: 
     return _response_of(call, topics, lambda _: code)
 
 
+@cache
+def _classes(key: int) -> tuple[Any, Any, Any]:
+    """The classes of a response, of its topics and of their partitions."""
+    name = registry.API_KEYS[key]
+    response = registry.message(f"{name}Response")
+    return response, getattr(response, f"{name}ResponseTopic"), getattr(response, f"{name}ResponsePartition")
+
+
 def _response_of(
     call: Call[RequestMessage[R]],
     topics: Iterable[CommitTopic],
@@ -100,9 +111,7 @@ def _response_of(
     throttle_time_ms: int = 0,
 ) -> R:
     """For each partition of the request a code."""
-    name = registry.API_KEYS[call.key]
-    response = registry.message(f"{name}Response")
-    topic_class, partition_class = (getattr(response, f"{name}Response{part}") for part in ("Topic", "Partition"))
+    response, topic_class, partition_class = _classes(call.key)
     answered = [
         topic_class(
             name=topic.name,

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 from proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics
 from proxy.commits.model.partition_commits import PartitionCommit
 from proxy.commits.services import CommitServices
+from proxy.forwarding.commit_responses import CommitEntry, CommitTopic
 from proxy.forwarding.interfaces import Call
 from proxy.offsets.commit_text import (
     CommitText,
@@ -28,15 +29,6 @@ from proxy.wire.messages import Message
 from proxy.wire.values import ZERO_UUID, TopicPartition
 
 CommitRequest: TypeAlias = "messages.OffsetCommitRequest | messages.TxnOffsetCommitRequest"
-CommitTopic: TypeAlias = (
-    "messages.OffsetCommitRequest.OffsetCommitRequestTopic"
-    " | messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic"
-)
-CommitEntry: TypeAlias = (
-    "messages.OffsetCommitRequest.OffsetCommitRequestPartition"
-    " | messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition"
-)
-"""One partition of a request."""
 
 NUL = "\0"
 NO_RANGES = OffsetRanges()

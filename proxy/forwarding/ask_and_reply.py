@@ -37,14 +37,16 @@ async def ask_upstream(call: Call[Message], request: RequestMessage[R]) -> R:
         if len(answer) <= AT_ONCE_BYTES:
             small: R = registry.response(key, version).decode(answer)
             return small
-        return await _read(call, answer)
+        return await _read(call, request, answer)
     await call.work.drive(registry.request(key, version).encode_in_slices(request, parts))
-    return await _read(call, await call.connection.ask(key, version, b"".join(parts)))
+    return await _read(call, request, await call.connection.ask(key, version, b"".join(parts)))
 
 
-async def _read(call: Call[Message], answer: memoryview) -> Any:
+async def _read(call: Call[Message], _request: RequestMessage[R], answer: memoryview) -> R:
+    """The answer to a request, in slices."""
     codec = registry.response(call.key, call.version)
-    return await call.work.drive(codec.decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
+    response: R = await call.work.drive(codec.decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
+    return response
 
 
 async def replied(call: Call[RequestMessage[R]], message: R) -> bytes:

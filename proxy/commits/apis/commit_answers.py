@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, TypeVar
 
-from proxy.commits.asked_commits import AskedCommit, CommitEntry, CommitTopic
+from proxy.commits.asked_commits import AskedCommit
+from proxy.forwarding.commit_responses import CommitEntry, CommitTopic, commit_response
 from proxy.forwarding.interfaces import Call
-from proxy.wire import messages, registry
+from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
 from proxy.wire.message_classes import copied
 from proxy.wire.messages import Message, RequestMessage
@@ -88,40 +88,4 @@ def answer_of(
 ) -> R:
     """The response, once each partition has its code; `topics` are those of the request."""
     codes = {id(asked.entry): asked.code for asked in found}
-    return _response_of(call, topics, lambda entry: codes[id(entry)] or ErrorCode.NONE, throttle_time_ms)
-
-
-def refused(call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], code: ErrorCode) -> R:
-    """The response that refuses every partition; `topics` are those of the request."""
-    return _response_of(call, topics, lambda _: code)
-
-
-@cache
-def _classes(key: int) -> tuple[Any, Any, Any]:
-    """The classes of a response, of its topics and of their partitions."""
-    name = registry.API_KEYS[key]
-    response = registry.message(f"{name}Response")
-    return response, getattr(response, f"{name}ResponseTopic"), getattr(response, f"{name}ResponsePartition")
-
-
-def _response_of(
-    call: Call[RequestMessage[R]],
-    topics: Iterable[CommitTopic],
-    code_of: Callable[[CommitEntry], int],
-    throttle_time_ms: int = 0,
-) -> R:
-    """For each partition of the request a code."""
-    response, topic_class, partition_class = _classes(call.key)
-    answered = [
-        topic_class(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                partition_class(partition_index=entry.partition_index, error_code=code_of(entry))
-                for entry in topic.partitions or ()
-            ],
-        )
-        for topic in topics or ()
-    ]
-    message: R = response(topics=answered, throttle_time_ms=throttle_time_ms)
-    return message
+    return commit_response(call, topics, lambda entry: codes[id(entry)] or ErrorCode.NONE, throttle_time_ms)

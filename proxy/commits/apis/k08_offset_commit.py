@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.commits.apis.commit_answers import DEFINITE, altered, answer_of, refused, request_of, take_codes
-from proxy.commits.asked_commits import AskedCommit, CommitEntry, asked_commits, kept_metadata
+from proxy.commits.apis.commit_answers import DEFINITE, altered, answer_of, request_of, take_codes
+from proxy.commits.asked_commits import AskedCommit, asked_commits, kept_metadata
 from proxy.commits.held_state import CommittingGroup
 from proxy.commits.locked_partitions import look_at_partitions, with_locks
 from proxy.commits.marking import mark_first
@@ -25,6 +25,7 @@ from proxy.commits.refusals import tell_refusals
 from proxy.commits.services import CommitServices
 from proxy.commits.storing import StoredChange, store, stored
 from proxy.forwarding.ask_and_reply import ask_upstream
+from proxy.forwarding.commit_responses import CommitEntry, refused
 from proxy.forwarding.declared_api import DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.wire import messages

@@ -18,10 +18,11 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from proxy.brokers.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
 from proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
+from proxy.forwarding.commit_responses import refused
 from proxy.forwarding.declared_api import Away, DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis import refusals
@@ -64,6 +65,10 @@ _Described: TypeAlias = (
 )
 
 
+Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
+"""The class of a commit."""
+
+
 class _NamesGroup(Protocol):
     @property
     def group_id(self) -> str: ...
@@ -99,26 +104,15 @@ async def streams_group_heartbeat(call: Call[messages.StreamsGroupHeartbeatReque
 
 async def offset_commit(call: Call[messages.OffsetCommitRequest], _: ShareServices) -> bytes:
     """OffsetCommit (key 8)."""
-    return await replied(call, await _ask_as_nobody(call))
+    return await _ask_as_nobody(call)
 
 
 async def txn_offset_commit(call: Call[messages.TxnOffsetCommitRequest], services: ShareServices) -> bytes:
     """TxnOffsetCommit (key 28)."""
     if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
-        return await replied(call, await _ask_transaction_as_nobody(call))
+        return await _ask_as_nobody(call)
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
-    response = messages.TxnOffsetCommitResponse
-    topics = []
-    for topic in call.message.topics:
-        partitions = await call.work.map(
-            lambda asked: response.TxnOffsetCommitResponsePartition(
-                partition_index=asked.partition_index, error_code=code
-            ),
-            topic.partitions,
-        )
-        topics.append(response.TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
-        await call.work.step()
-    return await replied(call, response(topics=topics))
+    return await replied(call, refused(call, call.message.topics, code))
 
 
 async def offset_delete(call: Call[messages.OffsetDeleteRequest], _: ShareServices) -> bytes:
@@ -160,26 +154,14 @@ async def _refusal(call: Call[_NamesGroup], services: ShareServices, kind: str) 
     return code, _not_a(kind, call.message.group_id) if code is ErrorCode.GROUP_ID_NOT_FOUND else None
 
 
-async def _ask_as_nobody(call: Call[messages.OffsetCommitRequest]) -> messages.OffsetCommitResponse:
+async def _ask_as_nobody(call: Call[Q]) -> bytes:
     """The broker's answer to the request in the name of a member that cannot exist, "no such member" made 69."""
     request = call.message
     request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
     answer = await ask_upstream(call, request)
     for topic in answer.topics:
         await _deny(call, topic.partitions)
-    return answer
-
-
-async def _ask_transaction_as_nobody(
-    call: Call[messages.TxnOffsetCommitRequest],
-) -> messages.TxnOffsetCommitResponse:
-    """Ask the broker as nobody; the answer in the class of TxnOffsetCommit."""
-    request = call.message
-    request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
-    answer = await ask_upstream(call, request)
-    for topic in answer.topics:
-        await _deny(call, topic.partitions)
-    return answer
+    return await replied(call, answer)
 
 
 async def _deny(call: Call[Message], partitions: Iterable[_HasCode]) -> None:
@@ -210,36 +192,8 @@ async def _join_away(
     return response(error_code=code, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
 
 
-async def _commit_away(
-    call: Call[messages.OffsetCommitRequest], code: ErrorCode, _reason: str
-) -> messages.OffsetCommitResponse:
-    response = messages.OffsetCommitResponse
-    entry = response.OffsetCommitResponsePartition
-    topics = [
-        response.OffsetCommitResponseTopic(
-            name=asked.name,
-            topic_id=asked.topic_id,
-            partitions=[entry(partition_index=p.partition_index, error_code=code) for p in asked.partitions],
-        )
-        for asked in call.message.topics
-    ]
-    return response(topics=topics)
-
-
-async def _txn_commit_away(
-    call: Call[messages.TxnOffsetCommitRequest], code: ErrorCode, _reason: str
-) -> messages.TxnOffsetCommitResponse:
-    response = messages.TxnOffsetCommitResponse
-    entry = response.TxnOffsetCommitResponsePartition
-    topics = [
-        response.TxnOffsetCommitResponseTopic(
-            name=asked.name,
-            topic_id=asked.topic_id,
-            partitions=[entry(partition_index=p.partition_index, error_code=code) for p in asked.partitions],
-        )
-        for asked in call.message.topics
-    ]
-    return response(topics=topics)
+async def _commit_away(call: Call[Q], code: ErrorCode, _reason: str) -> Message:
+    return refused(call, call.message.topics, code)
 
 
 def _makes(key: int, handle: ShareHandler, away: Away) -> Api:
@@ -265,7 +219,7 @@ APIS: tuple[Api, ...] = (
     _makes(ApiKey.JOIN_GROUP, join_group, _join_away),
     _makes(ApiKey.OFFSET_COMMIT, offset_commit, _commit_away),
     DeclaredApi(key=ApiKey.OFFSET_DELETE, handle=offset_delete, wants=named_group_is_held(or_loading=False)),
-    _makes(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, _txn_commit_away),
+    _makes(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, _commit_away),
     _makes(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, refusals.whole),
     _makes(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat, refusals.whole),
     _describes(ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe),

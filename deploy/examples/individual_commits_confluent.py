@@ -5,6 +5,10 @@
 Needs confluent-kafka and kafka-share-proxy. Each record says how many seconds its work takes ("0.2"); WORK_S_MAX cuts
 that short. Kill it at any time and start it again: what was finished and committed is skipped, even behind a record
 that takes for ever. It prints the partition and offset of each record that it begins to work on.
+
+Several members share one partition through a kafka-share-proxy: with TOPIC `__view.s4.orders` (see
+`kafka-share-proxy views create`) each partition of orders is divided between four of them, in stripes of 64 offsets. A
+member that gives a partition to another one finishes first what it has begun there, so no record is worked on by two.
 """
 
 from __future__ import annotations
@@ -22,12 +26,30 @@ WORKERS = 8
 UNFINISHED_MAX = 1000
 """With so many records that are not finished, no more are read."""
 COMMIT_S = 0.2
+DRAIN_S = 5.0
+"""Work on a partition that goes to another member is waited for so long."""
 SESSION_MS = 6000
 """Others get the partitions of a member that died after this time."""
 TEXT_MAX = BROKER_METADATA_MAX
 """Brokers take so many characters; behind a kafka-share-proxy that serves individual commits, None: no limit."""
 
 Place = tuple[str, int]
+
+
+class Owned:
+    """A partition for as long as this member has it."""
+
+    def __init__(self, ledger: OffsetLedger) -> None:
+        self.ledger = ledger
+        self.is_revoked = False
+        self.in_work = 0
+        """Records that are being worked on."""
+
+
+def work(message: Message, work_s_max: float) -> None:
+    """What is done with a record."""
+    print(f"begin {message.partition()} {message.offset()}\n", end="", flush=True)
+    time.sleep(min(float(message.value()), work_s_max))
 
 
 class Worked:
@@ -46,10 +68,11 @@ class Worked:
         )
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         self._work_s_max = work_s_max
-        self._ledgers: dict[Place, OffsetLedger] = {}
+        self._owned: dict[Place, Owned] = {}
         self._committed: dict[Place, tuple[int | None, str]] = {}
-        self._tasks: queue.SimpleQueue[tuple[OffsetLedger, Message]] = queue.SimpleQueue()
-        self._finished: queue.SimpleQueue[tuple[OffsetLedger, int]] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Owned, Message]] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[tuple[Owned, int]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._stopping = False
         for _ in range(WORKERS):
             threading.Thread(target=self._work, daemon=True).start()
@@ -75,30 +98,36 @@ class Worked:
         if message.error():
             print(f"error: {message.error()}", file=sys.stderr)
             return
-        ledger = self._ledgers.get((message.topic(), message.partition()))  # None: just revoked, another one has it
-        if ledger and ledger.delivered(message.offset()):  # False: it was finished before a restart
-            self._tasks.put((ledger, message))
+        owned = self._owned.get((message.topic(), message.partition()))  # None: just revoked, another one has it
+        if owned and owned.ledger.delivered(message.offset()):  # False: it was finished before a restart
+            self._tasks.put((owned, message))
 
     def _hold_back(self) -> None:
         """Poll goes on, so that the group does not miss this member, but brings nothing."""
         assigned = self._consumer.assignment()
-        if sum(ledger.outstanding for ledger in self._ledgers.values()) >= UNFINISHED_MAX:
+        if sum(owned.ledger.outstanding for owned in self._owned.values()) >= UNFINISHED_MAX:
             self._consumer.pause(assigned)
         else:
             self._consumer.resume(assigned)
 
     def _work(self) -> None:
         while True:
-            ledger, message = self._tasks.get()
-            print(f"begin {message.partition()} {message.offset()}\n", end="", flush=True)
-            time.sleep(min(float(message.value()), self._work_s_max))  # the work
-            self._finished.put((ledger, message.offset()))
+            owned, message = self._tasks.get()
+            with self._lock:
+                if owned.is_revoked:
+                    continue  # another member has it
+                owned.in_work += 1
+            work(message, self._work_s_max)
+            self._finished.put((owned, message.offset()))
+            with self._lock:
+                owned.in_work -= 1
 
     def _settle_and_commit(self) -> None:
         while not self._finished.empty():
-            ledger, offset = self._finished.get()  # the ledger may be one of a partition that was revoked
-            ledger.done(offset)
-        states = {place: (ledger.mark, ledger.text(TEXT_MAX)) for place, ledger in self._ledgers.items()}
+            owned, offset = self._finished.get()  # it may have been revoked meanwhile
+            owned.ledger.done(offset)
+        ledgers = {place: owned.ledger for place, owned in self._owned.items()}
+        states = {place: (ledger.mark, ledger.text(TEXT_MAX)) for place, ledger in ledgers.items()}
         new = {place: state for place, state in states.items() if state != self._committed.get(place)}
         offsets = [TopicPartition(*place, mark, text) for place, (mark, text) in new.items() if mark is not None]
         if not offsets:
@@ -111,16 +140,28 @@ class Worked:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for place in consumer.committed(partitions, 30.0):
-            self._ledgers[place.topic, place.partition] = OffsetLedger.from_committed(place.offset, place.metadata)
+            ledger = OffsetLedger.from_committed(place.offset, place.metadata)
+            self._owned[place.topic, place.partition] = Owned(ledger)
         consumer.incremental_assign(partitions)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._drain([self._owned[place.topic, place.partition] for place in partitions])
         self._settle_and_commit()
         self._lost(consumer, partitions)
 
+    def _drain(self, going: list[Owned]) -> None:
+        """Begin nothing more of these, and wait until what was begun is finished."""
+        with self._lock:
+            for owned in going:
+                owned.is_revoked = True
+        end = time.monotonic() + DRAIN_S
+        while any(owned.in_work for owned in going) and time.monotonic() < end:
+            time.sleep(0.01)
+
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for place in partitions:
-            self._ledgers.pop((place.topic, place.partition), None)
+            if owned := self._owned.pop((place.topic, place.partition), None):
+                owned.is_revoked = True
             self._committed.pop((place.topic, place.partition), None)
 
 

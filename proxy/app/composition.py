@@ -373,6 +373,8 @@ def compose(
     )
     home = state_setup.home(setup, states)
     views = view_setup.set_up(config, services, own, notes)
+    if commits is not None:
+        services.has_ranges = commits.has_ranges
     if commits is not None and views is not None:
         commits.base_of = view_setup.base_of
     rules = checked_rules(config, sight, local)

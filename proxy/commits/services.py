@@ -19,6 +19,7 @@ from proxy.fleet.group_owners import Fleet
 from proxy.forwarding.services import Services
 from proxy.loop.interfaces import Timers
 from proxy.loop.promise import PROCESS, CallbackOwner
+from proxy.offsets.commit_text import commit_text_version
 
 FEATURE = "individual commits"
 """What links of a fleet call them."""
@@ -101,6 +102,10 @@ class CommitServices:
     def off(self) -> str:
         """What the proxy lacks to serve texts; empty: nothing."""
         return self.followed.off or self.gate.denied
+
+    def has_ranges(self, group_id: str, metadata: str | None) -> bool:
+        """Whether a commit with this metadata is an individual one, by rule 1."""
+        return commit_text_version(metadata) is not None and self.serves(group_id)
 
     def serves(self, group_id: str) -> bool:
         """Whether texts of this group are looked at."""

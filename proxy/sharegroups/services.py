@@ -88,6 +88,8 @@ class ShareServices(Services):
     """Told what happens to deliveries; None where audit is off, which is the default."""
     fleet: Fleet | None = None
     """Other proxies that own groups; None where this one owns all or none."""
+    has_ranges: Callable[[str, str | None], bool] = lambda _group_id, _metadata: False
+    """Whether a commit of a group with this metadata says which ranges of offsets are done (individual commits)."""
 
     @property
     def feature(self) -> str:

@@ -7,7 +7,8 @@ Behaviour
   that does not know the share group would create another group under its id.
 - OffsetCommit, TxnOffsetCommit: 69 per partition, but 3, 29, 30, 53 and the like where the broker says so. It is asked
   with the very request, in the name of a member that cannot exist, which writes nothing. TxnOffsetCommit below v3 has
-  no member to name and would write; there READ on the group is asked and every partition gets 69.
+  no member to name and would write; there READ on the group is asked and every partition gets 69. Ranges of individual
+  commits get 42 in place of 69 and a line in the log: no client is to take its text for one that was lost on the way.
 - OffsetDelete: 69. The broker is asked without topics, which deletes nothing and tells whether DELETE is allowed.
 - ConsumerGroupDescribe, StreamsGroupDescribe: 69 for the ids held here, the broker's own answer for the rest.
 - A coordinator that is elsewhere, loading or down is passed on (14, 15, 16): the client looks for it, as always.
@@ -22,7 +23,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from proxy.brokers.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
 from proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
-from proxy.forwarding.commit_responses import refused
+from proxy.forwarding.commit_responses import CommitEntry, commit_response, refused
 from proxy.forwarding.declared_api import Away, DeclaredApi, Needs
 from proxy.forwarding.interfaces import Call
 from proxy.sharegroups.apis import refusals
@@ -74,10 +75,6 @@ class _NamesGroup(Protocol):
     def group_id(self) -> str: ...
 
 
-class _HasCode(Protocol):
-    error_code: int
-
-
 async def join_group(call: Call[messages.JoinGroupRequest], services: ShareServices) -> bytes:
     """JoinGroup (key 11)."""
     code = await _code(call, services, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -102,17 +99,21 @@ async def streams_group_heartbeat(call: Call[messages.StreamsGroupHeartbeatReque
     return reply(call, messages.StreamsGroupHeartbeatResponse(error_code=code, error_message=text))
 
 
-async def offset_commit(call: Call[messages.OffsetCommitRequest], _: ShareServices) -> bytes:
+async def offset_commit(call: Call[messages.OffsetCommitRequest], services: ShareServices) -> bytes:
     """OffsetCommit (key 8)."""
-    return await _ask_as_nobody(call)
+    return await _ask_as_nobody(call, services)
 
 
 async def txn_offset_commit(call: Call[messages.TxnOffsetCommitRequest], services: ShareServices) -> bytes:
     """TxnOffsetCommit (key 28)."""
     if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
-        return await _ask_as_nobody(call)
+        return await _ask_as_nobody(call, services)
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
-    return await replied(call, refused(call, call.message.topics, code))
+    if code != ErrorCode.GROUP_ID_NOT_FOUND:
+        return await replied(call, refused(call, call.message.topics, code))
+    group_id = call.message.group_id
+    answer = commit_response(call, call.message.topics, lambda entry: _not_found(services, group_id, entry))
+    return await replied(call, answer)
 
 
 async def offset_delete(call: Call[messages.OffsetDeleteRequest], _: ShareServices) -> bytes:
@@ -154,22 +155,33 @@ async def _refusal(call: Call[_NamesGroup], services: ShareServices, kind: str) 
     return code, _not_a(kind, call.message.group_id) if code is ErrorCode.GROUP_ID_NOT_FOUND else None
 
 
-async def _ask_as_nobody(call: Call[Q]) -> bytes:
-    """The broker's answer to the request in the name of a member that cannot exist, "no such member" made 69."""
+async def _ask_as_nobody(call: Call[Q], services: ShareServices) -> bytes:
+    """The broker's answer to the request in the name of a member that cannot exist, "no such member" made 69, or 42."""
     request = call.message
     request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
+    codes: dict[tuple[str, bytes, int], ErrorCode] = {}
+    for asked in request.topics:
+        for entry in asked.partitions:
+            place = asked.name, bytes(asked.topic_id), entry.partition_index
+            codes[place] = _not_found(services, request.group_id, entry)
+            await call.work.step()
     answer = await ask_upstream(call, request)
     for topic in answer.topics:
-        await _deny(call, topic.partitions)
+        for told in topic.partitions:
+            if told.error_code in NOT_A_MEMBER:
+                place = topic.name, bytes(topic.topic_id), told.partition_index
+                told.error_code = codes.get(place, ErrorCode.GROUP_ID_NOT_FOUND)
+            await call.work.step()
     return await replied(call, answer)
 
 
-async def _deny(call: Call[Message], partitions: Iterable[_HasCode]) -> None:
-    for partition in partitions:
-        if partition.error_code in NOT_A_MEMBER:
-            partition.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        await call.work.step()
-    await call.work.step()
+def _not_found(services: ShareServices, group_id: str, entry: CommitEntry) -> ErrorCode:
+    """Of a commit for a share group; ranges are a request that nobody may make of it, which the log explains."""
+    if not services.has_ranges(group_id, entry.committed_metadata):
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    reason = "it is a share group, whose records are acknowledged one by one: commit ranges in another group"
+    services.notes("commit-refused", group=group_id, partition=entry.partition_index, reason=reason)
+    return ErrorCode.INVALID_REQUEST
 
 
 async def _correct(call: Call[Message], services: ShareServices, groups: Iterable[_Described], kind: str) -> None:

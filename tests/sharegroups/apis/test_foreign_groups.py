@@ -113,6 +113,22 @@ def test_offsets_cannot_be_committed_in_a_transaction(world, version):
     assert len(world.broker.requests(TXN_COMMIT)) == (1 if version >= 3 else 0)
 
 
+@pytest.mark.parametrize(("key", "version"), [(COMMIT, 8), (TXN_COMMIT, 4), (TXN_COMMIT, 2)])
+def test_ranges_of_individual_commits_are_refused_with_42_and_a_reason(world, key, version):
+    """Where individual commits are served; what the broker says of topics stands."""
+    world.services.has_ranges = lambda group_id, metadata: (metadata or "").startswith("ic/1;")
+    world.group("shared")
+    world.broker.answers[key] = committed({"ranges": 25, "plain": 25, "gone": 3}, key)
+    fields = commit_fields("shared", "ranges", "plain", "gone", key=key)
+    for topic in (fields["topics"][0], fields["topics"][2]):
+        topic.partitions[0].committed_metadata = "ic/1;5-7"
+    more = {} if key == COMMIT else {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
+    answer = world.call(key, version, **fields, **more)
+    codes = {t.name: t.partitions[0].error_code for t in answer.topics}
+    assert codes == {"ranges": 42, "plain": 69, "gone": 3 if version > 2 else 42}
+    assert "it is a share group" in str([note for note in world.notes if note[0] == "commit-refused"])
+
+
 def test_a_transactional_commit_below_v3_needs_read_on_the_group(world):
     """30 per partition."""
     world.group("shared")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from struct import Struct
 from typing import NamedTuple, Protocol
 
@@ -25,6 +25,8 @@ from proxy.wire.varints import varlong
 HEADER = Struct(">qiibIhiqqqhii")
 """base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, number of records."""
+VARINTS_REMEMBERED = 16_384
+"""Lengths and deltas that are not written anew: of most records they are small, and the same again and again."""
 LOG_OVERHEAD = 12
 """Offset and size: they stand in front of every batch and message and are not counted in the size."""
 DECOMPRESSED_MAX = 64 * MIB
@@ -214,12 +216,13 @@ def build_batch(
     Raises:
         LocalProtocolError: no record, or one out of order, or a value of the wrong type.
     """
-    placed = [r if r.offset >= 0 else r._replace(offset=base_offset + i) for i, r in enumerate(records)]
-    last = placed[-1].offset if last_offset is None and placed else last_offset
-    if last is None or last < base_offset or any(r.offset < base_offset or r.offset > last for r in placed):
+    placed = list(records)
+    deltas = [r.offset - base_offset if r.offset >= 0 else i for i, r in enumerate(placed)]
+    last = base_offset + deltas[-1] if last_offset is None and placed else last_offset
+    if last is None or last < base_offset or (placed and not 0 <= min(deltas) <= max(deltas) <= last - base_offset):
         raise LocalProtocolError(f"a record batch from {base_offset} to {last} cannot hold these {len(placed)} records")
     base_timestamp = placed[0].timestamp if placed else NO_TIMESTAMP
-    body = b"".join(_record(r, r.offset - base_offset, r.timestamp - base_timestamp) for r in placed)
+    body = b"".join([_record(r, delta, r.timestamp - base_timestamp) for r, delta in zip(placed, deltas, strict=True)])
     attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
     body = compression.compress(codec, body)
     header = HEADER.pack(
@@ -241,16 +244,19 @@ def build_batch(
 
 
 def _record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    parts = [b"\0", varlong(timestamp_delta), varlong(offset_delta)]
-    parts += (_sized(record.key), _sized(record.value), varlong(len(record.headers)))
-    for name, value in record.headers:
-        parts += (_sized(name.encode()), _sized(value))
-    body = b"".join(parts)
-    return varlong(len(body)) + body
+    key, value, headers = record[:3]
+    deltas = b"\0" + _varlong(timestamp_delta) + _varlong(offset_delta)
+    body = b"".join((deltas, _sized(key), _sized(value), _varlong(len(headers))))
+    if headers:
+        body += b"".join([_sized(name.encode()) + _sized(content) for name, content in headers])
+    return _varlong(len(body)) + body
 
 
 def _sized(value: bytes | None) -> bytes:
-    return varlong(-1) if value is None else varlong(len(value)) + value
+    return b"\1" if value is None else _varlong(len(value)) + value
+
+
+_varlong = lru_cache(maxsize=VARINTS_REMEMBERED)(varlong)
 
 
 def seal(batch: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import trio
 
 from proxy.client.individual_commits import IndividualCommits
-from proxy.client.network_task import NetworkTask, PollBegan
+from proxy.client.network_task import NetworkTask
 from proxy.client.polled_records import PolledRecords, RecordsUnreadable
 from proxy.client.rebalance_listener import RebalanceListener
 from proxy.client.record_supply import RecordSupply
@@ -102,7 +102,7 @@ class ApplicationPoll:
             await self.tell_revoked(self._network.core.ledger.next)
         continues, self._poll_is_open = self._poll_is_open, True
         self._told_revoked = frozenset()
-        await self._network.call(lambda call_id: PollBegan(call_id, continues))
+        await self._network.begin_poll(continues=continues)
 
     async def _act_on_events(self) -> None:
         while self._next_event():
@@ -177,13 +177,15 @@ class ApplicationPoll:
     def _taken(self, records_max: int) -> PolledRecords:
         """Out of the buffer; chunks without a record are passed over."""
         room = self._individual.room if self._individual else lambda _: records_max
+        fetches = self._network.core.fetches
         while True:
+            buffered = fetches.buffered_bytes
             try:
                 parts = self._supply.take(records_max, room)
             except RecordsUnreadable as error:
                 self._network.tell(told.Seek(error.partition, error.offset))
                 raise
-            if parts:
+            if fetches.buffered_bytes < buffered:
                 self._network.nudge()
             if self._individual is not None:
                 parts = self._individual.delivered(parts)

@@ -21,6 +21,7 @@ from proxy.brokers.own_connection import STREAM_ENDED, BrokerVersions, OwnConnec
 from proxy.consumer.requests import FailureKind, Outcome, RequestFailure
 from proxy.wire import frame_sizes, frames, registry
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from proxy.wire.primitives import Buffer
 from proxy.wire.values import MIB, Address
 
 ANSWER_BYTES_MAX = 100 * MIB
@@ -28,9 +29,10 @@ ANSWER_BYTES_MAX = 100 * MIB
 WAITING_MAX = 100
 """Requests of one connection that wait for their answer; one more is refused."""
 READ_BYTES = 64 << 10
-"""Of one read between frames."""
+"""Of one read between frames; a larger frame is read into memory of its own."""
 READ_BYTES_MAX = MIB
 """Of one read within a large frame."""
+CLOSED = "the broker closed the connection"
 CORRELATION_IDS = 1 << 31
 """After so many they begin anew (AbstractRequest: int32, not negative)."""
 
@@ -199,7 +201,7 @@ class BrokerConnection:
         while True:
             self._answered(await self._frame())
 
-    def _answered(self, frame: bytes) -> None:
+    def _answered(self, frame: Buffer) -> None:
         if not self._waiting:
             raise RemoteProtocolError("an answer to nothing came")
         first = self._waiting[0]  # taken off when its answer was read: else it is told by `close` that none comes
@@ -213,18 +215,39 @@ class BrokerConnection:
         if self._last_reason is not None:
             self.close_when_idle(self._last_reason)
 
-    async def _frame(self) -> bytes:
+    async def _frame(self) -> Buffer:
         head = await self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
         if not frame_sizes.ANSWER_MIN <= size <= self._answer_bytes_max:
             raise frame_sizes.wrong_size(size, self._answer_bytes_max, frame_sizes.ANSWER_MIN)
-        return await self._exactly(size)
+        return await (self._exactly(size) if size <= READ_BYTES else self._large(size))
+
+    async def _large(self, size: int) -> memoryview:
+        """Straight to where it stays: records are made of the bytes as they lie there."""
+        frame = memoryview(bytearray(size))
+        have = min(size, len(self._received))
+        frame[:have] = self._received[:have]
+        del self._received[:have]
+        while have < size:
+            have += await self._read_into(frame[have : have + READ_BYTES_MAX])
+        return frame.toreadonly()
+
+    async def _read_into(self, room: memoryview) -> int:
+        if isinstance(self._stream, trio.SocketStream):
+            count = await self._stream.socket.recv_into(room)
+        else:
+            chunk = await self._stream.receive_some(len(room))
+            count = len(chunk)
+            room[:count] = chunk
+        if not count:
+            raise UpstreamLost(CLOSED)
+        return count
 
     async def _exactly(self, size: int) -> bytes:
         while (missing := size - len(self._received)) > 0:
-            chunk = await self._stream.receive_some(max(READ_BYTES, min(missing, READ_BYTES_MAX)))
+            chunk = await self._stream.receive_some(max(READ_BYTES, missing))
             if not chunk:
-                raise UpstreamLost("the broker closed the connection")
+                raise UpstreamLost(CLOSED)
             self._received += chunk
         taken = bytes(memoryview(self._received)[:size])
         del self._received[:size]

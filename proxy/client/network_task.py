@@ -132,6 +132,18 @@ class NetworkTask:
             raise cell.result.error
         return cell.result.value
 
+    async def begin_poll(self, *, continues: bool) -> None:
+        """Have a poll begin behind all that was said before; the network side turns only where something depends on it.
+
+        Args:
+            continues: the poll before was cancelled, and this one goes on with it.
+        """
+        waits = self.closed or self._from_application.statistics().current_buffer_used
+        if not waits and self.core.begin_poll_quietly(trio.current_time()):
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.call(lambda call_id: PollBegan(call_id, continues))
+
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for something to be so, looking after every turn. ConsumerClosed: it will never be."""
         await trio.lowlevel.checkpoint()

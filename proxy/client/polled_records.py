@@ -8,6 +8,7 @@ it is good, and the position stays at the wrong one (client/README.md rule 15).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple, overload
 
 from proxy.consumer.events import ConsumerError
@@ -21,8 +22,6 @@ from proxy.wire.records import Record
 from proxy.wire.values import TopicPartition
 
 NO_EPOCH = -1
-_NEW = tuple.__new__
-"""Makes a named tuple without the call of its own constructor, which would cost more than all else."""
 
 
 class RecordsUnreadable(ConsumerError):
@@ -88,10 +87,7 @@ class PolledRecords(Sequence[ConsumerRecord]):
         raise IndexError(index)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        for part in self.parts:
-            topic, number = part.partition
-            for record in part.records:
-                yield _NEW(ConsumerRecord, (topic, number, *record))
+        return chain.from_iterable(part.records.iterated(ConsumerRecord, part.partition) for part in self.parts)
 
     def __repr__(self) -> str:
         return f"<{len(self)} records of {', '.join(map(str, sorted(self.partitions))) or 'no partition'}>"
@@ -103,9 +99,7 @@ class PolledRecords(Sequence[ConsumerRecord]):
 
     def of(self, partition: TopicPartition) -> Iterator[Record]:
         """The records of one partition, without its name: the quickest way to read them."""
-        for part in self.parts:
-            if part.partition == partition:
-                yield from part.records
+        return chain.from_iterable(part.records for part in self.parts if part.partition == partition)
 
     def next_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What to commit once all of them are processed (KIP-1094)."""

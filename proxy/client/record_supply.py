@@ -66,12 +66,12 @@ class RecordSupply:
         kept: deque[_Ready] = deque()
         stopped: set[TopicPartition] = set()
         rooms: dict[TopicPartition, int] = {}
-        while self._ready:
+        while self._ready and records_max > 0:
             ready = self._ready.popleft()
             partition, found = ready.chunk.partition, ready.found
             if self._is_stale(ready.chunk):
                 continue
-            if records_max <= 0 or partition in stopped or not self._core.fetches.may_return(ready.chunk):
+            if partition in stopped or not self._core.fetches.may_return(ready.chunk):
                 kept.append(ready)
                 continue
             if isinstance(found, RecordsUnreadable):
@@ -91,7 +91,7 @@ class RecordSupply:
             if later is not None:
                 kept.append(_Ready(ready.chunk, later))
                 stopped.add(partition)
-        self._ready = kept
+        self._ready.extendleft(reversed(kept))
         return taken
 
     def _is_stale(self, chunk: FetchedChunk) -> bool:

@@ -84,6 +84,11 @@ class ClassicMembership:
             self._topics = topics
             self._rejoin = "the subscription has changed"
 
+    @property
+    def is_polled(self) -> bool:
+        """The application has called poll, and this not so long ago that the group had to be left."""
+        return self._poll_deadline < math.inf
+
     def polled(self, now: float) -> None:
         """The application has called poll."""
         self._poll_deadline = now + self._options.max_poll_interval_s

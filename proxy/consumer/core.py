@@ -138,6 +138,20 @@ class ConsumerCore:
         self._auto_commit(now)
         self._release(self.ledger.begin_poll(), now)
 
+    def begin_poll_quietly(self, now: float) -> bool:
+        """Begin a poll that nothing depends on: there is nothing to release, to commit or to join.
+
+        Returns: False if there is; then nothing was done, and it takes `begin_poll`.
+        """
+        commits = self.options.auto_commit_interval_s is not None and now >= self._next_auto_commit
+        if commits or not self.ledger.is_clear or self.coordinator.failed is not None:
+            return False
+        if self._subscribed:
+            if not self.membership.is_polled:
+                return False
+            self.membership.polled(now)
+        return True
+
     def end_poll(self, _: float, bytes_max: float = math.inf) -> PollOutcome:
         """What is there now."""
         to_be_revoked, lost = self.ledger.end_poll()

@@ -338,6 +338,8 @@ typedef struct {
     Columns columns;
     PyTypeObject *type;
     PyObject *timestamp_type, *headers_type, *no_headers;
+    PyObject *origin; /* the first fields of every record, a tuple */
+    Py_ssize_t origins;
 } Builder;
 
 enum { KEY, VALUE, HEADERS, TIME, PLACE, TIME_TYPE, FIELDS };
@@ -373,13 +375,17 @@ static PyObject *field(const Builder *with, size_t row, int which) {
     }
 }
 
+/* A record without headers holds nothing that could refer to it: the garbage collector need not look at it, as it need not
+ * at tuples of numbers. */
 static PyObject *built(const Builder *with, size_t row) {
-    PyObject *record = PyType_GenericAlloc(with->type, FIELDS);
+    PyObject *record = PyType_GenericAlloc(with->type, with->origins + FIELDS);
+    for (Py_ssize_t i = 0; record && i < with->origins; i++) PyTuple_SetItem(record, i, Py_NewRef(PyTuple_GetItem(with->origin, i)));
     for (int i = 0; record && i < FIELDS; i++) {
         PyObject *value = field(with, row, i);
-        if (value) PyTuple_SetItem(record, i, value); /* steals it */
+        if (value) PyTuple_SetItem(record, with->origins + i, value); /* steals it */
         else Py_CLEAR(record);
     }
+    if (record && get32(with->columns.narrow[HEADERS_COUNT], row) == 0) PyObject_GC_UnTrack(record);
     return record;
 }
 
@@ -397,15 +403,15 @@ static PyObject *all_built(const Builder *with, Py_ssize_t first, Py_ssize_t las
 }
 
 PyDoc_STRVAR(build_doc,
-    "build(area, columns, first, last, record_type, timestamp_type, headers_type) -> list of records; raises ValueError");
+    "build(area, columns, first, last, record_type, timestamp_type, headers_type, origin) -> list of records; raises ValueError");
 
 static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
     Py_buffer data;
     char *columns;
     Py_ssize_t size;
-    if (count != 7) return PyErr_Format(PyExc_TypeError, "build takes 7 arguments, not %zd", count);
-    if (!PyType_Check(args[4]) || !PyType_IsSubtype((PyTypeObject *)args[4], &PyTuple_Type))
+    if (count != 8) return PyErr_Format(PyExc_TypeError, "build takes 8 arguments, not %zd", count);
+    if (!PyType_Check(args[4]) || !PyType_IsSubtype((PyTypeObject *)args[4], &PyTuple_Type) || !PyTuple_Check(args[7]))
         return PyErr_Format(PyExc_TypeError, "records are tuples");
     const Py_ssize_t first = PyLong_AsSsize_t(args[2]), last = PyLong_AsSsize_t(args[3]);
     if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &columns, &size) < 0) return NULL;
@@ -416,7 +422,7 @@ static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count
         return NULL;
     }
     Builder with = {.bytes = data.buf, .size = data.len, .type = (PyTypeObject *)args[4], .timestamp_type = args[5],
-                    .headers_type = args[6], .no_headers = no_headers};
+                    .headers_type = args[6], .no_headers = no_headers, .origin = args[7], .origins = PyTuple_Size(args[7])};
     lay_out(&with.columns, (uint8_t *)columns, (size_t)(size / ROW));
     PyObject *found = all_built(&with, first, last);
     PyBuffer_Release(&data);

@@ -24,6 +24,7 @@ def build(
     record_type: type[Built],
     timestamp_type: int,
     headers_type: Any,
+    origin: tuple[Any, ...],
     /,
 ) -> list[Built]: ...
 def sample(area: Bytes, count: int, base_offset: int, first: int, every: int, /) -> tuple[bytes, bytes]: ...

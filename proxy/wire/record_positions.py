@@ -8,7 +8,7 @@ which. The rules are those of DefaultRecord and DefaultRecordBatch of Kafka's cl
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from struct import calcsize
 from typing import Any, Literal, TypeVar
 
@@ -111,18 +111,21 @@ class RecordPositions:
         begin, size = _BEGINS[number] * rows, calcsize(COLUMNS[number])
         return memoryview(self._columns)[begin : begin + size * rows].cast(COLUMNS[number])[self.first : self.last]
 
-    def build(self, area: Buffer, record_type: type[Built], timestamp_type: int) -> list[Built]:
-        """A record for each row, of a tuple type with the fields of `records.Record`.
+    def build(
+        self, area: Buffer, record_type: type[Built], timestamp_type: int, origin: tuple[Hashable, ...] = ()
+    ) -> list[Built]:
+        """A record for each row, of a tuple type with the fields of `records.Record`, behind others.
 
         Args:
             area: the bytes in which they were found.
-            record_type: made of key, value, headers, timestamp, offset, timestamp type.
+            record_type: made of what stands in `origin`, key, value, headers, timestamp, offset, timestamp type.
             timestamp_type: of all of them.
+            origin: of all of them, in front: numbers and strings.
 
         Raises:
             ValueError: they were found in other bytes.
         """
-        return _build(area, self._columns, self.first, self.last, record_type, timestamp_type, RecordHeaders)
+        return _build(area, self._columns, self.first, self.last, record_type, timestamp_type, RecordHeaders, origin)
 
 
 def find(
@@ -245,6 +248,7 @@ def _twin_build(
     record_type: type[Built],
     timestamp_type: int,
     headers_type: Any,
+    origin: tuple[Hashable, ...],
 ) -> list[Built]:
     if len(columns) % ROW_BYTES or not 0 <= first <= last <= len(columns) // ROW_BYTES:
         raise ValueError("no such rows")
@@ -256,7 +260,7 @@ def _twin_build(
     ):
         headers = _headers(data, start, count, headers_type)
         fields = (_content(data, key, key_size), _content(data, value, value_size), headers, timestamp, offset)
-        made.append(tuple.__new__(record_type, (*fields, timestamp_type)))
+        made.append(tuple.__new__(record_type, (*origin, *fields, timestamp_type)))
     return made
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import overload
 
 from proxy.wire.primitives import Buffer
-from proxy.wire.record_positions import RecordPositions
+from proxy.wire.record_positions import Built, RecordPositions
 from proxy.wire.records import CREATE_TIME, Record
 
 BUILT_AT_ONCE = 256
@@ -45,17 +45,19 @@ class LazyRecords(Sequence[Record]):
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
             raise IndexError(index)
-        return self._built(at, at + 1)[0]
+        return self[at : at + 1].built()[0]
 
     def __iter__(self) -> Iterator[Record]:
-        if len(self) <= BUILT_AT_ONCE:
-            return iter(self.built())
-        return chain.from_iterable(
-            self._built(first, first + BUILT_AT_ONCE) for first in range(0, len(self), BUILT_AT_ONCE)
-        )
+        return self.iterated(Record)
 
-    def _built(self, first: int, last: int) -> list[Record]:
-        return self.positions[first:last].build(self.area, Record, self.timestamp_type)
+    def iterated(self, record_type: type[Built], origin: tuple[Hashable, ...] = ()) -> Iterator[Built]:
+        """Each of them as another type, made of the origin and the fields of a record."""
+        if len(self) <= BUILT_AT_ONCE:
+            return iter(self.positions.build(self.area, record_type, self.timestamp_type, origin))
+        return chain.from_iterable(
+            self.positions[first : first + BUILT_AT_ONCE].build(self.area, record_type, self.timestamp_type, origin)
+            for first in range(0, len(self), BUILT_AT_ONCE)
+        )
 
     def built(self) -> list[Record]:
         """All of them, made at once."""

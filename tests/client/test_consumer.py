@@ -590,3 +590,22 @@ async def test_records_that_cannot_be_read_stop_their_partition_only(autojump_cl
         assert await reader.position(A0) == 2
         reader.seek(A0, 4)
         assert await read(reader, 2) == [(0, 4), (0, 5)]
+
+
+async def test_polls_that_find_records_do_not_turn_the_network_task(autojump_clock: Clock) -> None:
+    """Its turn would cost more than the records; but what was said before a poll is done before it."""
+    kafka = FakeKafka(a=1)
+    kafka.produce(A0, 500)
+    async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], auto_offset_reset="earliest") as reader:
+        assert offsets(await reader.poll(60, max_records=1)) == [(0, 0)]
+        await trio.sleep(0.1)
+        polls, turned = 0, reader._network._turned
+        while reader._network._turned is turned and polls < 10:
+            assert len((await reader.poll(1, max_records=10)).records) == 10
+            polls += 1
+        assert polls == 10
+        for offset in (300, 200, 400, 100):
+            reader.seek(A0, offset)
+            assert offsets(await reader.poll(1, max_records=1)) == [(0, offset)]
+        reader.pause([A0])
+        assert not (await reader.poll(0)).records

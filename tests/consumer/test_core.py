@@ -451,3 +451,30 @@ def test_another_assignment_drops_what_was_read_ahead() -> None:
     a.handle(Assign(frozenset({P1})))
     world.until(lambda: len(a.got) == 5, [a])
     assert {place for place, _ in a.got} == {P1}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_poll_that_nothing_depends_on_only_says_that_the_application_is_alive(protocol: str) -> None:
+    """Not the first, none that releases or reports anything, none that commits: then it takes `begin_poll`."""
+    world = world_of(protocol)
+    member = world.member("a", **PROTOCOLS[protocol], max_poll_interval_s=60.0).subscribe("p")
+    assert not member.core.begin_poll_quietly(world.now)
+    world.until(lambda: member.core.flow.owned == {P0, P1} and member.chain()[-1] == "STABLE", [member])
+    for _ in range(100):
+        assert member.core.begin_poll_quietly(world.now)
+        world.run(3.0)
+    assert member.chain()[-1] == "STABLE"
+    member.core.ledger.requested([P0], 99)
+    assert not member.core.begin_poll_quietly(world.now)
+    member.core.ledger.lost([P0])
+    member.core.end_poll(world.now)
+    assert not member.core.begin_poll_quietly(world.now)  # what was lost in the last poll is to be forgotten
+
+
+def test_a_poll_at_which_a_commit_is_due_is_not_quiet() -> None:
+    """Before it returns other records: those are not processed, and may not be among what is committed."""
+    world, member = alone("cooperative", auto_commit_interval_s=5.0)
+    member.core.begin_poll(world.now)
+    assert member.core.begin_poll_quietly(world.now)
+    assert member.core.begin_poll_quietly(world.now + 4.9)
+    assert not member.core.begin_poll_quietly(world.now + 5.0)

@@ -32,11 +32,11 @@ def outcome(find: Any, build: Any, area: bytes, numbers: tuple[int, int, int, in
     try:
         columns = find(area, *numbers)
         rows = len(columns) // ROW_BYTES
-        made = build(area, columns, 0, rows, Record, 0, RecordHeaders)
+        made = build(area, columns, 0, rows, Record, 0, RecordHeaders, ())
     except ValueError as error:
         return str(error)
     try:
-        return columns, made, build(other, columns, 0, rows, Record, 0, RecordHeaders)
+        return columns, made, build(other, columns, 0, rows, Record, 0, RecordHeaders, ())
     except ValueError as error:
         return columns, made, str(error)
 

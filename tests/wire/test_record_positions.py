@@ -6,7 +6,7 @@ import gc
 import random
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -42,7 +42,7 @@ def built(kernel: str, batch: bytes, append_time: int | None = None) -> list[Rec
     """And the records made of it."""
     found = columns(kernel, batch, append_time)
     rows, type_ = len(found) // ROW_BYTES, int(append_time is not None)
-    return KERNELS[kernel][1](area_of(batch), found, 0, rows, Record, type_, RecordHeaders)
+    return KERNELS[kernel][1](area_of(batch), found, 0, rows, Record, type_, RecordHeaders, ())
 
 
 def one(
@@ -212,7 +212,7 @@ def test_timestamps_wrap_as_those_of_java(kernel: str) -> None:
 def test_headers_have_names_of_any_bytes_and_values_that_are_null(kernel: str, name: bytes) -> None:
     headers = varlong(2) + (varlong(len(name)) + name + varlong(-1)) * 2
     (record,) = KERNELS[kernel][1](
-        area := one(headers=headers), KERNELS[kernel][0](area, 1, 0, 0, 0, None), 0, 1, Record, 0, RecordHeaders
+        area := one(headers=headers), KERNELS[kernel][0](area, 1, 0, 0, 0, None), 0, 1, Record, 0, RecordHeaders, ()
     )
     assert record.headers == ((name.decode(errors="replace"), None),) * 2
 
@@ -247,12 +247,12 @@ def test_records_come_for_a_range_of_rows(kernel: str) -> None:
     batch = some_batch(random.Random(5))
     every, build, held = built(kernel, batch), KERNELS[kernel][1], columns(kernel, batch)
     for first, last in ((0, 0), (0, 1), (2, 5), (len(every), len(every))):
-        assert build(area_of(batch), held, first, last, Record, 0, RecordHeaders) == every[first:last]
+        assert build(area_of(batch), held, first, last, Record, 0, RecordHeaders, ()) == every[first:last]
     for first, last in ((-1, 1), (2, 1), (0, len(every) + 1)):
         with pytest.raises(ValueError, match="rows"):
-            build(area_of(batch), held, first, last, Record, 0, RecordHeaders)
+            build(area_of(batch), held, first, last, Record, 0, RecordHeaders, ())
     with pytest.raises(ValueError, match="rows"):
-        build(area_of(batch), held + b"\0", 0, 1, Record, 0, RecordHeaders)
+        build(area_of(batch), held + b"\0", 0, 1, Record, 0, RecordHeaders, ())
 
 
 @every_kernel
@@ -265,11 +265,11 @@ def test_positions_of_other_bytes_are_refused(kernel: str, column: int, number: 
     at = 16 + 4 * (column - 2)
     held[at : at + 4] = array("i", [number]).tobytes()
     if number < 0 and column in (3, 5):
-        (record,) = KERNELS[kernel][1](area, bytes(held), 0, 1, Record, 0, RecordHeaders)
+        (record,) = KERNELS[kernel][1](area, bytes(held), 0, 1, Record, 0, RecordHeaders, ())
         assert record[0 if column == 3 else 1] is None
         return
     with pytest.raises(ValueError, match="not of these bytes"):
-        KERNELS[kernel][1](area, bytes(held), 0, 1, Record, 0, RecordHeaders)
+        KERNELS[kernel][1](area, bytes(held), 0, 1, Record, 0, RecordHeaders, ())
 
 
 @needs_c
@@ -277,12 +277,12 @@ def test_records_are_tuples_and_die_with_their_last_user() -> None:
     """What the extension makes is what the class makes: compared, hashed, and given back."""
     area = one(headers=b"\x02\x02a\x02b")
     held = record_positions._record_positions.find(area, 1, 0, 0, 5, None)
-    (record,) = record_positions._record_positions.build(area, held, 0, 1, Record, 0, RecordHeaders)
+    (record,) = record_positions._record_positions.build(area, held, 0, 1, Record, 0, RecordHeaders, ())
     same = Record(b"k", b"v", (("a", b"b"),), 5, 0)
     assert type(record) is Record
     assert (record, hash(record), record._replace(key=None).key) == (same, hash(same), None)
     with pytest.raises(TypeError, match="tuples"):
-        record_positions._record_positions.build(area, held, 0, 1, dict, 0, RecordHeaders)  # type: ignore[type-var]
+        record_positions._record_positions.build(area, held, 0, 1, dict, 0, RecordHeaders, ())  # type: ignore[type-var]
     del record
     gc.collect()
     assert [each for each in gc.get_objects() if type(each) is Record and each is not same and each == same] == []
@@ -292,3 +292,37 @@ def test_the_error_of_a_batch_says_where_it_stands() -> None:
     batch = with_fields(some_batch(random.Random(5)), [(57, ">i", 1)])
     with pytest.raises(RemoteProtocolError, match=r"the record batch at offset 1000: record 1 \(from 0\): bytes"):
         records.decode_records(batch)
+
+
+class Placed(NamedTuple):
+    """A record with something in front of its fields."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Any
+    timestamp: int
+    offset: int
+    timestamp_type: int
+
+
+@every_kernel
+def test_records_of_another_type_begin_with_what_all_of_them_have(kernel: str) -> None:
+    batch = records.build_batch(7, [Record(b"a", b"1"), Record(None, None, (("h", b"x"),))])
+    held = columns(kernel, batch)
+    made = KERNELS[kernel][1](area_of(batch), held, 0, 2, Placed, 1, RecordHeaders, ("t", 3))
+    plain = KERNELS[kernel][1](area_of(batch), held, 0, 2, Record, 1, RecordHeaders, ())
+    assert [type(each) for each in made] == [Placed, Placed]
+    assert [each[:2] for each in made] == [("t", 3), ("t", 3)]
+    assert [each[2:] for each in made] == [tuple(each) for each in plain]
+
+
+@needs_c
+def test_the_collector_need_not_look_at_records_without_headers() -> None:
+    """A million of them that are kept would otherwise be looked at again and again."""
+    batch = records.build_batch(0, [Record(b"k", b"v"), Record(b"k", b"v", (("h", b"x"),))])
+    plain, headed = records.decode_records(batch)
+    assert (gc.is_tracked(plain), gc.is_tracked(headed)) == (False, True)
+    del plain, headed
+    gc.collect()

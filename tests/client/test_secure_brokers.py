@@ -1,0 +1,155 @@
+"""TLS and SASL with brokers of 3.9.1 and 4.3.0, for data, the group and its coordinator alike."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import confluent_kafka
+import pytest
+import trio
+import trustme
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from localkafka.addresses import HOST
+from localkafka.cluster import Cluster
+
+from proxy.client.opening import open_consumer
+from proxy.client.settings import SaslLogin
+from proxy.consumer.partitions import OffsetAndMetadata
+from proxy.wire.values import TopicPartition
+from tests.support.brokers import NEW, OLD, Running
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+USER, PASSWORD = "alice", "alice=secret, with what SCRAM escapes"
+SECURITY = "org.apache.kafka.common.security"
+QUIET = {"log_level": 2}
+Fresh = Callable[[str], str]
+
+
+class Secure(NamedTuple):
+    """A broker whose clients come with TLS and SASL."""
+
+    bootstrap: str
+    internal: str
+    """Where everybody is let in, without TLS."""
+    authority: str
+    """PEM of who signed the broker's certificate."""
+
+
+def properties(folder: Path, authority: trustme.CA) -> dict[str, str]:
+    """Of a broker with a certificate for its address, and all mechanisms."""
+    issued = authority.issue_cert(HOST)
+    keystore = folder / "keystore.pem"
+    keystore.write_bytes(_pkcs8(issued) + b"".join(each.bytes() for each in issued.cert_chain_pems))
+    protocols = "CLIENT:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    values = {
+        "listener.security.protocol.map": protocols,
+        "listener.name.client.ssl.keystore.type": "PEM",
+        "listener.name.client.ssl.keystore.location": str(keystore),
+        "listener.name.client.sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.client.plain.sasl.jaas.config": (
+            f'{SECURITY}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        ),
+    }
+    for mechanism in MECHANISMS[1:]:
+        key = f"listener.name.client.{mechanism.lower()}.sasl.jaas.config"
+        values[key] = f"{SECURITY}.scram.ScramLoginModule required;"
+    return values
+
+
+def _pkcs8(issued: trustme.LeafCert) -> bytes:
+    """The key as Java reads it."""
+    from cryptography.hazmat.primitives import serialization
+
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+@pytest.fixture(scope="module", params=[OLD, NEW])
+def secure(request: pytest.FixtureRequest, running: Running, tmp_path_factory: pytest.TempPathFactory) -> Secure:
+    authority, folder = trustme.CA(), tmp_path_factory.mktemp("tls")
+    cluster: Cluster = running.cluster(request.param, properties=properties(folder, authority))
+    internal = f"{HOST}:{cluster.nodes[0].internal_port}"
+    admin = AdminClient({"bootstrap.servers": internal, **QUIET})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        for changed in admin.alter_user_scram_credentials([wanted]).values():
+            changed.result(30)
+    return Secure(cluster.bootstrap, internal, authority.cert_pem.bytes().decode())
+
+
+def filled(secure: Secure, topic: str, count: int) -> list[TopicPartition]:
+    """Two partitions with so many records each."""
+    admin = AdminClient({"bootstrap.servers": secure.internal, **QUIET})
+    for created in admin.create_topics([NewTopic(topic, 2, 1)]).values():
+        created.result(30)
+    producer = confluent_kafka.Producer({"bootstrap.servers": secure.internal, "enable.idempotence": True, **QUIET})
+    for number in range(2 * count):
+        producer.produce(topic, b"%d" % (number // 2) + b"." * 500, partition=number % 2)
+    assert producer.flush(30) == 0
+    return [TopicPartition(topic, number) for number in range(2)]
+
+
+async def read(consumer: Any, count: int) -> list[Any]:
+    got: list[Any] = []
+    with trio.move_on_after(60):
+        while len(got) < count:
+            got += (await consumer.poll(1)).records
+    assert len(got) == count, consumer.state()
+    return got
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_member_reads_and_commits_over_tls_with_sasl(secure: Secure, fresh: Fresh, mechanism: str) -> None:
+    """Answers of several MiB come through TLS as they were sent; every connection proves who it is."""
+    partitions = filled(secure, fresh("topic"), 5000)
+    tls = ssl.create_default_context(cadata=secure.authority)
+    login = SaslLogin(mechanism, USER, lambda: PASSWORD)
+    options: dict[str, Any] = {"tls": tls, "sasl": login, "auto_offset_reset": "earliest"}
+    topic = partitions[0].topic
+    async with open_consumer(secure.bootstrap, group=fresh("group"), topics=[topic], **options) as consumer:
+        got = await read(consumer, 10_000)
+        for partition in partitions:
+            mine = [record for record in got if record.partition == partition.partition]
+            assert [int(record.value.rstrip(b".")) for record in mine] == list(range(5000))
+        await consumer.commit()
+        assert await consumer.committed(partitions) == dict.fromkeys(partitions, OffsetAndMetadata(5000))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sasl": ("SCRAM-SHA-512", USER, "wrong")}, "refuses 'alice'"),
+        ({"sasl": ("SCRAM-SHA-256", "mallory", PASSWORD)}, "refuses 'mallory'"),
+        ({"sasl": ("PLAIN", USER, "wrong")}, "refuses 'alice'"),
+    ],
+    ids=["wrong password", "unknown user", "wrong password of PLAIN"],
+)
+async def test_who_is_not_let_in_is_told_so_by_poll(secure: Secure, change: dict[str, Any], told: str) -> None:
+    tls = ssl.create_default_context(cadata=secure.authority)
+    async with open_consumer(secure.bootstrap, partitions=[("t", 0)], tls=tls, **change) as consumer:
+        with trio.fail_after(30), pytest.raises(Exception, match=told):
+            await consumer.poll(30)
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_not_believed(secure: Secure) -> None:
+    """Whoever listens there is told nothing, and the state says why."""
+    login = ("PLAIN", USER, PASSWORD)
+    with trio.fail_after(30):
+        async with open_consumer(secure.bootstrap, partitions=[("t", 0)], tls=True, sasl=login) as consumer:
+            while not consumer.state().troubles:
+                await consumer.poll(0.2)
+            assert "the certificate is not accepted" in str(consumer.state().troubles)

@@ -133,12 +133,12 @@ class NetworkTask:
         return cell.result.value
 
     async def begin_poll(self, *, continues: bool) -> None:
-        """Have a poll begin behind all that was said before; the network side turns only where something depends on it.
+        """Have a poll begin behind all that was said before; the network side turns only where it has something to do.
 
         Args:
             continues: the poll before was cancelled, and this one goes on with it.
         """
-        waits = self.closed or self._from_application.statistics().current_buffer_used
+        waits = continues or self.closed or self._from_application.statistics().current_buffer_used
         if not waits and self.core.begin_poll_quietly(trio.current_time()):
             await trio.lowlevel.checkpoint()
         else:

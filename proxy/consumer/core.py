@@ -139,17 +139,18 @@ class ConsumerCore:
         self._release(self.ledger.begin_poll(), now)
 
     def begin_poll_quietly(self, now: float) -> bool:
-        """Begin a poll that nothing depends on: there is nothing to release, to commit or to join.
+        """Begin a poll by which nothing is to be asked of a broker: it releases, commits and joins nothing.
 
-        Returns: False if there is; then nothing was done, and it takes `begin_poll`.
+        Returns: False if it does; then nothing was done, and it takes `begin_poll`.
         """
         commits = self.options.auto_commit_interval_s is not None and now >= self._next_auto_commit
-        if commits or not self.ledger.is_clear or self.coordinator.failed is not None:
+        if commits or self.ledger.next or self.coordinator.failed is not None:
             return False
         if self._subscribed:
             if not self.membership.is_polled:
                 return False
             self.membership.polled(now)
+        self.ledger.begin_poll()
         return True
 
     def end_poll(self, _: float, bytes_max: float = math.inf) -> PollOutcome:

@@ -72,11 +72,6 @@ class RevokeLedger:
         """All that is asked for and neither completed nor lost."""
         return frozenset(self._entries)
 
-    @property
-    def is_clear(self) -> bool:
-        """Nothing is asked for, and nothing was lost lately."""
-        return not (self._entries or self._lost_now or self._lost_pending)
-
     def begin_poll(self) -> Partitions:
         """Complete what the application did not delay.
 

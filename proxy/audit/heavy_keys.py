@@ -1,0 +1,51 @@
+"""The heaviest hashes of a sample in bounded memory: the summary of Misra and Gries, for many counts at a time.
+
+Theory of operation. Counts are added up until twice as many hashes are known as are kept. Then the count of the first
+one too many is taken from all, and what is left with nothing goes; `error` remembers how much was taken. So a hash has
+at most `error` more records than its count says, one that is not kept has at most `error`, and `error` is never more
+than the records divided by `kept` + 1 (Misra and Gries 1982; that such summaries may be merged so: Agarwal and others,
+Mergeable Summaries, 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import nlargest
+from operator import itemgetter
+
+KEPT_MAX = 128
+"""Hashes of one summary; whatever has more than 1 % of the records is among them."""
+
+
+class HeavyKeys:
+    """One summary."""
+
+    __slots__ = ("_counts", "_kept_max", "error", "records")
+
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
+        self._counts: dict[int, int] = {}
+        self.records = 0
+        """Added so far."""
+        self.error = 0
+        """Records that a hash may have beyond its count."""
+
+    def add(self, counts: Mapping[int, int]) -> None:
+        """Records by hash."""
+        mine = self._counts
+        for hashed, count in counts.items():
+            mine[hashed] = mine.get(hashed, 0) + count
+        self.records += sum(counts.values())
+        if len(mine) > 2 * self._kept_max:
+            self._reduce()
+
+    def heaviest(self, most: int) -> list[tuple[int, int]]:
+        """Hashes with their counts, the heaviest first; no more than are kept."""
+        if len(self._counts) > self._kept_max:
+            self._reduce()
+        return nlargest(most, self._counts.items(), key=itemgetter(1))
+
+    def _reduce(self) -> None:
+        taken = nlargest(self._kept_max + 1, self._counts.values())[-1]
+        self._counts = {hashed: count - taken for hashed, count in self._counts.items() if count > taken}
+        self.error += taken

@@ -92,6 +92,7 @@ async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> fram
     try:
         await fetching.run()
         _count_figures(views, fetching, wanted)
+        _tell_audit(call, views, wanted)
         return frames.answer(KEY, call.version, call.correlation_id, _answer(call, fetching, wanted))
     finally:
         fetching.release()
@@ -195,6 +196,8 @@ class _Item:
     plain: PlainTarget | None = None
     code: ErrorCode = ErrorCode.NONE
     is_filtered: bool = False
+    view: str | None = None
+    """Name of the view topic."""
 
 
 class _Wanted:
@@ -258,7 +261,10 @@ class _Wanted:
         if not 0 <= entry.partition < view.partitions:
             return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition, slot = view.place(entry.partition)
-        return self._slot(view.base_id, view.name.base, partition, slot, Division(view.topic_id, view.cut), entry)
+        division = Division(view.topic_id, view.cut)
+        item = self._slot(view.base_id, view.name.base, partition, slot, division, entry)
+        item.view = view.name.topic
+        return item
 
     def _filtered(self, name: bytes | str, entry: _Asked, division: Division) -> _Item:
         self.is_ours = True
@@ -364,6 +370,17 @@ def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted)
     for target in wanted.targets:
         figures.kept_bytes += sum(slot.bytes for slot in target.scan.slots)
         figures.kept_records += sum(slot.records for slot in target.scan.slots)
+
+
+def _tell_audit(call: Call[messages.FetchRequest], views: ViewServices, wanted: _Wanted) -> None:
+    audit = views.reads.audit
+    if audit is None:
+        return
+    for _, items in wanted.topics:
+        for item in items:
+            if item.target is not None and item.slot is not None:
+                division = item.target.divisions[item.slot]
+                audit.answered(item.target.key, item.view, division, item.slot, call.client_id)
 
 
 API = DeclaredApi(

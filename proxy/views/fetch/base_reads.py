@@ -100,6 +100,8 @@ class ViewRead(UpstreamFetch):
         if not batches or not isinstance(records, memoryview):  # views are read for this proxy's own clients
             return
         self._reads.figures.read_bytes += len(records)
+        if self._reads.audit is not None:
+            self._reads.audit.read(key, batches, records)
         leader = self._services.topology.leader(key.topic_id, key.partition)
         chunk = self.chunks[key] = ViewChunk(
             key=key,

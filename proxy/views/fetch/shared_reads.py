@@ -19,6 +19,7 @@ from proxy.loop.waiting import SlicedWork
 from proxy.reading.chunk_cache import ReadKey
 from proxy.reading.reads_under_way import ReadsUnderWay
 from proxy.reading.upstream_fetch import PartitionAnswer, PartitionRead
+from proxy.views.audit_events import ViewAudit
 from proxy.views.fetch.view_chunks import (
     INLINE_OPENED_BYTES,
     RUN_BATCHES,
@@ -94,6 +95,8 @@ class ViewReads:
     """What brokers said last about partitions."""
     slices: SlicedWork = field(default_factory=SlicedWork)
     """All requests' work in the loop."""
+    audit: ViewAudit | None = None
+    """Told what was read and given to whom; None where audit is off, which is the default."""
     _minding: bool = False
 
     def note_end(self, key: ReadKey, facts: Facts) -> None:

@@ -70,6 +70,8 @@ class ViewCatalog:
         self._plain: dict[bytes, None] = {}
         self._plain_max = plain_max
         self._on_first: Callable[[], object] | None = None
+        self.on_plan: Callable[[Plan], object] | None = None
+        """Called with each plan that becomes known."""
 
     def on_first(self, call: Callable[[], object]) -> None:
         """Have this called as soon as a view is known, whenever none was before."""
@@ -169,7 +171,11 @@ class ViewCatalog:
 
     def add_plan(self, plan: Plan) -> bool:
         """Take in a stored plan. A plan never changes: False where another one has its name, and nothing happens."""
-        return self._plans.setdefault(plan.plan_id, plan) == plan
+        is_new = plan.plan_id not in self._plans
+        stands = self._plans.setdefault(plan.plan_id, plan) == plan
+        if is_new and self.on_plan is not None:
+            self.on_plan(plan)
+        return stands
 
     @property
     def plans(self) -> tuple[Plan, ...]:

@@ -125,6 +125,8 @@ class SlotScan:
         "parts",
         "position",
         "records",
+        "scanned_bytes",
+        "scanned_records",
         "slot",
     )
 
@@ -138,6 +140,9 @@ class SlotScan:
         self.parts: list[bytes | memoryview] = []
         self.bytes = 0
         self.records = 0
+        self.scanned_bytes = 0
+        """Of the batches it was moved over."""
+        self.scanned_records = 0
         self.is_full = False
         """The next part did not fit."""
         self.is_looked = False
@@ -181,6 +186,8 @@ class SlotScan:
             self._covered = batch.last_offset if whole else part.last_kept
         self._last = batch
         self.position = batch.last_offset + 1
+        self.scanned_bytes += batch.size
+        self.scanned_records += batch.records_count
         if self.last_fetched_epoch >= 0:
             self.last_fetched_epoch = batch.leader_epoch
         return True

@@ -177,6 +177,11 @@ class KeyFilterCut:
         """A record is kept or not."""
         return 1
 
+    @property
+    def kept(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Where ranges start, the first at 0, and of each whether it is kept: slot 0, or NOWHERE."""
+        return self._starts, self._targets
+
     def slot_of(self, key: bytes | None, offset: int) -> int:
         """The slot of a record: 0 where it is kept, else NOWHERE."""
         if key is None and self.null_keys != NullKeys.BY_OFFSET:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from proxy.commits.audit_events import CommitAudit
 from proxy.commits.counters import CommitFigures
 from proxy.commits.followed_groups import FollowedGroups
 from proxy.commits.held_state import HeldCommits
@@ -69,6 +70,8 @@ class CommitServices:
     figures: CommitFigures = field(default_factory=CommitFigures)
     """What the metrics show."""
 
+    audit: CommitAudit | None = None
+    """Told what was committed; None where audit is off, which is the default."""
     base_of: Callable[[str], str] = str
     """Topic -> the topic whose records it has: another one where it is a view."""
 

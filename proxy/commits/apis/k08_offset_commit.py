@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from proxy.commits.apis.commit_answers import DEFINITE, altered, answer_of, request_of, take_codes
 from proxy.commits.asked_commits import AskedCommit, asked_commits, kept_metadata
+from proxy.commits.audit_events import AcceptedCommit
 from proxy.commits.held_state import CommittingGroup
 from proxy.commits.locked_partitions import look_at_partitions, with_locks
 from proxy.commits.marking import mark_first
@@ -142,11 +143,12 @@ class _OffsetCommit:
         return held.mark_epoch if held is not None and held.is_mark_known and held.mark == offset else -1
 
     def _apply(self, group: CommittingGroup, going: list[AskedCommit], plans: dict[int, CommitPlan]) -> None:
-        changes = []
+        changes, before = [], []
         for asked in going:
             if asked.place is None or asked.code != ErrorCode.NONE or asked in self._as_they_are:
                 continue
             held = group.of(asked.place)
+            before.append(held.mark if held.is_mark_known else None)
             offset = plans[id(asked)].offset
             change = held.accepted(asked.commit, offset, self._epoch(group, asked, offset))
             epoch, member_id = asked.entry.committed_leader_epoch, self._call.message.member_id
@@ -154,6 +156,9 @@ class _OffsetCommit:
             if change or asked.text is not None:
                 self._changed.append(asked)
         store(self._services, group, changes)
+        if self._services.audit is not None:
+            accepted = [AcceptedCommit(c.place, c.held, c.change, b) for c, b in zip(changes, before, strict=True)]
+            self._services.audit.committed(group, self._call.message.member_id, accepted)
 
 
 async def _away(

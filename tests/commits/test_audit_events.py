@@ -1,0 +1,89 @@
+"""Individual commits as audit events: one for each partition, when it is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.audit.events import lines
+from proxy.audit.stream import Audit
+from proxy.commits import audit_events
+from proxy.commits.audit_events import CommitAudit
+from proxy.loop.promise import PROCESS
+from proxy.wire.errors import ErrorCode
+from tests.support import audit_lines
+from tests.support.commit_world import CommitWorld
+
+
+class AuditedWorld(CommitWorld):
+    def __init__(self) -> None:
+        super().__init__()
+        self.audit = Audit(self.timers, 1000)
+        self.services.audit = CommitAudit(self.audit, PROCESS)
+
+    def events(self) -> list[dict[str, Any]]:
+        return audit_lines.events(lines(self.audit.take(1_000_000), "p", "c", bytes.hex))
+
+    def told(self) -> list[tuple[Any, ...]]:
+        names = ("partition", "offset", "previous", "ranges", "ranges_total", "stored_ranges")
+        return [tuple(event[name] for name in names) for event in self.events()]
+
+
+@pytest.fixture
+def world() -> AuditedWorld:
+    return AuditedWorld()
+
+
+def test_a_commit_is_told_with_what_it_changed(world: AuditedWorld) -> None:
+    """The ranges that grew as they are now, both ends included."""
+    world.begin(43, "45-47,50-50")
+    world.events()
+    world.commit(43, "ic/1;48-49,60-61", member_id="m1", generation_id_or_member_epoch=1)
+    (event,) = world.events()
+    assert (event["kind"], event["topic"], event["group"], event["member"]) == ("commit", "t", "g", "m1")
+    assert (event["offset"], event["previous"], event["ranges"]) == (43, 43, [[45, 50], [60, 61]])
+    assert (event["ranges_total"], event["stored_ranges"]) == (2, 2)
+
+
+def test_a_commit_that_moves_the_committed_offset(world: AuditedWorld) -> None:
+    world.begin(43, "45-47")
+    world.events()
+    world.commit(43, "ic/1;43-44")
+    assert world.told() == [(0, 48, 43, [], 0, 0)]
+
+
+def test_a_commit_is_told_when_it_is_stored(world: AuditedWorld) -> None:
+    world.begin(43, "45-47")
+    world.events()
+    world.journal.slow = True
+    world.commit(43, "ic/1;50-51")
+    assert world.told() == []
+    world.journal.confirm()
+    assert world.told() == [(0, 43, 43, [[50, 51]], 1, 2)]
+
+
+def test_a_commit_that_is_not_stored_is_not_told(world: AuditedWorld) -> None:
+    world.begin(43, "45-47")
+    world.events()
+    world.journal.slow = True
+    world.commit(43, "ic/1;50-51")
+    world.journal.refuse(ErrorCode.NOT_COORDINATOR)
+    assert world.told() == []
+
+
+def test_each_partition_of_a_request_is_an_event_of_its_own(world: AuditedWorld) -> None:
+    """Also where a part of the request is refused."""
+    world.begin(43, "45-47")
+    world.events()
+    world.commit_many([("t", 0, 43, "ic/1;50-51"), ("t", 1, 7, "ic/1;9-9"), ("t", 2, 7, "ic/1;nonsense")])
+    assert [each[:4] for each in world.told()] == [(0, 43, 43, [[50, 51]]), (1, 7, -1, [[9, 9]])]
+
+
+def test_ranges_of_one_event_are_bounded(world: AuditedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many there are is told all the same."""
+    monkeypatch.setattr(audit_events, "RANGES_TOLD", 2)
+    world.begin(0, "5-5")
+    world.events()
+    world.commit(0, "ic/1;10-10,12-12,14-14")
+    assert world.told() == [(0, 0, 0, [[10, 10], [12, 12]], 3, 4)]

@@ -1,26 +1,56 @@
-"""Audit events as the settings want them: which sinks there are, and what the proxy is called in its events."""
+"""Audit events as the settings want them: what tells them, which sinks there are, and what the proxy is called."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import uuid4
 
 from proxy.app.audit_file import AuditFile
 from proxy.app.audit_shipping import AuditShipping, Sink
 from proxy.app.audit_topic import AuditTopic
 from proxy.app.config import Config
+from proxy.audit.stream import Audit
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnSettings
-from proxy.loop.interfaces import Notes
-from proxy.sharegroups.audit_events import Audit
+from proxy.commits.audit_events import CommitAudit
+from proxy.commits.services import CommitServices
+from proxy.forwarding.forwarded_shares import watched
+from proxy.forwarding.routes import Routes
+from proxy.loop.interfaces import Notes, Workers
+from proxy.sharegroups.audit_events import ShareAudit
 from proxy.sharegroups.services import ShareServices
+from proxy.views.audit_events import ViewAudit
+from proxy.views.services import ViewServices
+
+ALL, PART, NONE = "all", "part", "none"
+"""What of a subject there are events of."""
 
 
-def set_up(
-    config: Config, services: ShareServices, name: str, settings: OwnSettings, notes: Notes
-) -> AuditShipping | None:
-    """Let share requests tell what happens, and ship it; None where audit is off. `name`: of this proxy, if unset."""
-    wanted = config.audit
-    if not wanted.on or not services.serve_share:
+class Sight(NamedTuple):
+    """What the events of this proxy show of one subject."""
+
+    subject: str
+    sees: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What tells events."""
+
+    share: ShareServices
+    views: ViewServices | None = None
+    commits: CommitServices | None = None
+    are_mixed: bool = False
+    """Some share groups are served here, others by the brokers."""
+
+
+def set_up(config: Config, audited: Audited, name: str, settings: OwnSettings, notes: Notes) -> AuditShipping | None:
+    """Let everything tell what happens, and ship it; None where audit is off. `name`: of this proxy, if unset."""
+    wanted, services = config.audit, audited.share
+    if not wanted.on:
         return None
     sinks: list[Sink] = []
     if wanted.file is not None:
@@ -28,14 +58,73 @@ def set_up(
     if wanted.topic is not None:
         client = OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
         sinks.append(AuditTopic(wanted.topic, client, settings, config.upstream.nodes, notes))
-    audit = Audit(services.timers, wanted.queue_events, wanted.key_samples_per_s)
-    services.audit = services.writes.audit = audit
+    audit = Audit(services.timers, wanted.queue_events, wanted.key_samples_per_s, wanted.load_interval_s)
+    _connect(audit, audited)
+    for sight in _sights(config, audited):
+        audit.see(*sight)
+        if sight.sees != ALL:
+            notes("audit-sees-part", subject=sight.subject, sees=sight.sees, reason=sight.reason)
 
     def topic_name(topic_id: bytes) -> str:
         topic = services.topology.topic_by_id(topic_id)
         return topic_id.hex() if topic is None else topic.name
 
     proxy_id = f"{wanted.proxy_id or name}-{uuid4().hex[:12]}"
-    return AuditShipping(
-        audit, sinks, proxy_id, lambda: services.topology.cluster_id, topic_name, wanted.load_interval_s
+    return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, topic_name)
+
+
+def watching(shipping: AuditShipping | None, routes: Routes) -> Routes:
+    """Routes that tell what passes of share groups that the brokers serve, where audit is on."""
+    return routes if shipping is None else watched(routes, shipping.audit)
+
+
+def give_workers(shipping: AuditShipping | None, workers: Workers) -> None:
+    """Threads that open compressed batches."""
+    if shipping is not None:
+        shipping.audit.keys.workers = workers
+
+
+def _connect(audit: Audit, audited: Audited) -> None:
+    share, views, commits = audited.share, audited.views, audited.commits
+    if share.serve_share:
+        share.audit = share.writes.audit = ShareAudit(audit, share.timers, share.coordinator)
+    if views is not None:
+        views.reads.audit = told = ViewAudit(audit)
+        views.catalog.on_plan = told.plan_loaded
+        for plan in views.catalog.plans:
+            told.plan_loaded(plan)
+    if commits is not None:
+        commits.audit = CommitAudit(audit, commits.state_owner)
+
+
+def _sights(config: Config, audited: Audited) -> Iterator[Sight]:
+    yield _share_groups(config, audited)
+    if audited.views is None:
+        yield Sight("views", NONE, "views.serve is off: views are topics like any other")
+    else:
+        yield Sight("views", ALL, "every answer to a reader of a view or with a KeyFilter, summed up by the second")
+    if audited.commits is None:
+        yield Sight("commits", NONE, "commits.serve is off: metadata of commits is not looked at")
+    else:
+        yield Sight("commits", PART, "commits within transactions are not told, nor what tools and brokers delete")
+    plain = "OffsetCommit of groups that do not commit individually passes through unread"
+    yield Sight("plain_commits", NONE, plain)
+    looks = config.audit.key_samples_per_s
+    if looks:
+        yield Sight("key_samples", PART, f"a sample: the keys of what was read are looked at {looks:g} times a second")
+    else:
+        yield Sight("key_samples", NONE, "audit.key_samples_per_s is 0: load has no keys")
+
+
+def _share_groups(config: Config, audited: Audited) -> Sight:
+    forwarded = (
+        "what passes through here is seen, deliveries and acknowledgements; what the brokers do by themselves is not: "
+        "locks that run out, sessions that end, renewals"
     )
+    if not audited.share.serve_share:
+        return Sight("share_groups", PART, f"the brokers serve share groups: {forwarded}")
+    if audited.are_mixed:
+        return Sight("share_groups", PART, f"the brokers serve some of the share groups: of these {forwarded}")
+    if config.peer_address is not None:
+        return Sight("share_groups", ALL, "of the groups that this proxy owns; the others' proxies tell of theirs")
+    return Sight("share_groups", ALL, "every delivery")

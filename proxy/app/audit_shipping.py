@@ -7,12 +7,13 @@ from typing import Protocol
 
 import trio
 
-from proxy.sharegroups.audit_events import Audit, lines
+from proxy.audit.events import lines
+from proxy.audit.stream import Audit
 
 POLL_S = 0.25
 """How long an event may wait in the queue."""
 SLICE = 200
-"""Events formatted in one go, about 2 ms; then others have their turn."""
+"""Cost of the events that are formatted in one go (`Event.cost`), about 2 ms; then others have their turn."""
 FINISH_S = 3.0
 """At the end of the process: how long the last events may take."""
 
@@ -43,14 +44,12 @@ class AuditShipping:
         proxy_id: str,
         cluster: Callable[[], str | None],
         topic_name: Callable[[bytes], str],
-        load_interval_s: float,
     ) -> None:
         self.audit = audit
         self.sinks = sinks
         self._proxy_id = proxy_id
         self._cluster = cluster
         self._topic_name = topic_name
-        self._load_interval_s = load_interval_s
 
     def dropped(self) -> Mapping[str, float]:
         """Events that were lost, by where."""
@@ -61,18 +60,15 @@ class AuditShipping:
         async with trio.open_nursery() as nursery:
             for sink in self.sinks:
                 nursery.start_soon(sink.run)
-            tell = trio.current_time() + self._load_interval_s
             while True:
                 await trio.sleep(POLL_S)
-                if trio.current_time() >= tell:
-                    tell = trio.current_time() + self._load_interval_s
-                    self.audit.tell_load()
+                self.audit.tick()
                 await self._ship()
 
     async def finish(self) -> None:
         """The process ends: what is left goes out, within FINISH_S. `run` must still be running."""
         with trio.move_on_after(FINISH_S):
-            self.audit.tell_load()
+            self.audit.end()
             await self._ship()
             for sink in self.sinks:
                 await sink.written()

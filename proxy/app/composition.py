@@ -379,28 +379,20 @@ def compose(
         commits.base_of = view_setup.base_of
     rules = checked_rules(config, sight, local)
     served = commit_setup.with_commits(commits, share_group_apis.served(services, rules) if local else {})
-    built = route_table.build(book, versions, limits, _with_views(views, served))
-    routes = view_setup.routes(None if views is None else views.services, built)
+    view_services, mixed = None if views is None else views.services, local and rules.are_mixed
+    audited = audit_setup.Audited(services, view_services, commits, are_mixed=mixed)
+    audit = audit_setup.set_up(config, audited, address, own, notes)
+    built = audit_setup.watching(audit, route_table.build(book, versions, limits, _with_views(views, served)))
+    routes = view_setup.routes(view_services, built)
     dialler = Dialler(nursery, limits.dial_timeout_s)
     plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
+    workers = WorkerThreads(reactor)
+    audit_setup.give_workers(audit, workers)
     if views is not None:
-        views.services.workers = WorkerThreads(reactor)
+        views.services.workers = workers
         views.services.catalog.on_first(plane.refresh_routes)
-    audit = audit_setup.set_up(config, services, address, own, notes)
-    holder.append(
-        ServingParts(
-            config,
-            notes,
-            services,
-            plane,
-            reason,
-            home,
-            audit,
-            views,
-            commit_setup.runtime(commits, setup.access),
-            mixed=local and rules.are_mixed,
-        )
-    )
+    committing = commit_setup.runtime(commits, setup.access)
+    holder.append(ServingParts(config, notes, services, plane, reason, home, audit, views, committing, mixed=mixed))
     return holder[0]
 
 

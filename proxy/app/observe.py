@@ -109,6 +109,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "share-topics-deleted": INFO,
     "share-topics-not-checked": WARNING,
     "audit-not-written": WARNING,
+    "audit-sees-part": INFO,
     "log-end-not-known": WARNING,
     "share-state-refused": WARNING,
     # Share state in a topic.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import count
+from typing import TypeAlias
 
 from proxy.brokers.connection_slots import HasSlots, OptionalSlot
 from proxy.wire import messages, registry
@@ -109,6 +110,10 @@ def _by_itself(data: memoryview, copied_below: int) -> memoryview:
     return memoryview(bytes(data)) if len(data) < copied_below else data
 
 
+Seen: TypeAlias = "Callable[[messages.FetchResponse.FetchableTopicResponse, int, BatchTable, memoryview], None]"
+"""Topic, partition, its whole batches and their bytes."""
+
+
 class HeldRecords:
     """The edge's side: bytes of Fetch answers that owners refer to, bounded; the oldest goes first."""
 
@@ -118,22 +123,25 @@ class HeldRecords:
         self._chunks: OrderedDict[int, memoryview] = OrderedDict()
         self._names = count(1)
 
-    def hold(self, answer: messages.FetchResponse, copied_below: int) -> None:
+    def hold(self, answer: messages.FetchResponse, copied_below: int, seen: Seen | None = None) -> None:
         """Keep the records of a decoded Fetch answer; what stands for them takes their place there.
 
-        `copied_below` as in `taken_in`.
+        `copied_below` as in `taken_in`. `seen`: shown the bytes of each partition on the way.
         """
         for topic in answer.responses or ():
             for partition in topic.partitions or ():
                 if partition.records is not None and len(partition.records):
-                    partition.records = self._hold(memoryview(partition.records), copied_below)
+                    data = memoryview(partition.records)
+                    batches, size = split_complete(data)
+                    if seen is not None and batches:
+                        seen(topic, partition.partition_index, batches, data)
+                    partition.records = self._hold(batches, data[:size], copied_below)
 
-    def _hold(self, data: memoryview, copied_below: int) -> bytes:
-        batches, size = split_complete(data)
+    def _hold(self, batches: BatchTable, data: memoryview, copied_below: int) -> bytes:
         if not batches:
             return b""
         name = next(self._names)
-        self._chunks[name] = kept = _by_itself(data[:size], copied_below)
+        self._chunks[name] = kept = _by_itself(data, copied_below)
         self.bytes += len(kept)
         while self.bytes > self._limit_bytes and len(self._chunks) > 1:
             self.bytes -= len(self._chunks.popitem(last=False)[1])

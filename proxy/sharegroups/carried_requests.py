@@ -10,21 +10,23 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias, TypeVar
 
+from proxy.audit.events import Place
 from proxy.fleet.carried import Prepared
 from proxy.fleet.group_owners import HeldGroup, Holdings
 from proxy.forwarding.address_book import MakesEndpoint, node_endpoints
 from proxy.forwarding.apis import k32_broker_addresses
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import FramedHandler
-from proxy.forwarding.services import Services
 from proxy.reading.far_records import HeldRecords
 from proxy.reading.upstream_fetch import SMALL_PART
 from proxy.sharegroups.services import FEATURE, ShareServices
 from proxy.wire import frames, messages, registry
 from proxy.wire.api_key import ApiKey
+from proxy.wire.batches import BatchTable
 from proxy.wire.message_classes import copied
 from proxy.wire.messages import Message
 from proxy.wire.primitives import Buffer
+from proxy.wire.values import ZERO_UUID
 
 _Completed: TypeAlias = (
     "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse | messages.DescribeConfigsResponse"
@@ -36,7 +38,7 @@ E = TypeVar("E")
 class ShareEdge:
     """See carried.EdgeOfLink."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: ShareServices) -> None:
         self.held = HeldRecords(services.limits.share_cache_bytes)
         self._services = services
 
@@ -92,8 +94,21 @@ class ShareEdge:
             return answer
         codec = registry.codec_of(messages.FetchResponse, version)
         decoded = codec.decode(answer)
-        self.held.hold(decoded, len(answer) // SMALL_PART)
+        self.held.hold(decoded, len(answer) // SMALL_PART, None if self._services.audit is None else self._seen)
         return codec.encode(decoded)
+
+    def _seen(
+        self,
+        topic: messages.FetchResponse.FetchableTopicResponse,
+        partition: int,
+        batches: BatchTable,
+        data: memoryview,
+    ) -> None:
+        """The keys of records are looked at here: the owner does not have them (audit/README.md rule 6)."""
+        named = self._services.topology.topic(topic.topic) if topic.topic else None
+        topic_id = bytes(topic.topic_id) if named is None else named.topic_id
+        if self._services.audit is not None and topic_id != ZERO_UUID:
+            self._services.audit.read_here(Place(topic_id, partition), batches, data)
 
     def forget(self, chunks: Iterable[int]) -> None:
         """See carried.EdgeOfLink."""

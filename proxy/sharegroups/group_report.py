@@ -115,6 +115,9 @@ def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int
         transition = share.partition.decide_release(member_id, settings)
         if transition is not None:
             transition.kinds = (RELEASE,) * len(transition.runs)
+            transition.is_forced = True
+            if services.audit is not None:
+                services.audit.forced_release(key, member_id, transition)
             changes.append((key, transition))
     records = sum(last - first + 1 for _, transition in changes for first, last, _, _ in transition.changes)
     services.notes("share-locks-released", group=group_id, member=member_id, records=records)

@@ -20,7 +20,7 @@ from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.promise import PROCESS, CallbackOwner
 from proxy.loop.slices import Slices
 from proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
-from proxy.sharegroups.audit_events import Audit
+from proxy.sharegroups.audit_events import ShareAudit
 from proxy.sharegroups.counters import ShareFigures
 from proxy.sharegroups.expiry_clock import ShareClock
 from proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
@@ -84,7 +84,7 @@ class ShareServices(Services):
     serve_share: bool
     """Share groups are served here, else keys 76-79 are forwarded; set at start (sharegroups/README.md rule 1)."""
     options: ShareOptions = field(default_factory=ShareOptions)
-    audit: Audit | None = None
+    audit: ShareAudit | None = None
     """Told what happens to deliveries; None where audit is off, which is the default."""
     fleet: Fleet | None = None
     """Other proxies that own groups; None where this one owns all or none."""

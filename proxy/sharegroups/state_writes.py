@@ -19,7 +19,7 @@ from proxy.durable.state_partitions import state_partition
 from proxy.loop.interfaces import Notes, Timers
 from proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
 from proxy.loop.waiting import settled_by
-from proxy.sharegroups.audit_events import Audit
+from proxy.sharegroups.audit_events import ShareAudit
 from proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
 from proxy.sharegroups.model.partition import SharePartition, Transition
 from proxy.sharegroups.state_records import StateKey
@@ -118,7 +118,7 @@ class ShareWrites:
         self._now = now
         self._settled_at = settled_at
         """Called for each share partition whose change was applied or reverted: records may be available."""
-        self.audit: Audit | None = None
+        self.audit: ShareAudit | None = None
         """Told what became of deliveries, where audit is on."""
         self.took: Callable[[float], None] = lambda _seconds: None
         """Told of each change how long its append took."""
@@ -266,7 +266,7 @@ class ShareWrites:
         else:
             share.partition.revert(transition, now, settings)
             if audit is not None:
-                audit.reverted(key, transition, settings.lock_duration_s)
+                audit.reverted(key, share.partition, transition, settings.lock_duration_s)
         share.note_oldest(now)
 
 

@@ -9,11 +9,12 @@ import trio.testing
 
 from proxy.app import audit_shipping as shipping
 from proxy.app.audit_shipping import AuditShipping
-from proxy.sharegroups.audit_events import Audit
-from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.audit.events import Place
+from proxy.audit.stream import Audit
+from proxy.loop.interfaces import Timers
 from tests.support.ports import ManualTimers
 
-KEY = ShareKey("g", b"t" * 16, 0)
+PLACE = Place(b"t" * 16, 0)
 
 
 class Kept:
@@ -37,14 +38,22 @@ class Kept:
             await trio.sleep_forever()
 
 
-def shipped(*sinks: Kept) -> AuditShipping:
-    audit = Audit(ManualTimers(), 1000)
-    return AuditShipping(audit, sinks, "p", lambda: "c", bytes.decode, 60.0)
+class TrioTimers(ManualTimers):
+    """The virtual clock."""
+
+    def now(self) -> float:
+        return trio.current_time()
+
+
+def shipped(*sinks: Kept, timers: Timers | None = None) -> AuditShipping:
+    audit = Audit(timers or ManualTimers(), 1000)
+    return AuditShipping(audit, sinks, "p", lambda: "c", bytes.decode)
 
 
 def tell(way: AuditShipping, count: int = 1) -> None:
     for _ in range(count):
-        way.audit.acquired(KEY, "m", [(0, 9, 1)], 100, 30.0)
+        way.audit.offer("acquire", PLACE, "g", "m", (0, 9, 1, 100, 30000, "proxy"))
+        way.audit.loads.of(PLACE).rows += 10
 
 
 async def running(way: AuditShipping, seconds: float) -> None:
@@ -64,7 +73,7 @@ async def test_every_sink_gets_every_event_in_order(autojump_clock: trio.testing
 
 async def test_load_is_told_every_interval(autojump_clock: trio.testing.MockClock) -> None:
     kept = Kept()
-    way = shipped(kept)
+    way = shipped(kept, timers=TrioTimers())
     tell(way)
     await running(way, 61)
     assert [line["kind"] for line in kept.lines] == ["acquire", "load"]

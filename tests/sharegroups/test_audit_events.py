@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
+from proxy.audit.events import lines
+from proxy.audit.stream import Audit
+from proxy.loop.promise import settled
 from proxy.sharegroups import group_report
-from proxy.sharegroups.audit_events import FIELDS, Audit, lines
-from proxy.wire import records
+from proxy.sharegroups.audit_events import ShareAudit
+from proxy.sharegroups.model.coordinator import ShareKey
+from proxy.wire import records, registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.key_hash import murmur2
+from tests.support import audit_lines
+from tests.support.far import FarWorld
 from tests.support.ports import WALL_MS, SlowJournal, World, acquired
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
@@ -25,7 +29,9 @@ def world() -> World:
 
 
 def turn_on(world, queue_events=1000, key_samples_per_s=0.0):
-    world.services.audit = world.services.writes.audit = Audit(world.timers, queue_events, key_samples_per_s)
+    world.audit = Audit(world.timers, queue_events, key_samples_per_s)
+    told = ShareAudit(world.audit, world.timers, world.services.coordinator)
+    world.services.audit = world.services.writes.audit = told
 
 
 @pytest.fixture
@@ -37,8 +43,9 @@ def topic(world):
 
 def events(world, *kinds):
     """What was told since the last call, of these kinds (all, without any), as it is written."""
-    found = lines(world.services.audit.take(10_000), "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
-    told = [json.loads(line) for line in found]
+    world.audit.fetches.tell()
+    found = lines(world.audit.take(10_000), "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
+    told = audit_lines.events(found)
     return [event for event in told if not kinds or event["kind"] in kinds]
 
 
@@ -53,19 +60,21 @@ def test_a_delivery_from_acquire_to_settle(world, topic):
     size = len(answer.responses[0].partitions[0].records)
     world.timers.advance(2)
     member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
-    common = {"v": 1, "proxy_id": "p1", "cluster": "c", "topic": "topic 1", "partition": 0, "group": "g"}
-    fetch, acquire, settle = events(world)
+    common = {"v": 2, "proxy_id": "p1", "cluster": "c", "topic": "topic 1", "partition": 0, "group": "g"}
+    acquire, settle, fetch = events(world)
     assert fetch == common | {
-        "seq": 1, "ts_ms": WALL_MS, "kind": "fetch", "member": None, "lo": 0, "hi": 2**32,
+        "seq": 3, "ts_ms": WALL_MS + 2000, "kind": "fetch", "member": None, "reader": "share", "view": None,
+        "slot": None, "client": None, "lo": 0, "hi": 2**32, "ranges": 1, "requests": 1, "first": 0, "last": 9,
         "rows_in": 10, "rows_out": 10, "bytes_in": size, "bytes_out": size,
     }  # fmt: skip
     assert acquire == common | {
-        "seq": 2, "ts_ms": WALL_MS, "kind": "acquire", "member": "m1", "first": 0, "last": 9, "attempt": 1,
-        "bytes": size, "lock_ms": 30000,
+        "seq": 1, "ts_ms": WALL_MS, "kind": "acquire", "member": "m1", "first": 0, "last": 9, "attempt": 1,
+        "bytes": size, "lock_ms": 30000, "by": "proxy",
     }  # fmt: skip
     assert settle == common | {
-        "seq": 3, "ts_ms": WALL_MS + 2000, "kind": "settle", "member": "m1", "first": 0, "last": 9, "attempt": 1,
+        "seq": 2, "ts_ms": WALL_MS + 2000, "kind": "settle", "member": "m1", "first": 0, "last": 9, "attempt": 1,
         "t_acquire_ms": WALL_MS, "outcome": "accept", "renews": 0, "renew_ms": 0,
+        "start_offset": 0, "by": "proxy",
     }  # fmt: skip
 
 
@@ -112,11 +121,49 @@ def test_renewals_and_the_time_they_took(world, topic):
     ]
 
 
-def test_a_forced_release_is_a_release(world, topic):
+def test_a_forced_release_is_told_apart(world, topic):
+    """Once as what an administrator did, and as the end of each delivery."""
     world.services.coordinator.add_group("g")
     world.member().fetch(topic)
     group_report.release(world.services, "g", "m1")
-    assert [short(event)[:4] for event in events(world, "settle")] == [(0, 9, 1, "release")]
+    told = events(world, "settle", "forced_release")
+    assert [event["kind"] for event in told] == ["forced_release", "settle"]
+    assert (told[0]["group"], told[0]["member"], told[0]["records"], told[0]["ranges"]) == ("g", "m1", 10, 1)
+    assert short(told[1])[:4] == (0, 9, 1, "forced_release")
+
+
+def test_renewed_locks_that_are_still_held_are_marked(world, topic):
+    """Once an interval, with the start offset that they hold up; not what nobody renewed, nor what has ended."""
+    member = world.member()
+    member.fetch(topic)
+    world.audit.tell_load()
+    assert events(world, "renew") == []
+    world.timers.advance(20)
+    member.acknowledge({(topic.topic_id, 0): [(0, 4, [RENEW])]}, renew=True)
+    world.timers.advance(20)
+    world.audit.tell_load()
+    (mark,) = events(world, "renew")
+    assert short(mark | {"outcome": None}) == (0, 4, 1, None, 1, 10000, "m1")
+    assert (mark["t_acquire_ms"], mark["start_offset"]) == (WALL_MS, 0)
+    member.acknowledge({(topic.topic_id, 0): [(0, 4, [ACCEPT])]})
+    world.audit.tell_load()
+    assert events(world, "renew") == []
+
+
+def test_marks_of_renewed_locks_are_bounded(world, topic, monkeypatch):
+    """Share partitions that found no room come first the next time."""
+    other = world.cluster.create("u")
+    world.cluster.produce(other, 10)
+    member = world.member()
+    for each in (topic, other):
+        member.fetch(each)
+        member.acknowledge({(each.topic_id, 0): [(0, 9, [RENEW])]}, renew=True)
+    monkeypatch.setattr("proxy.sharegroups.audit_events.MARKS_MAX", 1)
+    found = []
+    for _ in range(4):
+        world.audit.tell_load()
+        found += [[event["topic"] for event in events(world, "renew")]]
+    assert found == [["topic 1"], ["topic 2"], ["topic 1"], ["topic 2"]]
 
 
 def test_told_only_when_it_is_durable(world, topic):
@@ -144,10 +191,11 @@ def test_a_full_queue_leaves_a_gap_in_seq(world, topic):
         member = world.member(member_id=f"m{number}")
         member.fetch(topic)
         member.connection.close()
-    assert world.services.audit.dropped == world.services.audit.seq - 2
-    assert [event["seq"] for event in events(world)] == [1, 2]
+    assert world.audit.dropped == world.audit.seq - 2
+    lost = world.audit.dropped
+    assert [event["seq"] for event in events(world)][:2] == [1, 2]
     world.member(member_id="late").fetch(topic)
-    assert events(world)[0]["seq"] > 3
+    assert events(world)[0]["seq"] > 2 + lost
 
 
 def test_load_by_partition(world, topic):
@@ -158,16 +206,16 @@ def test_load_by_partition(world, topic):
     member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
     size = events(world, "acquire")[0]["bytes"]
     world.timers.advance(58)
-    world.services.audit.tell_load()
+    world.audit.tell_load()
     (load,) = events(world, "load")
-    assert (load["interval_ms"], load["sampled"]) == (60000, 0)
-    assert load["buckets"] == {"all": [10, size, 20000]}
-    world.services.audit.tell_load()
+    assert (load["interval_ms"], load["sampled"], load["buckets"]) == (60000, 0, {})
+    assert (load["rows"], load["bytes"], load["hold_ms"]) == (10, size, 20000)
+    world.audit.tell_load()
     assert events(world, "load") == []
 
 
 def test_load_by_key(world):
-    """A sample of keys spreads the load; a null key counts by its offset."""
+    """A sample of keys beside the totals; a null key counts by its offset, and is no hot key."""
     turn_on(world, key_samples_per_s=10)
     topic = world.cluster.create("t")
     keys = [b"a", b"a", b"a", None]
@@ -176,19 +224,66 @@ def test_load_by_key(world):
     log.batches.append((0, 3, records.build_batch(0, made, leader_epoch=5)))
     log.end = 4
     world.member().fetch(topic)
-    world.services.audit.tell_load()
-    (load,) = events(world, "load")
+    world.audit.tell_load()
+    load, hot = events(world, "load", "hot_keys")
     by_offset = murmur2((3).to_bytes(8, "big")) >> 20
-    assert load["sampled"] == 4
-    assert {bucket: values[0] for bucket, values in load["buckets"].items()} == {
-        str(murmur2(b"a") >> 20): 3,
-        str(by_offset): 1,
-    }
+    assert (load["sampled"], load["sampled_bytes"], load["null_keys"]) == (4, 7, 1)
+    assert load["buckets"] == {str(murmur2(b"a") >> 20): [3, 6], str(by_offset): [1, 1]}
+    assert (hot["sampled"], hot["null_keys"], hot["error"], hot["keys"]) == (4, 1, 0, [[murmur2(b"a"), 3]])
 
 
-def test_every_kind_has_its_fields():
-    """The names are those of the contract."""
-    assert set(FIELDS) == {"acquire", "settle", "fetch", "load"}
+def test_altered_and_deleted_offsets_are_told_when_they_are_stored(world, topic):
+    """With the start offset before, and from where the group goes on; null where there is none."""
+    member = world.member()
+    member.fetch(topic)
+    member.acknowledge({(topic.topic_id, 0): [(0, 3, [ACCEPT])]})
+    member.connection.close()
+    world.services.coordinator.add_group("g")
+    alter = registry.message("AlterShareGroupOffsetsRequest")
+    delete = registry.message("DeleteShareGroupOffsetsRequest")
+
+    def start_at(offset):
+        part = alter.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
+        wanted = alter.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
+        return world.send(world.connect(), 91, 0, alter(group_id="g", topics=[wanted]))
+
+    start_at(7)
+    gone = delete(group_id="g", topics=[delete.DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
+    world.send(world.connect(), 92, 0, gone)
+    world.journal.slow = True
+    start_at(5)
+    told = [(e["request"], e["start_offset"], e["previous"], e["group"]) for e in events(world, "offsets_altered")]
+    assert told == [("AlterShareGroupOffsets", 7, 4, "g"), ("DeleteShareGroupOffsets", None, 7, "g")]
+    world.journal.confirm()
+    (late,) = events(world, "offsets_altered")
+    assert (late["start_offset"], late["previous"]) == (5, None)
+
+
+def test_offsets_that_are_not_stored_are_not_altered(world, topic):
+    world.member().fetch(topic)
+    key = ShareKey("g", topic.topic_id, 0)
+    replacing = world.services.audit.replacing("AlterShareGroupOffsets", {key: 7})
+    replacing.follow(settled({key: ErrorCode.NOT_COORDINATOR}))
+    assert events(world, "offsets_altered") == []
+
+
+def test_keys_are_seen_where_the_bytes_are():
+    """In a fleet at the proxy of the client; what is handed out is told by the owner of the group."""
+    world = FarWorld()
+    turn_on(world)
+    edge = Audit(world.timers, 1000, 10.0)
+    world.edge.audit = ShareAudit(edge, world.timers, world.edge.coordinator)
+    world.configure("g", share_auto_offset_reset="earliest")
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 10)
+    assert acquired(world.member().fetch(topic)) == [(0, 9, 1)]
+    world.audit.tell_load()
+    edge.tell_load()
+    (owners,) = events(world, "load")
+    found = audit_lines.events(lines(edge.take(1000), "p2", "c", bytes.hex))
+    assert (owners["rows"], owners["sampled"]) == (10, 0)
+    assert [(event["kind"], event["sampled"]) for event in found] == [("load", 10), ("hot_keys", 10)]
+    assert (found[0]["rows"], found[0]["topic"], found[0]["partition"]) == (0, topic.topic_id.hex(), 0)
 
 
 def test_off_is_the_default():

@@ -84,7 +84,12 @@ async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: S
 
 async def _written(services: ShareServices, changes: Changes) -> Codes:
     """What became of the changes; 15 where that is not known in time."""
+    begins = {key: None if offset == UNINITIALIZED else offset for key, (_, offset) in changes.items()}
+    replacing = None if services.audit is None else services.audit.replacing("AlterShareGroupOffsets", begins)
     writes = {key: _change(services, key, offset) for key, (_, offset) in changes.items()}
+    if replacing is not None:
+        for write in writes.values():
+            replacing.follow(write)
     deadline = services.timers.now() + ANSWER_MAX_S
     codes: Codes = {}
     for key, write in writes.items():

@@ -78,7 +78,12 @@ async def _delete(
         if isinstance(topic, Topic)
     }
     gone = [key for each in keys.values() for key in each]
-    outcome = await told_in_time(services.timers, services.writes.remove(gone), gone)
+    audit = services.audit
+    replacing = None if audit is None else audit.replacing("DeleteShareGroupOffsets", dict.fromkeys(gone))
+    written = services.writes.remove(gone)
+    if replacing is not None:
+        replacing.follow(written)
+    outcome = await told_in_time(services.timers, written, gone)
     if gone:
         services.notes("share-group-offsets-deleted", group=group_id, partitions=len(gone))
     responses = []

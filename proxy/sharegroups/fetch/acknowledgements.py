@@ -151,6 +151,8 @@ def _decide(
     settings, now = services.coordinator.settings(session.group_id), services.timers.now()
     bound = services.options.renewal_bound(session.group_id) if renew_allowed else None
     decided = share.partition.decide_acknowledge(session.member_id, acks, renew_allowed, settings, now, bound)
+    if renew_allowed and services.audit is not None:
+        services.audit.renewed(key)
     if isinstance(decided, Refusal):
         if decided.by_bound:
             where = f"{place.topic_id.hex()}-{place.partition}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proxy.audit.events import Place
 from proxy.brokers.interfaces import Connection
 from proxy.reading.far_records import Records
 from proxy.reading.upstream_fetch import PartitionAnswer, PartitionRead, UpstreamFetch
@@ -65,8 +66,7 @@ class HeadFetch(UpstreamFetch):
         if not batches:
             return
         if services.audit is not None:
-            here = records if isinstance(records, memoryview) else memoryview(b"")
-            services.audit.read(self._reservations[place].key.group_id, place, batches, here)
+            services.audit.read(self._reservations[place].key.group_id, Place(*place), batches, records)
         committed = read.key.read_committed
         chunk = ShareChunk(
             key=read.key,

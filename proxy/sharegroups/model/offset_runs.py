@@ -98,7 +98,7 @@ class GivenBack(NamedTuple):
 class Transition:
     """A decided change that waits to be stored: give it to snapshot(), then once to apply() or revert()."""
 
-    __slots__ = ("changes", "given_back", "kinds", "runs", "settled")
+    __slots__ = ("changes", "given_back", "is_forced", "kinds", "runs", "settled")
 
     def __init__(
         self, runs: Sequence[OffsetRun] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None
@@ -112,6 +112,8 @@ class Transition:
         self.settled = False
         self.kinds: Sequence[int] = ()
         """The acknowledge type of each of `runs`; none where a session ended or the leader moved."""
+        self.is_forced = False
+        """An administrator took it back."""
         self.given_back: Sequence[GivenBack] = ()
         """Deliveries that ended in memory already: their locks did."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from os import SEEK_END
 from pathlib import Path
 
 import trio
@@ -27,6 +28,8 @@ class AuditFile:
         self._file_bytes = file_bytes
         self._files_kept = files_kept
         self._notes = notes
+        self._is_begun = False
+        """Whether what stands in the file ends with a whole line."""
         self._waiting: deque[Sequence[bytes]] = deque()
         self._bytes = 0
         self._came = trio.Event()
@@ -67,11 +70,13 @@ class AuditFile:
             await trio.to_thread.run_sync(self._write, lines)
         except OSError as error:
             self.dropped += len(lines)
+            self._is_begun = False
             self._notes("audit-not-written", path=str(self._path), reason=error.strerror or str(error))
             await trio.sleep(RETRY_S)
 
     def _write(self, lines: Sequence[bytes]) -> None:
         """One file after the other; a line is never cut."""
+        self._end_cut_line()
         position = 0
         while position < len(lines):
             if self._path.exists() and self._path.stat().st_size >= self._file_bytes:
@@ -83,6 +88,17 @@ class AuditFile:
                     size += len(lines[position])
                     position += 1
                 file.write(b"".join(lines[first:position]))
+
+    def _end_cut_line(self) -> None:
+        """A proxy that was killed, or a full disk, may have left part of a line: it stays a line of its own."""
+        if self._is_begun:
+            return
+        with self._path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+        self._is_begun = True
 
     def _rotate(self) -> None:
         kept = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._files_kept + 1))]

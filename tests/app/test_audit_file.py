@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from proxy.app import audit_file
@@ -75,6 +76,15 @@ async def test_a_disk_that_refuses_costs_events_and_nothing_else(tmp_path: Path,
     path.parent.mkdir()
     await write(sink, lines(3))
     assert path.read_bytes() == lines(3)[0]
+
+
+@pytest.mark.parametrize("left", [b"line 00", b"line 0000\n", b""])
+async def test_a_line_that_was_cut_short_stays_a_line_of_its_own(tmp_path: Path, left: bytes) -> None:
+    """A proxy was killed within it; what the next one writes begins a new line."""
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(left)
+    await write(AuditFile(str(path), 10_000, 2, Heard()), lines(1), lines(2))
+    assert path.read_bytes() == left + (b"\n" if left == b"line 00" else b"") + b"".join(lines(1, 2))
 
 
 async def test_what_waits_is_bounded(tmp_path: Path, monkeypatch) -> None:

@@ -23,6 +23,8 @@ PURE = ("model", "kernel")
 """Rooms inside a feature that decide or compute: they import the ground, each other, and nothing else."""
 CLIENTS = {"client": {"offsets", "wire", "loop", "brokers", "consumer"}}
 """Rooms that work without a proxy, and the rooms they may import: nothing that serves clients of others."""
+PIPELINE = {"pipeline": {"offsets", "wire", "views"}}
+"""The room that Spark's jobs run, and the rooms it may import; of views only what decides: its format of plans."""
 FACADE = {"public": {"offsets", "wire", "client", "consumer"}}
 """The room with the names that users import, and the rooms it takes them from; nobody imports it."""
 STANDARD_LIBRARY_ONLY = ("offsets", "public")
@@ -84,11 +86,11 @@ def rooms_below(room: str) -> set[str]:
     """Rooms whose modules this room's may import, besides its own."""
     if room in GROUND:
         return set()
-    if room in FACADE | CLIENTS:
-        return (FACADE | CLIENTS)[room]
+    if room in FACADE | CLIENTS | PIPELINE:
+        return (FACADE | CLIENTS | PIPELINE)[room]
     if room in FLOORS:
         return set(FLOORS[: FLOORS.index(room)])
-    return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES}
+    return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES, *PIPELINE}
 
 
 def wrong_imports(path: Path) -> list[str]:
@@ -113,6 +115,8 @@ def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
         yield f"{room} may not import {target}"
     elif _is_pure(module) and not (target in GROUND or (target == room and _is_pure(name))):
         yield f"{module} decides, and may not import {name}"
+    elif room in PIPELINE and target in FEATURES and not _is_pure(name):
+        yield f"{room} may import what decides, not {name}"
     elif name == "proxy.app.cli":
         yield "nobody imports proxy.app.cli"
 
@@ -201,6 +205,19 @@ def test_a_client_knows_nothing_of_the_proxy(tmp_path: Path, monkeypatch: pytest
     ]
 
 
+def test_the_pipeline_takes_only_what_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors load no loop and no server."""
+    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
+    wrong = tmp_path / "proxy" / "pipeline" / "wrong.py"
+    for room in ("pipeline", "brokers", "views/model", "views/fetch"):
+        (tmp_path / "proxy" / room).mkdir(parents=True)
+    wrong.write_text("from proxy import brokers\nfrom proxy.views import fetch, model\n")
+    assert [sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)] == [
+        "pipeline may not import brokers",
+        "pipeline may import what decides, not proxy.views.fetch",
+    ]
+
+
 def test_packages_import_nothing() -> None:
     """A re-export in `__init__.py` would make every room load what the others need; the facade is nothing else."""
     facades = [PROXY / room / "__init__.py" for room in FACADE]
@@ -210,7 +227,7 @@ def test_packages_import_nothing() -> None:
 def test_every_room_has_its_place() -> None:
     """A new folder is a new room, and says here on which floor it stands."""
     rooms = {room_of(module_of(path)) for path in SOURCES if len(path.relative_to(PROXY).parts) > 1}
-    assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *FACADE, "app"}
+    assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *PIPELINE, *FACADE, "app"}
 
 
 def test_no_exception_outlives_its_reason() -> None:

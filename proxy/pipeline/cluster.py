@@ -1,0 +1,262 @@
+"""What the source asks of the cluster besides records: topics, leaders, offsets; and a connection to each leader.
+
+Addresses are those of Metadata, so behind a proxy every connection goes to the proxy (pipeline/README.md rule 6).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+from proxy.pipeline.connection import BlockingConnection, error_text
+from proxy.pipeline.options import SourceOptions
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from proxy.wire.values import ZERO_UUID, Address, TopicPartition
+
+T = TypeVar("T")
+
+EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
+METADATA_MOST, LIST_OFFSETS_MOST = 12, 7
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 2.0
+TOPIC_S = 10.0
+"""How long a topic that does not exist may take to appear: one just made is not known everywhere at once."""
+ATTEMPTS_MAX = 60
+"""Of one call, however short they are; `timeoutMs` ends them first as a rule."""
+
+RETRIED = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID,
+})  # fmt: skip
+"""RetriableException of Kafka's clients 4.3, as far as these calls get them."""
+
+
+class Unavailable(ProxyError):
+    """What was asked for did not come in time; the text says what was tried last."""
+
+
+class ReadRefused(ProxyError):
+    """The cluster answered with an error that no attempt will change."""
+
+
+class TopicReplaced(ProxyError):
+    """The topic was deleted and made anew since the read was planned."""
+
+
+class TryAgain(Exception):
+    """One attempt failed in a way that may pass."""
+
+
+class TopicSeen(NamedTuple):
+    """As Metadata tells it."""
+
+    topic_id: bytes
+    leaders: Mapping[int, int]
+    """Partition -> node id."""
+
+
+@dataclass
+class Deadline:
+    """Bounds attempts by time and number; `progressed` begins anew."""
+
+    timeout_s: float
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _ends: float = field(init=False)
+    _attempts: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.progressed()
+
+    def progressed(self) -> None:
+        """Something was achieved."""
+        self._ends, self._attempts = self.now() + self.timeout_s, 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left."""
+        return self.now() >= self._ends
+
+    def wait(self, reason: str) -> None:
+        """Before another attempt. Raises Unavailable when there may be none."""
+        self._attempts += 1
+        pause = min(BACKOFF_S * 2 ** (self._attempts - 1), BACKOFF_MAX_S)
+        if self._attempts >= ATTEMPTS_MAX or self.now() + pause >= self._ends:
+            raise Unavailable(f"{reason} ({self._attempts} attempts, timeoutMs={self.timeout_s * 1000:.0f})")
+        self.sleep(pause)
+
+
+class ClusterClient:
+    """The cluster as one task or planner sees it. Not for several threads."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, TopicSeen] = {}
+        self._open: dict[Address, BlockingConnection] = {}
+
+    def __enter__(self) -> ClusterClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    def deadline(self) -> Deadline:
+        """For one call."""
+        return Deadline(self._options.timeout_s)
+
+    def repeated(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
+        """The work, again while it fails in a way that may pass. Raises Unavailable, and what does not pass."""
+        until = deadline or self.deadline()
+        while True:
+            try:
+                return attempt()
+            except (TryAgain, UpstreamLost) as error:
+                self.forget()
+                until.wait(str(error))
+
+    def forget(self) -> None:
+        """Connections and what is known of leaders: something of it was wrong."""
+        self.close()
+        self._topics.clear()
+
+    # Topics
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
+        """All of them, with all their partitions. Raises ReadRefused, Unavailable."""
+        wanted = list(dict.fromkeys(names))
+        deadline = Deadline(min(TOPIC_S, self._options.timeout_s))
+        return self.repeated(lambda: self._ask_topics(wanted), deadline)
+
+    def topic(self, name: str) -> TopicSeen:
+        """As known, or asked; one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
+        if name not in self._topics:
+            self._ask_topics([name])
+        return self._topics[name]
+
+    def _ask_topics(self, names: list[str]) -> dict[str, TopicSeen]:
+        connection = self._any()
+        version = connection.version(ApiKey.METADATA, METADATA_MOST)
+        entries = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = messages.MetadataRequest(topics=entries, allow_auto_topic_creation=any(map(_is_view, names)))
+        answer = connection.ask(ApiKey.METADATA, request, version)
+        self._brokers = {each.node_id: Address(each.host, each.port) for each in answer.brokers or ()}
+        for topic in answer.topics or ():
+            checked(topic.error_code, f"topic {topic.name}")
+            leaders = {each.partition_index: each.leader_id for each in topic.partitions or ()}
+            self._topics[topic.name or ""] = TopicSeen(bytes(topic.topic_id), leaders)
+        return {name: self._topics[name] for name in names}
+
+    # Offsets
+
+    def offsets(self, places: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """The first or next offset of each; under read_committed the next is the last stable one.
+
+        Args:
+            places: partitions.
+            timestamp: EARLIEST_TIMESTAMP or LATEST_TIMESTAMP.
+
+        Raises:
+            ReadRefused, Unavailable: as the text says.
+        """
+        wanted = list(dict.fromkeys(places))
+        return self.repeated(lambda: self._ask_offsets(wanted, timestamp)) if wanted else {}
+
+    def _ask_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for place in wanted:
+            by_leader[self._leader(place)].append(place)
+        found = {}
+        for node, places in by_leader.items():
+            connection = self.connection(node)
+            version = connection.version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_MOST)
+            request = _list_offsets(places, timestamp, self._options.is_committed)
+            for topic in connection.ask(ApiKey.LIST_OFFSETS, request, version).topics:
+                for entry in topic.partitions:
+                    place = TopicPartition(topic.name, entry.partition_index)
+                    checked(entry.error_code, f"offsets of {place}")
+                    found[place] = entry.offset
+        if found.keys() != set(wanted):
+            raise TryAgain(f"offsets of {set(wanted) - found.keys()} were not answered")
+        return found
+
+    # Connections
+
+    def _leader(self, place: TopicPartition) -> int:
+        leader = self.topic(place.topic).leaders.get(place.partition)
+        if leader is None:
+            raise ReadRefused(f"{place} does not exist")
+        if leader < 0:
+            raise TryAgain(f"{place} has no leader")
+        return leader
+
+    def leader(self, place: TopicPartition, topic_id: bytes) -> BlockingConnection:
+        """Where to fetch from; one attempt.
+
+        Raises:
+            TopicReplaced: the topic has another id now. TryAgain, UpstreamLost, ReadRefused.
+        """
+        node = self._leader(place)
+        known = self._topics[place.topic].topic_id
+        if topic_id not in (known, ZERO_UUID) and known != ZERO_UUID:
+            raise TopicReplaced(f"{place.topic} was deleted and made anew since this read was planned")
+        return self.connection(node)
+
+    def connection(self, node: int) -> BlockingConnection:
+        """To that node. Raises UpstreamLost, TryAgain."""
+        if node not in self._brokers:
+            raise TryAgain(f"nobody knows where node {node} listens")
+        return self._at(self._brokers[node])
+
+    def _any(self) -> BlockingConnection:
+        troubles = []
+        for address in dict.fromkeys((*self._open, *self._options.bootstrap, *self._brokers.values())):
+            try:
+                return self._at(address)
+            except UpstreamLost as error:
+                troubles.append(str(error))
+        raise UpstreamLost("; ".join(troubles))
+
+    def _at(self, address: Address) -> BlockingConnection:
+        if address not in self._open:
+            self._open[address] = BlockingConnection(address, self._options.security, self._options.client_id)
+        return self._open[address]
+
+
+def checked(code: int, what: str) -> None:
+    """Raise TryAgain or ReadRefused unless the code is NONE."""
+    if code in RETRIED:
+        raise TryAgain(f"{what}: {error_text(code)}")
+    if code != ErrorCode.NONE:
+        raise ReadRefused(f"{what}: {error_text(code)}")
+
+
+def _is_view(name: str) -> bool:
+    return name.startswith("__view.")
+
+
+def _list_offsets(places: list[TopicPartition], timestamp: int, is_committed: bool) -> messages.ListOffsetsRequest:
+    request = messages.ListOffsetsRequest
+    by_topic: dict[str, list[messages.ListOffsetsRequest.ListOffsetsPartition]] = defaultdict(list)
+    for place in places:
+        entry = request.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
+        by_topic[place.topic].append(entry)
+    topics = [request.ListOffsetsTopic(name=name, partitions=entries) for name, entries in by_topic.items()]
+    return request(replica_id=-1, isolation_level=int(is_committed), topics=topics)

@@ -1,0 +1,60 @@
+"""Contiguous pieces of the space of key hashes (pipeline/README.md rules 3, 4)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from proxy.views.model.plans import HASH_SPACE, read
+from proxy.views.model.slots import RANGES_MAX, NullKeys
+from proxy.wire import messages, registry
+from proxy.wire.key_hash import hash_of_record
+
+KEY_FILTER_TAG = 27501
+"""Of FetchRequest.FetchPartition and FetchResponse.PartitionData (schemas/internal/KeyFilter.json)."""
+
+
+class KeyRanges(NamedTuple):
+    """The whole hash space, divided; range i begins at starts[i] and ends where the next begins."""
+
+    starts: tuple[int, ...] = (0,)
+
+    @classmethod
+    def even(cls, count: int) -> KeyRanges:
+        """`count` ranges as a view `__view.r<count>` has them. Raises ValueError."""
+        if not 1 <= count <= RANGES_MAX:
+            raise ValueError(f"1 to {RANGES_MAX} key ranges, not {count}")
+        return cls(tuple(-(-number * HASH_SPACE // count) for number in range(count)))
+
+    @classmethod
+    def of_plan(cls, text: str | bytes) -> KeyRanges:
+        """Those of a plan file. Raises BadPlan."""
+        return cls(read("file", text).starts)
+
+    @property
+    def bounds(self) -> Iterator[tuple[int, int]]:
+        """(low, high) of each, half open."""
+        return zip(self.starts, (*self.starts[1:], HASH_SPACE), strict=True)
+
+    def range_of(self, key: bytes | None, offset: int) -> int:
+        """The number of the range in which a record lies; one without a key lies where its offset's hash does."""
+        return bisect_right(self.starts, hash_of_record(key, offset)) - 1
+
+
+def key_filter(low: int, high: int, keys: tuple[bytes, ...] = ()) -> bytes | None:
+    """The content of a KeyFilter for the hashes low <= hash < high, or for these keys alone; None: it is everything."""
+    if not keys and (low, high) == (0, HASH_SPACE):
+        return None
+    ranges = [] if keys else [messages.KeyFilter.HashRange(first=low, last=high - 1)]
+    null_keys = NullKeys.DROP if keys else NullKeys.BY_OFFSET
+    message = messages.KeyFilter(ranges=ranges, keys=list(keys), null_keys=null_keys)
+    return registry.codec_of(messages.KeyFilter, 0).encode(message)
+
+
+def scanned_to(entry: messages.FetchResponse.PartitionData) -> int | None:
+    """Up to which offset a proxy has looked at records for a KeyFilter; None: whoever answered knows no KeyFilter."""
+    for tag, content in entry.unknown_tags:
+        if tag == KEY_FILTER_TAG:
+            return registry.codec_of(messages.KeyFilterApplied, 0).decode(bytes(content)).scanned_to
+    return None

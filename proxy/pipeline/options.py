@@ -1,0 +1,285 @@
+"""Options of the data source `keyrange`, checked before anything is dialled (pipeline/README.md rules 1 and 2).
+
+Spark gives every value as text, under names that it compares without their case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from proxy.offsets.ranges import OffsetSpan
+from proxy.pipeline.key_ranges import KeyRanges
+from proxy.views.model.plans import BadPlan
+from proxy.wire.errors import ProxyError
+from proxy.wire.values import MIB, Address, TopicPartition
+
+T = TypeVar("T")
+
+DEFAULT_PORT = 9092
+EARLIEST, LATEST = "earliest", "latest"
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+STOCK_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""As Spark's Kafka source has them, in its order; `headers` follows them where it is asked for."""
+OWN_COLUMNS = ("key_hash", "range_id", "record_bytes")
+"""Hash of the key, number of the key range, bytes of key and value together."""
+COLUMNS = (*STOCK_COLUMNS, "headers", *OWN_COLUMNS)
+
+NAMES = (
+    "bootstrap", "topic", "assign", "keyRanges", "rangePlan", "offsetSplits", "offsetRanges", "startingOffsets",
+    "endingOffsets", "maxOffsetsPerTrigger", "includeHeaders", "includeValue", "includeKeyHash", "columns",
+    "failOnDataLoss", "fetchBytes", "timeoutMs", "isolationLevel", "clientId", "tls", "tls.ca",
+    "tls.cert", "tls.key", "tls.serverName", "sasl.mechanism", "sasl.username", "sasl.password", "sasl.passwordFile",
+)  # fmt: skip
+"""All there are; README.md has a table of them."""
+
+
+class BadOption(ProxyError):
+    """An option that cannot be; the text names it, and what would be right."""
+
+
+class Security(NamedTuple):
+    """How connections are protected, and who the reader is. Plain values, for they travel to executors."""
+
+    tls: bool = False
+    ca: str = ""
+    """File with the certificates to trust; empty: those of the system."""
+    cert: str = ""
+    key: str = ""
+    server_name: str = ""
+    """To verify; empty: the host that is dialled."""
+    mechanism: str = ""
+    """Of SASL; empty: none."""
+    username: str = ""
+    password: str = ""
+    password_file: str = ""
+    """Read at every authentication, where the task runs."""
+
+    def __repr__(self) -> str:
+        return f"Security(tls={self.tls}, mechanism={self.mechanism!r}, username={self.username!r})"
+
+
+Offsets = Mapping[TopicPartition, int]
+Position = str | Offsets
+"""EARLIEST, LATEST, or offsets by partition."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """Checked. Travels to executors with every task."""
+
+    bootstrap: tuple[Address, ...]
+    topics: tuple[str, ...] = ()
+    assigned: tuple[TopicPartition, ...] = ()
+    """Only these partitions; empty: all of the topics."""
+    ranges: KeyRanges = field(default_factory=KeyRanges)
+    offset_splits: int = 1
+    """Pieces by offset of each partition and key range."""
+    offset_ranges: tuple[tuple[TopicPartition, OffsetSpan], ...] = ()
+    """Exactly these offsets; empty: from `starting` to `ending`."""
+    starting: Position = EARLIEST
+    ending: Position = LATEST
+    max_offsets_per_trigger: int | None = None
+    columns: tuple[str, ...] = STOCK_COLUMNS
+    fail_on_data_loss: bool = True
+    fetch_bytes: int = MIB
+    timeout_s: float = 120.0
+    """Without any progress."""
+    is_committed: bool = True
+    """read_committed."""
+    client_id: str = "kafka-share-proxy-pipeline"
+    security: Security = field(default_factory=Security)
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """Check all of it. Raises BadOption.
+
+    Args:
+        given: names in any case, values as text.
+    """
+    _check_names(given)
+    named = {name.lower(): str(value) for name, value in given.items()}
+    bootstrap = _bootstrap(named.get("bootstrap", ""))
+    topics = tuple(dict.fromkeys(each.strip() for each in named.get("topic", "").split(",") if each.strip()))
+    no_places: tuple[TopicPartition, ...] = ()
+    no_ranges: tuple[tuple[TopicPartition, OffsetSpan], ...] = ()
+    earliest: Position = EARLIEST
+    latest: Position = LATEST
+    assigned = _parsed(named, "assign", _assigned, no_places)
+    offset_ranges = _parsed(named, "offsetRanges", _offset_ranges, no_ranges)
+    if sum(map(bool, (topics, assigned, offset_ranges))) != 1:
+        raise BadOption('say one of topic=orders, assign={"orders": [0, 1]} and offsetRanges=[...]')
+    return SourceOptions(
+        bootstrap=bootstrap,
+        topics=topics or tuple(dict.fromkeys(place.topic for place in (*assigned, *(p for p, _ in offset_ranges)))),
+        assigned=assigned,
+        ranges=_ranges(named),
+        offset_splits=_number(named, "offsetSplits", 1, 1),
+        offset_ranges=offset_ranges,
+        starting=_parsed(named, "startingOffsets", _position, earliest),
+        ending=_parsed(named, "endingOffsets", _position, latest),
+        max_offsets_per_trigger=_number(named, "maxOffsetsPerTrigger", 0, 1) or None,
+        columns=_columns(named),
+        fail_on_data_loss=_flag(named, "failOnDataLoss", True),
+        fetch_bytes=_number(named, "fetchBytes", MIB, 1024),
+        timeout_s=_number(named, "timeoutMs", 120_000, 1) / 1000,
+        is_committed=_isolation(named.get("isolationlevel", READ_COMMITTED)),
+        client_id=named.get("clientid", SourceOptions.client_id),
+        security=_security(named),
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in NAMES}
+    for name in given:
+        if name.lower() not in known:
+            (near,) = difflib.get_close_matches(name.lower(), known, 1, 0.6) or ("",)
+            advice = f"; did you mean {known[near]!r}?" if near else f"; there are {', '.join(NAMES)}"
+            raise BadOption(f"no option is called {name!r}{advice}")
+
+
+def _parsed(named: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
+    text = named.get(name.lower())
+    if text is None:
+        return default
+    try:
+        return parse(text)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise BadOption(f"{name}={text[:80]!r}: {reason}") from None
+
+
+def _number(named: Mapping[str, str], name: str, default: int, smallest: int) -> int:
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < smallest:
+            raise ValueError(f"must be at least {smallest}")
+        return value
+
+    return _parsed(named, name, parse, default)
+
+
+def _flag(named: Mapping[str, str], name: str, default: bool) -> bool:
+    def parse(text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("write true or false")
+        return text.lower() == "true"
+
+    return _parsed(named, name, parse, default)
+
+
+def _bootstrap(text: str) -> tuple[Address, ...]:
+    found = dict.fromkeys(_address(each.strip()) for each in text.split(",") if each.strip())
+    if not found:
+        raise BadOption("bootstrap names no server: write bootstrap=host:port,host:port (the proxy's, for key ranges)")
+    return tuple(found)
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host, port = text, str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if "/" in text or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise BadOption(f"bootstrap={text!r}: write host:port, with a port of 1 to 65535")
+    return Address(host, int(port))
+
+
+def _ranges(named: Mapping[str, str]) -> KeyRanges:
+    if "keyranges" in named and "rangeplan" in named:
+        raise BadOption("keyRanges and rangePlan exclude each other: a number of even ranges, or a plan file")
+    if "rangeplan" in named:
+        path = Path(named["rangeplan"])
+        try:
+            return KeyRanges.of_plan(path.read_bytes())
+        except OSError as error:
+            raise BadOption(f"rangePlan={str(path)!r}: {error.strerror}") from None
+        except BadPlan as error:
+            raise BadOption(f"rangePlan={str(path)!r}: {error}") from None
+    return _parsed(named, "keyRanges", lambda text: KeyRanges.even(int(text)), KeyRanges())
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    found = [TopicPartition(topic, int(each)) for topic, listed in json.loads(text).items() for each in listed]
+    if not found or any(place.partition < 0 for place in found):
+        raise ValueError('write {"topic": [0, 1]}')
+    return tuple(dict.fromkeys(found))
+
+
+def _offset_ranges(text: str) -> tuple[tuple[TopicPartition, OffsetSpan], ...]:
+    return tuple(offset_range(each) for each in json.loads(text))
+
+
+def offset_range(entry: Mapping[str, Any]) -> tuple[TopicPartition, OffsetSpan]:
+    """{"topic", "partition", "first", "last"}, both included, as `commits --holes --json` has it. Raises ValueError."""
+    topic, partition, first, last = (entry[name] for name in ("topic", "partition", "first", "last"))
+    if not isinstance(topic, str) or not all(type(each) is int for each in (partition, first, last)):
+        raise ValueError("topic is a text; partition, first and last are integers")
+    if partition < 0 or not 0 <= first <= last:
+        raise ValueError(f"{topic}-{partition}: {first}-{last} is no range of offsets")
+    return TopicPartition(topic, partition), OffsetSpan(first, last + 1)
+
+
+def _position(text: str) -> Position:
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    found = {
+        TopicPartition(topic, int(partition)): offset
+        for topic, partitions in json.loads(text).items()
+        for partition, offset in partitions.items()
+    }
+    if any(type(offset) is not int or offset < -2 for offset in found.values()):
+        raise ValueError('write earliest, latest or {"topic": {"0": 12}}, with -2 for earliest and -1 for latest')
+    return found
+
+
+def _columns(named: Mapping[str, str]) -> tuple[str, ...]:
+    if "columns" in named:
+        return _parsed(named, "columns", _listed_columns, ())
+    chosen = [name for name in STOCK_COLUMNS if name != "value" or _flag(named, "includeValue", True)]
+    chosen += ["headers"] * _flag(named, "includeHeaders", False)
+    chosen += OWN_COLUMNS[:2] if _flag(named, "includeKeyHash", False) else ()
+    return tuple(chosen)
+
+
+def _listed_columns(text: str) -> tuple[str, ...]:
+    chosen = [each.strip() for each in text.split(",")]
+    unknown = [each for each in chosen if each not in COLUMNS]
+    if unknown or len(set(chosen)) != len(chosen):
+        raise ValueError(f"name each once, of {', '.join(COLUMNS)}")
+    return tuple(chosen)
+
+
+def _isolation(text: str) -> bool:
+    if text not in (READ_COMMITTED, READ_UNCOMMITTED):
+        raise BadOption(f"isolationLevel={text!r}: write {READ_COMMITTED} or {READ_UNCOMMITTED}")
+    return text == READ_COMMITTED
+
+
+def _security(named: Mapping[str, str]) -> Security:
+    made = Security(
+        tls=_flag(named, "tls", any(name.startswith("tls.") for name in named)),
+        ca=named.get("tls.ca", ""),
+        cert=named.get("tls.cert", ""),
+        key=named.get("tls.key", ""),
+        server_name=named.get("tls.servername", ""),
+        mechanism=named.get("sasl.mechanism", ""),
+        username=named.get("sasl.username", ""),
+        password=named.get("sasl.password", ""),
+        password_file=named.get("sasl.passwordfile", ""),
+    )
+    if made.mechanism and made.mechanism not in MECHANISMS:
+        raise BadOption(f"sasl.mechanism={made.mechanism!r}: one of {', '.join(MECHANISMS)}")
+    if made.mechanism and not made.username:
+        raise BadOption("sasl.username is missing")
+    if made.mechanism and bool(made.password) == bool(made.password_file):
+        raise BadOption("say one of sasl.passwordFile and sasl.password")
+    if made.username and not made.mechanism:
+        raise BadOption(f"sasl.mechanism is missing: one of {', '.join(MECHANISMS)}")
+    return made

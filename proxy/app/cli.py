@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from proxy.app import pipeline_command
 from proxy.app.broker_flags import Flags, dials_brokers
 from proxy.wire.errors import ConfigError, ProxyError
 
@@ -184,6 +185,7 @@ views_app = typer.Typer(
     help="Views: slices of a topic's partitions, as topics that any consumer reads.", no_args_is_help=True
 )
 app.add_typer(views_app, name="views")
+app.add_typer(pipeline_command.app, name="pipeline")
 
 ViewTopics = Annotated[list[str], typer.Argument(metavar="VIEW...", help="Names as __view.r8.orders.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]

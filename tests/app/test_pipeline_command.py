@@ -1,0 +1,43 @@
+"""The commands `pipeline ...`: what is printed, written and refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from proxy.app import pipeline_command
+from proxy.app.cli import app
+
+PLAN = ["pipeline", "plan", "--from", "orders", "-n", "4"]
+
+
+def test_serve_never_loads_spark() -> None:
+    """What the commands need is imported when one runs."""
+    code = "import sys; from proxy.app import cli, server; print({'pyspark', 'pyarrow', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([*PLAN, "--bootstrap", "one", "--option", "topic"], "--option topic: write KEY=VALUE"),
+        ([*PLAN, "--bootstrap", "one", "--store", "p1"], "upstream"),
+    ],
+)
+def test_what_is_wrong_is_told_before_spark_starts(arguments: list[str], text: str) -> None:
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert text in result.output
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text("old")
+    pipeline_command._replace(path, "new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]

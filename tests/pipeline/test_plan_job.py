@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from localkafka.front import Front
 
 from proxy.offsets.ranges import OffsetSpan
 from proxy.pipeline import plan_job
+from proxy.pipeline.lake import Lake
 from proxy.pipeline.options import BadOption
-from proxy.pipeline.plan_job import BLOCK_OFFSETS, key_text, sampled
+from proxy.pipeline.plan_job import BLOCK_OFFSETS, key_text, refined, sampled
 from proxy.pipeline.planner import NothingToPlan, written
 from proxy.views.model.plans import read
 from proxy.views.model.slots import RangeCut
@@ -90,6 +92,43 @@ def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, sk
     cut = RangeCut(few.plan.starts)
     load = Counter(cut.slot_of(key, 0) for key in keys)
     assert max(load.values()) * 4 / RECORDS < 1.25
+
+
+@pytest.mark.slow
+def test_a_plan_is_made_from_what_the_audit_saw(spark: Any, tmp_path: Path) -> None:
+    """Held for long: the keys of bucket 0; one hot key in bucket 9."""
+    lake = Lake(spark, str(tmp_path))
+    columns = "day string, topic string, bucket int, rows double, bytes double, hold_ms double"
+    load = [("d1", "orders", bucket, 10.0, 10.0, 0.0 if bucket else 500.0) for bucket in range(4096)]
+    load += [("d2", "orders", 9, 40_960.0, 0.0, 500.0), ("d2", "orders", -1, 7.0, 7.0, 7.0)]
+    lake.overwrite(spark.createDataFrame(load, columns), "key_range_load", ["day"])
+    hot = [("d1", "orders", (9 << 20) + 5, 50, 1, 100)]
+    lake.overwrite(
+        spark.createDataFrame(
+            hot, "day string, topic string, hash bigint, estimate bigint, error bigint, sampled bigint"
+        ),
+        "hot_keys",
+        ["day"],
+    )
+    rows = plan_job.plan_of_lake(lake, None, 4)
+    assert (rows.topic, rows.made_from) == ("orders", {"weight": "rows", "days": ["d1", "d2"], "rows": 81_920})
+    assert rows.plan.hot_keys == ((f"hash {(9 << 20) + 5}", 0.5),)
+    assert rows.plan.heaviest_to_mean == pytest.approx(2, rel=0.01)
+    held = plan_job.plan_of_lake(lake, "orders", 2, plan_job.HOLD)
+    assert held.plan.weights == pytest.approx((0.5, 0.5), abs=0.001)
+    assert 1 << 20 <= held.plan.starts[1] <= (9 << 20) + 5
+    with pytest.raises(NothingToPlan, match="no load of payments"):
+        plan_job.plan_of_lake(lake, "payments", 2)
+    with pytest.raises(BadOption, match="one of rows, bytes, hold"):
+        plan_job.plan_of_lake(lake, None, 2, "colour")
+
+
+def test_a_hot_key_lies_where_its_hash_does_and_the_rest_is_spread() -> None:
+    weights = refined({3: 160.0, 5: 16.0}, {(3 << 20) + (2 << 16): 0.5, 5 << 20: 0.9})
+    assert weights[(3 << 4) + 2] == pytest.approx(88 + 72 / 16)
+    assert weights[3 << 4] == pytest.approx(72 / 16)
+    assert weights[5 << 4] == pytest.approx(16)
+    assert sum(weights.values()) == pytest.approx(176)
 
 
 @pytest.mark.broker

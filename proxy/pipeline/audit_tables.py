@@ -1,0 +1,157 @@
+"""Tables made of audit events (pipeline/README.md rules 29 to 33). Each is a query over the events of some days."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BUCKETS = 4096
+"""Of the hash space, in `load` events."""
+UNKNOWN_BUCKET = -1
+"""Load of a minute in which no key was looked at; so it stands in KEY_RANGE_LOAD."""
+
+DELIVERIES = """
+select day, `group`, topic, partition, first, last, last - first + 1 as n, attempt, member,
+  timestamp_millis(t_acquire_ms) as t_acquire, ts_ms - t_acquire_ms as hold_ms, outcome, renews, renew_ms, by,
+  proxy_id, seq
+from events where kind = 'settle'
+"""
+
+BLOCKED = """
+with heads as (
+  select day, ts_ms, `group`, topic, partition, member, first, last, renews, renew_ms, false as is_held,
+    lag(ts_ms) over (partition by `group`, topic, partition order by ts_ms, seq) as head_since_ms
+  from events
+  where kind = 'settle' and start_offset between first and last
+), marks as (
+  select *,
+    row_number() over (partition by `group`, topic, partition, first, t_acquire_ms order by ts_ms desc) as latest
+  from events where kind = 'renew' and start_offset between first and last
+), held as (
+  select m.day, m.ts_ms, m.`group`, m.topic, m.partition, m.member, m.first, m.last, m.renews, m.renew_ms,
+    true as is_held, (
+      select max(h.ts_ms) from heads h
+      where h.`group` = m.`group` and h.topic = m.topic and h.partition = m.partition and h.ts_ms <= m.ts_ms
+    ) as head_since_ms
+  from marks m
+  left anti join events s on s.kind = 'settle' and s.`group` = m.`group` and s.topic = m.topic
+    and s.partition = m.partition and s.t_acquire_ms = m.t_acquire_ms and s.first <= m.first and s.last >= m.first
+  where m.latest = 1
+)
+select *, least(renew_ms, ts_ms - coalesce(head_since_ms, ts_ms - renew_ms)) as blocked_ms
+from (select * from heads union all select * from held) where renew_ms > 0
+"""
+"""A range that was the oldest that is not settled, was so since the head before it was settled, and beyond the end of
+its first lock by renewals alone."""
+
+RENEW_ABUSE = """
+select b.day, b.`group`, b.topic, b.partition, b.member, b.first, b.last, b.renews, b.renew_ms, b.blocked_ms, b.is_held,
+  b.ts_ms, coalesce(sum(s.last - greatest(s.first, b.last + 1) + 1), 0) as later_settled
+from blocked b
+left join events s on s.kind = 'settle' and s.`group` = b.`group` and s.topic = b.topic and s.partition = b.partition
+  and s.last > b.last and s.ts_ms between b.ts_ms - b.blocked_ms and b.ts_ms
+group by all
+"""
+
+GROUP_MEMBER_HOUR = """
+with settled as (
+  select day, date_trunc('HOUR', timestamp_millis(ts_ms)) as hour, `group`, member, last - first + 1 as n, attempt,
+    outcome, coalesce(renews, 0) as renews, coalesce(renew_ms, 0) as renew_ms,
+    cast(log2(greatest(1, ts_ms - t_acquire_ms)) as int) as hold_log2
+  from events where kind = 'settle'
+), sums as (
+  select day, hour, `group`, member, sum(n) as deliveries, sum(if(outcome = 'accept', n, 0)) as accepts,
+    sum(if(attempt > 1, n, 0)) as redeliveries, sum(if(outcome = 'lock_timeout', n, 0)) as timeouts,
+    sum(renews) as renews, sum(renew_ms) as renew_ms
+  from settled group by all
+), histograms as (
+  select day, hour, `group`, member, map_from_entries(sort_array(collect_list(struct(hold_log2, n)))) as hold_histogram
+  from (select day, hour, `group`, member, hold_log2, sum(n) as n from settled where hold_log2 is not null group by all)
+  group by all
+), waits as (
+  select day, date_trunc('HOUR', timestamp_millis(ts_ms)) as hour, `group`, member, sum(blocked_ms) as blocked_ms
+  from blocked group by all
+)
+select sums.*, redeliveries / deliveries as redelivery_rate, timeouts / deliveries as timeout_rate, hold_histogram,
+  coalesce(blocked_ms, 0) as blocked_ms
+from sums
+left join histograms h on h.day = sums.day and h.hour = sums.hour and h.`group` <=> sums.`group`
+  and h.member <=> sums.member
+left join waits w on w.day = sums.day and w.hour = sums.hour and w.`group` <=> sums.`group` and w.member <=> sums.member
+"""
+
+KEY_RANGE_LOAD = """
+with loads as (
+  select day, date_trunc('MINUTE', timestamp_millis(ts_ms)) as minute, topic, partition, rows, bytes, hold_ms, sampled,
+    sampled_bytes, buckets
+  from events where kind = 'load'
+), totals as (
+  select day, minute, topic, partition, sum(rows) as rows, sum(bytes) as bytes, sum(coalesce(hold_ms, 0)) as hold_ms,
+    sum(sampled) as sampled, sum(sampled_bytes) as sampled_bytes
+  from loads group by all
+), samples as (
+  select day, minute, topic, partition, cast(bucket as int) as bucket, sum(counts[0]) as records,
+    sum(counts[1]) as record_bytes
+  from loads lateral view explode(buckets) as bucket, counts group by all
+), known as (
+  select t.day, t.minute, t.topic, s.bucket, t.rows * s.records / t.sampled as rows,
+    if(t.sampled_bytes > 0, t.bytes * s.record_bytes / t.sampled_bytes, 0) as bytes,
+    t.hold_ms * s.records / t.sampled as hold_ms
+  from totals t join samples s on s.day = t.day and s.minute = t.minute and s.topic <=> t.topic
+    and s.partition <=> t.partition
+  where t.sampled > 0
+  union all
+  select day, minute, topic, -1, rows, bytes, hold_ms from totals where sampled = 0
+)
+select day, minute, topic, bucket, sum(rows) as rows, sum(bytes) as bytes, sum(hold_ms) as hold_ms
+from known group by all
+"""
+
+HOT_KEYS = """
+with listed as (
+  select day, topic, sampled, error, keys from events where kind = 'hot_keys'
+), totals as (
+  select day, topic, sum(sampled) as sampled, sum(error) as error from listed group by all
+), counts as (
+  select day, topic, entry[0] as hash, sum(entry[1]) as estimate
+  from listed lateral view explode(keys) as entry group by all
+)
+select day, topic, hash, share, estimate, error, sampled from (
+  select c.day, c.topic, c.hash, c.estimate / t.sampled as share, c.estimate, t.error, t.sampled,
+    row_number() over (partition by c.day, c.topic order by c.estimate desc, c.hash) as rank
+  from counts c join totals t on t.day = c.day and t.topic <=> c.topic
+  where t.sampled > 0
+) where rank <= 100
+"""
+"""The heaviest hundred of each topic and day."""
+
+GAPS = """
+select proxy_id, min(seq) as first_seq, max(seq) as last_seq, count(distinct seq) as events,
+  max(seq) - count(distinct seq) as missing
+from events group by proxy_id
+"""
+"""Numbers begin at 1: what is missing below the highest was lost."""
+
+
+def tables(events: DataFrame) -> Mapping[str, Callable[[], DataFrame]]:
+    """Table -> what makes it, of the events of whole days, each event once."""
+    session = events.sparkSession
+
+    def made(query: str) -> Callable[[], DataFrame]:
+        def make() -> DataFrame:
+            events.createOrReplaceTempView("events")
+            session.sql(BLOCKED).createOrReplaceTempView("blocked")
+            return session.sql(query)
+
+        return make
+
+    return {
+        "deliveries": made(DELIVERIES),
+        "group_member_hour": made(GROUP_MEMBER_HOUR),
+        "renew_abuse": made(RENEW_ABUSE),
+        "key_range_load": made(KEY_RANGE_LOAD),
+        "hot_keys": made(HOT_KEYS),
+    }

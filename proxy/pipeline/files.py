@@ -1,0 +1,49 @@
+"""Small files wherever Spark can write: a local folder, HDFS, an object store; through the JVM's own file systems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Files:
+    """Files of one session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm = spark.sparkContext._jvm
+        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        there: bool = self._system(path).exists(self._path(path))
+        return there
+
+    def read(self, path: str) -> str:
+        """A whole file. Raises py4j's error: it is not there."""
+        stream = self._system(path).open(self._path(path))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """A whole file, or none of it: who looks meanwhile sees no part."""
+        system, temporary = self._system(path), self._path(f"{path}.new")
+        stream = system.create(temporary, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        system.rename(temporary, self._path(path))
+
+    def delete(self, path: str) -> None:
+        """With all that is in it; harmless where nothing is."""
+        self._system(path).delete(self._path(path), True)
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def _system(self, path: str) -> Any:
+        return self._path(path).getFileSystem(self._configuration)

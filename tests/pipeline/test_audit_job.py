@@ -1,0 +1,207 @@
+"""Audit events become tables that hold exactly what happened (pipeline/README.md rules 26 to 34)."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from localkafka.front import Front
+
+from proxy.pipeline import audit_job
+from proxy.pipeline.lake import Lake, NoLake
+from proxy.pipeline.options import BadOption
+from tests.support.raw import Raw
+
+pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
+
+pytestmark = pytest.mark.slow
+NOON = 1_795_262_400_000
+"""2026-11-21 12:00 UTC, in milliseconds."""
+DAY_MS = 86_400_000
+OUTCOMES = ["accept", "accept", "accept", "release", "reject", "lock_timeout", "session_close"]
+
+
+class Proxy:
+    """Writes events as a proxy does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[str] = []
+
+    def event(self, kind: str, ts_ms: int, **fields: Any) -> None:
+        common = {"v": 2, "proxy_id": self.name, "seq": len(self.lines) + 1, "ts_ms": ts_ms, "kind": kind}
+        place = {"cluster": "c", "topic": "orders", "partition": 0, "group": "g", "member": None}
+        self.lines.append(json.dumps(common | place | fields))
+
+    def settle(self, ts_ms: int, first: int, last: int, **fields: Any) -> None:
+        usual = {"attempt": 1, "t_acquire_ms": ts_ms - 100, "outcome": "accept", "renews": 0, "renew_ms": 0}
+        self.event(
+            "settle", ts_ms, **({"first": first, "last": last, "start_offset": None, "by": "proxy"} | usual | fields)
+        )
+
+
+def write(folder: Path, name: str, lines: list[str], end: str = "\n") -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("\n".join(lines) + end)
+
+
+def run(spark: Any, folder: Path, out: Path, day: str | None = None) -> audit_job.AuditResult:
+    lines = audit_job.lines_of_folder(spark, str(folder))
+    return audit_job.run(spark, lines, str(out), day, lambda _line: None)
+
+
+def rows(spark: Any, out: Path, table: str) -> list[Any]:
+    return list(Lake(spark, str(out)).read(table).collect())
+
+
+def test_tables_equal_what_was_counted_beside_them(spark: Any, tmp_path: Path) -> None:
+    """Two proxies, two days, copies of lines in rotated files, bad lines, one event lost."""
+    draw, proxies = random.Random(3), [Proxy("one"), Proxy("two")]
+    truth: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for number in range(600):
+        member, outcome, attempt = f"m{number % 5}", draw.choice(OUTCOMES), draw.choice([1, 1, 1, 2, 3])
+        first, width, renews = number * 10, draw.randint(1, 10), draw.choice([0, 0, 2])
+        ts = NOON + (number % 2) * DAY_MS + number * 1_000
+        held = draw.randint(1, 5_000)
+        fields = {"attempt": attempt, "outcome": outcome, "renews": renews, "t_acquire_ms": ts - held, "member": member}
+        proxies[number % 2].settle(ts, first, first + width - 1, **fields)
+        counted = truth[f"2026-11-2{1 + number % 2}", member]
+        counted["deliveries"] += width
+        counted[outcome] += width
+        counted["again"] += width * (attempt > 1)
+        counted["renews"] += renews
+        counted[f"held {held.bit_length() - 1}"] += width
+    lost = proxies[1].lines.pop(100)
+    write(tmp_path / "in", "audit.jsonl.1", [*proxies[0].lines[:200], "{not json", '{"v": 2}'])
+    write(tmp_path / "in", "audit.jsonl", [*proxies[0].lines[150:], *proxies[1].lines])
+
+    result = run(spark, tmp_path / "in", tmp_path / "lake")
+
+    spoiled = json.loads(lost)
+    day, member = ("2026-11-22", spoiled["member"])
+    width = spoiled["last"] - spoiled["first"] + 1
+    held = (spoiled["ts_ms"] - spoiled["t_acquire_ms"]).bit_length() - 1
+    for name, value in (("deliveries", width), (spoiled["outcome"], width), ("again", width * (spoiled["attempt"] > 1)),
+                        ("renews", spoiled["renews"]), (f"held {held}", width)):  # fmt: skip
+        truth[day, member][name] -= value
+    assert result.events == 599
+    assert result.rejects == 2
+    assert result.days == ("2026-11-21", "2026-11-22")
+    assert result.lost == (("two", 1, 300),)
+    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in rows(spark, tmp_path / "lake", "group_member_hour"):
+        counted = found[row["day"], row["member"]]
+        counted["deliveries"] += row["deliveries"]
+        counted["accept"] += row["accepts"]
+        counted["lock_timeout"] += row["timeouts"]
+        counted["again"] += row["redeliveries"]
+        counted["renews"] += row["renews"]
+        counted.update({f"held {power}": n for power, n in row["hold_histogram"].items()})
+        assert row["redelivery_rate"] == pytest.approx(row["redeliveries"] / row["deliveries"])
+        assert row["timeout_rate"] == pytest.approx(row["timeouts"] / row["deliveries"])
+    unseen = {"release", "reject", "session_close"}
+    assert found == {
+        place: Counter({name: n for name, n in counted.items() if name not in unseen})
+        for place, counted in truth.items()
+    }
+    deliveries = rows(spark, tmp_path / "lake", "deliveries")
+    assert sum(row["n"] for row in deliveries) == sum(counted["deliveries"] for counted in truth.values())
+    assert {row["reason"] for row in rows(spark, tmp_path / "lake", "audit_rejects")} == {
+        "no JSON object of an event", "v, proxy_id or seq is missing",
+    }  # fmt: skip
+
+
+def test_the_same_again_and_files_that_are_gone_change_nothing(spark: Any, tmp_path: Path) -> None:
+    proxy = Proxy("one")
+    for number in range(10):
+        proxy.settle(NOON + number // 9 * DAY_MS + number, number, number)
+    write(tmp_path / "in", "audit.jsonl", [*proxy.lines[:6], proxy.lines[6][:40]], end="")
+    first = run(spark, tmp_path / "in", tmp_path / "lake")
+    assert (first.events, first.rejects, first.lost) == (6, 1, ())
+    (tmp_path / "in" / "audit.jsonl").unlink()
+    write(tmp_path / "in", "audit.jsonl", proxy.lines[4:])
+    second = run(spark, tmp_path / "in", tmp_path / "lake", "2026-11-21")
+    assert (second.events, second.rejects, second.lost) == (9, 0, ())
+    events = rows(spark, tmp_path / "lake", "audit_events")
+    assert sorted(row["seq"] for row in events) == list(range(1, 10))
+    assert len({row["ingest_batch"] for row in events}) == 2
+    assert sum(row["n"] for row in rows(spark, tmp_path / "lake", "deliveries")) == 9
+    assert not (tmp_path / "lake" / "_staging").exists()
+
+
+def blocked_events() -> list[str]:
+    """10 is settled at +1 s; 11 was renewed by `slow` and settled at +9 s, when 12-19 were done already."""
+    proxy = Proxy("one")
+    proxy.settle(NOON + 1_000, 10, 10, start_offset=10, member="quick")
+    proxy.settle(NOON + 5_000, 12, 19, start_offset=11, member="quick")
+    proxy.settle(NOON + 9_000, 11, 11, start_offset=11, member="slow", renews=3, renew_ms=60_000)
+    still = {"attempt": 1, "t_acquire_ms": NOON, "renews": 4, "start_offset": 20, "member": "stuck"}
+    proxy.event("renew", NOON + 10_000, first=20, last=20, renew_ms=400, **still)
+    proxy.event("renew", NOON + 12_000, first=20, last=20, renew_ms=2_400, **still)
+    return proxy.lines
+
+
+def load_events() -> list[str]:
+    """One proxy owns the group and knows the totals, the other one saw the keys."""
+    owner, edge = Proxy("owner"), Proxy("edge")
+    nothing = {"sampled": 0, "sampled_bytes": 0, "buckets": {}, "interval_ms": 60_000, "group": None}
+    owner.event("load", NOON, rows=1_000, bytes=50_000, hold_ms=9_000, **nothing)
+    sample = {"sampled": 4, "sampled_bytes": 100, "buckets": {"7": [3, 20], "4095": [1, 80]}}
+    edge.event("load", NOON + 1, rows=0, bytes=0, hold_ms=0, **(nothing | sample))
+    owner.event("load", NOON + 60_000, rows=5, bytes=50, hold_ms=0, **nothing)
+    hot = {"interval_ms": 60_000, "null_keys": 0, "error": 1, "group": None}
+    owner.event("hot_keys", NOON, sampled=100, keys=[[123, 60], [9, 10]], **hot)
+    edge.event("hot_keys", NOON, sampled=100, keys=[[123, 30]], **hot)
+    return owner.lines + edge.lines
+
+
+def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", "audit.jsonl", blocked_events() + load_events())
+    run(spark, tmp_path / "in", tmp_path / "lake")
+    found = {row["member"]: row for row in rows(spark, tmp_path / "lake", "renew_abuse")}
+    assert found.keys() == {"slow", "stuck"}
+    assert (found["slow"]["blocked_ms"], found["slow"]["later_settled"], found["slow"]["is_held"]) == (8_000, 8, False)
+    assert (found["stuck"]["blocked_ms"], found["stuck"]["is_held"]) == (2_400, True)
+    hours = {row["member"]: row["blocked_ms"] for row in rows(spark, tmp_path / "lake", "group_member_hour")}
+    assert hours == {"quick": 0, "slow": 8_000}
+    load = {(row["minute"].minute, row["bucket"]): row for row in rows(spark, tmp_path / "lake", "key_range_load")}
+    assert {place: (row["rows"], row["bytes"], row["hold_ms"]) for place, row in load.items()} == {
+        (0, 7): (750, 10_000, 6_750), (0, 4095): (250, 40_000, 2_250), (1, -1): (5, 50, 0),
+    }  # fmt: skip
+    keys = {row["hash"]: (row["share"], row["estimate"]) for row in rows(spark, tmp_path / "lake", "hot_keys")}
+    assert keys == {123: (0.45, 90), 9: (0.05, 10)}
+
+
+@pytest.mark.broker
+def test_events_are_read_from_a_topic(spark: Any, views_front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:
+    topic, proxy = raw.create_topic(fresh("audit")), Proxy("one")
+    for number in range(20):
+        proxy.settle(NOON + number, number, number)
+    producer = Producer({"bootstrap.servers": views_front.bootstrap})
+    for line in proxy.lines:
+        producer.produce(topic.name, line.encode())
+    assert producer.flush(60) == 0
+    options = {"bootstrap": views_front.bootstrap, "topic": topic.name}
+    lines = audit_job.lines_of_topic(spark, options)
+    assert sorted(row["value"] for row in lines.frame.collect()) == sorted(proxy.lines)
+    assert lines.batch == audit_job.lines_of_topic(spark, options).batch
+
+
+def test_a_person_is_told_what_was_found() -> None:
+    result = audit_job.AuditResult(10, 1, ("2026-11-22",), (audit_job.LostEvents("one", 2, 9),))
+    assert audit_job.lines_of(result) == [
+        "10 events of 2026-11-22; 1 lines rejected", "proxy one: 2 of 9 events are missing",
+    ]  # fmt: skip
+
+
+def test_what_is_not_there_is_said(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="no file is in it"):
+        audit_job.lines_of_folder(spark, str(tmp_path))
+    with pytest.raises(NoLake, match="run kafka-share-proxy pipeline audit --out"):
+        Lake(spark, str(tmp_path)).read("deliveries")

@@ -1,0 +1,24 @@
+"""Small files through the JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.pipeline.files import Files
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_file_is_written_as_a_whole_and_read_again(spark: Any, tmp_path: Path) -> None:
+    files, path = Files(spark), str(tmp_path / "deep" / "note.json")
+    assert not files.exists(path)
+    files.write(path, '{"a": "ü"}')
+    assert files.read(path) == '{"a": "ü"}'
+    assert Path(path).read_text() == '{"a": "ü"}'
+    assert not files.exists(f"{path}.new")
+    files.delete(str(tmp_path / "deep"))
+    files.delete(str(tmp_path / "deep"))
+    assert not files.exists(path)

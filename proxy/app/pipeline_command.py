@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,19 +23,23 @@ FAILED, MISUSED = 1, 2
 PLAN_FILE = "range_plan.json"
 
 app = typer.Typer(
-    help="Data pipeline on Spark: plan key ranges from the load (needs kafka-share-proxy[spark]).",
+    help="Data pipeline on Spark: see deliveries, plan key ranges, load topics (needs kafka-share-proxy[spark]).",
     no_args_is_help=True,
 )
 
 
 @app.callback()
 def pipeline() -> None:
-    """Data pipeline on Spark: plan key ranges from the load (needs kafka-share-proxy[spark])."""
+    """Data pipeline on Spark: see deliveries, plan key ranges, load topics (needs kafka-share-proxy[spark])."""
 
 
 Bootstrap = Annotated[
     str,
     typer.Option(metavar="HOST:PORT,...", envvar="KSP_PIPELINE_BOOTSTRAP", help="Where records are read: the proxy."),
+]
+MaybeBootstrap = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT,...", envvar="KSP_PIPELINE_BOOTSTRAP", help="Where a topic is read: the proxy."),
 ]
 Options = Annotated[
     list[str] | None,
@@ -53,15 +58,16 @@ Conf = Annotated[
 @app.command()
 @dials_brokers
 def plan(
-    topic: Annotated[str, typer.Option("--from", metavar="TOPIC", help="Whose records tell the load.")],
+    source: Annotated[str, typer.Option("--from", metavar="LAKE|TOPIC", help="Tables of the audit, or records.")],
     ranges: Annotated[int, typer.Option("-n", metavar="N", help="Key ranges to make.")],
-    bootstrap: Bootstrap,
-    weight: Annotated[str, typer.Option(metavar="rows|bytes", help="What is to be balanced.")] = "rows",
-    sample: Annotated[float, typer.Option(metavar="SHARE", help="Of the offsets that are read: 0.01 is 1 %.")] = 1.0,
+    weight: Annotated[str, typer.Option(metavar="rows|bytes|hold", help="What is to be balanced.")] = "rows",
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Of the tables; unset: the only one.")] = None,
+    sample: Annotated[float, typer.Option(metavar="SHARE", help="Of a topic's offsets to read: 0.01 is 1 %.")] = 1.0,
     output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The plan.")] = PLAN_FILE,
     store: Annotated[
         str | None, typer.Option(metavar="PLAN", help="Store it as well, for views __view.pPLAN.TOPIC.")
     ] = None,
+    bootstrap: MaybeBootstrap = "",
     option: Options = None,
     master: Master = None,
     conf: Conf = None,
@@ -73,23 +79,91 @@ def plan(
 ) -> None:
     """Cut the space of key hashes into ranges of about equal load; what `views plan` reads."""
     loaded = _guarded(lambda: _settings(config, brokers)) if store is not None else None
-    given = {"bootstrap": bootstrap, "topic": topic, **_assignments("--option", option)}
+    given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
 
-    def work() -> str:
+    def work() -> tuple[str, str]:
         from proxy.pipeline import plan_job, planner, session
+        from proxy.pipeline.lake import Lake
+        from proxy.pipeline.options import read_options
 
+        is_lake = "/" in source or Path(source).is_dir()
+        if not is_lake:
+            read_options(given)
         with session.session_of("pipeline plan", master, _assignments("--conf", conf)) as spark:
-            made = plan_job.plan_of_topic(spark, given, ranges, weight, sample)
-        text = planner.written(made.plan, made.topic, made.made_from)
+            if is_lake:
+                made = plan_job.plan_of_lake(Lake(spark, source), topic, ranges, weight)
+            else:
+                made = plan_job.plan_of_topic(spark, given, ranges, weight, sample)
         for line in plan_job.lines_of(made):
             print(line)  # noqa: T201
-        return text
+        return made.topic, planner.written(made.plan, made.topic, made.made_from)
 
-    text = _guarded(work)
+    planned, text = _guarded(work)
     _replace(Path(output), text)
     print(f"{output}: written")  # noqa: T201
     if loaded is not None and store is not None:
-        _guarded(lambda: _store(loaded, store, topic, text))
+        _guarded(lambda: _store(loaded, store, planned, text))
+
+
+@app.command()
+def audit(
+    source: Annotated[str, typer.Option("--in", metavar="DIR|TOPIC", help="Folder with audit files, or a topic.")],
+    out: Annotated[str, typer.Option(metavar="LAKE", help="Folder of the tables.")],
+    day: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="Only events of that day (UTC).")] = None,
+    bootstrap: MaybeBootstrap = "",
+    option: Options = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Turn what proxies wrote down into tables: deliveries, members by hour, renewals, load by key range, hot keys."""
+    given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
+    if day is not None and not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
+        _fail(f"--day {day}: write YYYY-MM-DD", MISUSED)
+
+    def work() -> None:
+        from proxy.pipeline import audit_job, session
+        from proxy.pipeline.options import read_options
+
+        is_folder = Path(source).is_dir()
+        if not is_folder:
+            read_options(given)
+        with session.session_of("pipeline audit", master, _assignments("--conf", conf)) as spark:
+            lines = audit_job.lines_of_folder(spark, source) if is_folder else audit_job.lines_of_topic(spark, given)
+            for line in audit_job.lines_of(audit_job.run(spark, lines, out, day, _note)):
+                print(line)  # noqa: T201
+
+    _guarded(work)
+
+
+@app.command()
+def ingest(
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="What is read.")],
+    ranges: Annotated[str, typer.Option(metavar="N|PLAN", help="Even key ranges, or a plan file; each is a task.")],
+    out: Annotated[str, typer.Option(metavar="LAKE", help="Folder of the tables; this one is records.")],
+    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Where the stream keeps how far it is.")],
+    bootstrap: Bootstrap,
+    once: Annotated[bool, typer.Option("--once", help="End at what the topic has now.")] = False,
+    option: Options = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Load a topic into a table, each record once; goes on from its checkpoint, with other ranges if need be."""
+    given = {"bootstrap": bootstrap, "topic": topic, **_assignments("--option", option)}
+
+    def work() -> None:
+        from proxy.pipeline import ingest_job, session
+        from proxy.pipeline.options import read_options
+
+        read_options(given | ({"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}))
+        with session.session_of("pipeline ingest", master, _assignments("--conf", conf), streaming=True) as spark:
+            done = ingest_job.run(spark, given, ranges, out, checkpoint, _note, once=once)
+        print(f"{done.rows} rows in {done.batches} batches")  # noqa: T201
+
+    _guarded(work)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _settings(file: str | None, brokers: Flags) -> Config:

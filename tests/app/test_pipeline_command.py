@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from proxy.app import pipeline_command
 from proxy.app.cli import app
 
+INGEST = ["pipeline", "ingest", "--topic", "orders", "--out", "lake", "--checkpoint", "cp", "--bootstrap", "one"]
 PLAN = ["pipeline", "plan", "--from", "orders", "-n", "4"]
 
 
@@ -27,6 +28,11 @@ def test_serve_never_loads_spark() -> None:
     [
         ([*PLAN, "--bootstrap", "one", "--option", "topic"], "--option topic: write KEY=VALUE"),
         ([*PLAN, "--bootstrap", "one", "--store", "p1"], "upstream"),
+        (["pipeline", "audit", "--in", "events", "--out", "lake"], "bootstrap names no server"),
+        (["pipeline", "audit", "--in", "/tmp", "--out", "lake", "--day", "today"], "write YYYY-MM-DD"),
+        ([*INGEST, "--ranges", "0"], "1 to 65536 key ranges"),
+        ([*INGEST, "--ranges", "no-plan.json"], "No such file"),
+        ([*INGEST, "--ranges", "2", "--option", "startingOfsets=latest"], "did you mean 'startingOffsets'"),
     ],
 )
 def test_what_is_wrong_is_told_before_spark_starts(arguments: list[str], text: str) -> None:

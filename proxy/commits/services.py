@@ -107,7 +107,7 @@ class CommitServices:
         return self.followed.off or self.gate.denied
 
     def has_ranges(self, group_id: str, metadata: str | None) -> bool:
-        """Whether a commit with this metadata is an individual one, by rule 1."""
+        """Whether a commit with this metadata is an individual one (commits/README.md rule 1)."""
         return commit_text_version(metadata) is not None and self.serves(group_id)
 
     def serves(self, group_id: str) -> bool:

@@ -74,7 +74,7 @@ class Deadline:
     _attempts: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        """Begin."""
+        """Count from now on."""
         self.progressed()
 
     def progressed(self) -> None:

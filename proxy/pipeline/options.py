@@ -90,9 +90,9 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     fetch_bytes: int = MIB
     timeout_s: float = 120.0
-    """Without any progress."""
+    """How long a read may go on without any progress."""
     is_committed: bool = True
-    """read_committed."""
+    """Whether `isolationLevel` is read_committed."""
     client_id: str = "kafka-share-proxy-pipeline"
     security: Security = field(default_factory=Security)
 

@@ -155,7 +155,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             return written(planned.resolved(self._options.starting, planned.places(), EARLIEST))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """maxOffsetsPerTrigger."""
+        """At most `maxOffsetsPerTrigger` offsets in a batch, where it is set."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 

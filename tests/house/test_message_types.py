@@ -54,6 +54,8 @@ def taken_by(function: Callable[..., Any]) -> tuple[Any, ...]:
     taken = next(iter(hints.values()))
     assert taken.__origin__ is Call, function
     (kind,) = taken.__args__
+    if isinstance(kind, TypeVar) and kind.__constraints__:
+        return tuple(eval(each.__forward_arg__, function.__globals__) for each in kind.__constraints__)
     kind = kind.__bound__ if isinstance(kind, TypeVar) else kind
     return get_args(kind) or (kind,)
 

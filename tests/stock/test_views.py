@@ -39,7 +39,7 @@ CLIENTS = {
 """Two on each release, at the same time."""
 
 
-def test_four_members_share_one_partition_and_nothing_is_lost(
+def test_a004_20_23_and_24_four_members_share_one_partition_and_nothing_is_lost(
     front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
 ) -> None:
     """T1: the view is made by whoever comes first; one member is killed, one is added, records keep coming.

@@ -104,7 +104,7 @@ def base_records(raw: Raw, topic: Topic, end: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_opened(front: Front, raw: Raw, fresh: Callable[[str], str], codec: str) -> None:
+def test_a004_22_every_codec_is_opened(front: Front, raw: Raw, fresh: Callable[[str], str], codec: str) -> None:
     """All slots together are the base; null keys are spread by offset. Even ranges and stripes, by name and by id."""
     base = raw.create_topic(fresh("b"))
     fill(front, base.name, 1000, **{"compression.type": codec})
@@ -115,7 +115,7 @@ def test_every_codec_is_opened(front: Front, raw: Raw, fresh: Callable[[str], st
         check(read_all(on, version, view, cut.slots, 1000), expected, cut)
 
 
-def test_transactions_in_both_isolation_levels(front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:
+def test_a004_22_transactions_in_both_isolation_levels(front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:
     """Commits, aborts and one that stays open: as a plain consumer of the base gets it, split offline."""
     base = raw.create_topic(fresh("b"))
     producers = []
@@ -225,7 +225,7 @@ def test_plain_topics_sessions_filters_and_errors(front: Front, raw: Raw, fresh:
     assert parts(on.ask(1, 15, stale))[1].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_empty_slots_reach_the_end_without_errors(front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:
+def test_a004_21_empty_slots_reach_the_end_without_errors(front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:
     """One key, four slots: the client's own commits come to the end on all of them, and no error callback is called."""
     base = raw.create_topic(fresh("b"))
     producer = Producer({"bootstrap.servers": front.bootstrap})

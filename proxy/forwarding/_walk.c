@@ -715,8 +715,31 @@ static long string_at(const struct treated *to, const unsigned char *frame, Py_s
     return length > end - *at ? -2 : length < -1 ? -1 : length;
 }
 
+#define GROUP_REMEMBERED_MAX 256 /* longer ids are not kept: clients may send 32 KiB */
+
+/* The id in these bytes, as a new reference; that of the last request again where they are the same, as they mostly are
+ * on one connection: its hash is known. NULL: they are not UTF-8, or there is an exception. */
+static PyObject *group_id(Walk *self, const char *bytes, Py_ssize_t length)
+{
+    Py_ssize_t last_length;
+    const char *last = self->group ? PyUnicode_AsUTF8AndSize(self->group, &last_length) : NULL;
+    if (last && last_length == length && !memcmp(last, bytes, (size_t)length)) {
+        Py_INCREF(self->group);
+        return self->group;
+    }
+    PyObject *group = PyUnicode_DecodeUTF8(bytes, length, NULL);
+    if (!group && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        PyErr_Clear();
+    if (group && length <= GROUP_REMEMBERED_MAX) {
+        Py_XDECREF(self->group);
+        Py_INCREF(group);
+        self->group = group;
+    }
+    return group;
+}
+
 /* The group that a request names, as a new reference; NULL: it is not of the usual form, or there is an exception. */
-static PyObject *leading_group(const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+static PyObject *leading_group(Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t end)
 {
     if (end < 14)
         return NULL;
@@ -733,12 +756,7 @@ static PyObject *leading_group(const struct treated *to, const unsigned char *fr
         at += length > 0 ? length : 0;
     }
     long length = string_at(to, frame, end, &at);
-    if (length < 0)
-        return NULL;
-    PyObject *group = PyUnicode_DecodeUTF8((const char *)frame + at, length, NULL);
-    if (!group && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
-        PyErr_Clear();
-    return group;
+    return length < 0 ? NULL : group_id(self, (const char *)frame + at, length);
 }
 
 /* How much is in all of them; -1: exception. */
@@ -755,7 +773,7 @@ static Py_ssize_t size_of_all(PyObject *const *objects)
 }
 
 /* Whether a request is about a group that nobody knows and has none of the words. -1: exception. */
-static int is_of_other_group(const struct treated *to, const unsigned char *frame, Py_ssize_t end)
+static int is_of_other_group(Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t end)
 {
     Py_ssize_t unless = size_of_all(to->unless), known = size_of_all(to->groups);
     if (unless || known < 0)
@@ -763,7 +781,7 @@ static int is_of_other_group(const struct treated *to, const unsigned char *fram
     int passes = lacks_words(to, frame + 4, (size_t)(end - 4));
     if (passes <= 0 || !known)
         return passes;
-    PyObject *group = leading_group(to, frame, end);
+    PyObject *group = leading_group(self, to, frame, end);
     if (!group)
         return PyErr_Occurred() ? -1 : 0;
     for (int i = 0; i < GROUPS && to->groups[i] && passes > 0; i++) {
@@ -812,7 +830,7 @@ static int settle(
     } else if (to->how == WITH_KNOWN_IDS) {
         passes = names_known_ids(to, frame, whole);
     } else if (to->how == OF_OTHER_GROUPS) {
-        passes = is_of_other_group(to, frame, whole);
+        passes = is_of_other_group(self, to, frame, whole);
     }
     if (passes <= 0)
         return passes;
@@ -1026,6 +1044,7 @@ static void walk_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     Py_CLEAR(((Walk *)self)->pending);
     Py_CLEAR(((Walk *)self)->table);
+    Py_CLEAR(((Walk *)self)->group);
     free_object(self);
 }
 

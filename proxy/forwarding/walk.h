@@ -36,7 +36,8 @@ typedef struct table Table;
 typedef struct {
     PyObject_HEAD
     Pending *pending;
-    Table *table; /* of requests; NULL in a walk over answers */
+    Table *table;    /* of requests; NULL in a walk over answers */
+    PyObject *group; /* strong, or NULL: the id of the group that a request named last */
     long long left, bytes;
     int frame_max, quiet_s, in_flight_max;
     char flows;

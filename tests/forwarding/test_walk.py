@@ -327,6 +327,29 @@ def test_what_passes_in_c_is_not_wanted_in_python_whatever_stands_in_place_of_a_
     assert passed
 
 
+def test_group_named_again_on_one_connection_is_looked_up_again() -> None:
+    """The id that was read last is kept, what is known of it is not; none is taken for one that it begins with."""
+    groups: dict[str, Any] = {"other": 1}
+    look = GroupLook(known_group((groups,), (set(),)), (8, 8), lambda *_: None, COMMIT)
+    walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): look}, SILENT), FRAME_MAX)
+    message = registry.message("OffsetCommitRequest")
+
+    def passes(group: str) -> bool:
+        data = memoryview(frames.request(8, 8, 5, "c", message(group_id=group, topics=[])))
+        return bool(walk.receive(data, 0, len(data)))
+
+    ids = ("g", "g", "gg", "g", "", "ü", "ü", "ü" * 200, "ü" * 200, "g")
+    assert all(map(passes, ids))
+    for group in ids:
+        assert passes(group)
+        groups[group] = 1
+        assert not passes(group)
+        assert not passes(group)
+        del groups[group]
+        assert passes(group)
+    assert not passes("other")
+
+
 @pytest.mark.parametrize("word", [b"ic/", b"/", b"iiii", b"cici/i"])
 def test_words_are_found_wherever_they_stand(word: bytes) -> None:
     """Short and long ones, in bytes that are nearly nothing else; at both ends too."""

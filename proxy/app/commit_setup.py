@@ -62,6 +62,8 @@ def runtime(services: CommitServices | None, access: BrokerAccess) -> CommitRunt
         return None
     is_stored = isinstance(services.journal, TopicJournal)
     tail = Tail(INDIVIDUAL_COMMITS, services.followed, access) if is_stored else None
+    if tail is not None:
+        tail.is_owned = lambda partition: services.gate.lets_in((partition,))
     return CommitRuntime(services, tail)
 
 

@@ -53,6 +53,9 @@ RETRY_S = 0.1
 PAUSE_S = 0.02
 """Before the next Fetch after one that had something: an owner appends a thousand times a second, and following each
 append took a sixth of its time."""
+OWNED_PAUSE_S = 0.2
+"""The same while this proxy owns all of it: it appends everything itself, and knows it before. Each turn of a task of
+Trio costs as much as several requests."""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +91,8 @@ class Tail:
         """What the newest record took from the owner's append to here."""
         self.on_read: Callable[[], None] = lambda: None
         """Called after each look and each answer: something may be loaded, or not any more."""
+        self.is_owned: Callable[[int], bool] = lambda _partition: False
+        """Whether this proxy itself owns a partition at this moment."""
         self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
         """Called each time that the topic cannot be looked for."""
         self._state = state
@@ -217,7 +222,7 @@ class Tail:
                     await self._take(entry, sent + FETCH_WAIT_S if waited else sent)
                 self._trouble.ended()
                 if not waited and self.is_all_loaded:
-                    await trio.sleep(PAUSE_S)
+                    await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, wanted)) else PAUSE_S)
 
     def _begin(self, followed: _Followed, start: int, end: int) -> None:
         """Read on from where it was left, if that is still there."""

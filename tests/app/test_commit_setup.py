@@ -18,6 +18,7 @@ from proxy.forwarding.early_looks import ByKnownGroup
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Kind, Routes, header
 from proxy.sharegroups import share_group_apis
+from proxy.wire.errors import ErrorCode
 from tests.app.test_composition import config
 from tests.support.ports import World
 
@@ -43,6 +44,16 @@ async def test_ranges_are_kept_in_their_topic_unless_told_otherwise() -> None:
     stored.services.followed.uncertain[3] = False
     assert "not known of 1 partitions" in stored.why_not
     assert in_memory.why_not == ""
+
+
+async def test_tail_knows_what_this_proxy_owns() -> None:
+    made = running(config())
+    assert made is not None
+    assert made.tail is not None
+    made.services.gate.open([3])
+    assert made.tail.is_owned(3)
+    made.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moved", [3])
+    assert not made.tail.is_owned(3)
 
 
 def test_switched_off_there_is_nothing() -> None:

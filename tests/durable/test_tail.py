@@ -249,3 +249,28 @@ async def test_partition_that_cannot_be_read_is_named_and_others_go_on(
     assert (followed.tail.is_loaded(3), followed.tail.is_loaded(4)) == (False, True)
     assert followed.tail.age_s == inf
     assert followed.notes.count("test-state-unreadable") == 1
+
+
+async def test_owner_follows_its_own_appends_at_leisure(autojump_clock: MockClock, followed: Followed) -> None:
+    """It knows them before; as soon as another proxy owns one partition, that is followed closely."""
+    fetch, fetches = followed.cluster.fetch, 0
+
+    async def counted(request: object) -> object:
+        nonlocal fetches
+        fetches += 1
+        return await fetch(request)
+
+    followed.cluster.fetch = counted  # type: ignore[method-assign]
+    followed.make()
+    followed.run()
+    await followed.tail.loaded()
+    counts = []
+    for foreign in (None, 3):
+        followed.tail.is_owned = lambda partition, foreign=foreign: partition != foreign  # type: ignore[misc]
+        begun = fetches
+        for number in range(200):
+            followed.put(5, f"{foreign} {number}")
+            await trio.sleep(0.01)
+        counts.append(fetches - begun)
+        await followed.holds(**{NAMES[5]: f"{foreign} 199"})
+    assert counts[0] <= 15 < 60 <= counts[1]

@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
 from proxy.brokers.own_connection import OwnSettings
 from proxy.client.broker_connections import BrokerConnections
 from proxy.client.notes import PARTITIONS_LOST, ConsumerNote, Observe, ignore
+from proxy.consumer.coordinator_requests import CoordinatorRequests
 from proxy.consumer.core import ConsumerCore
 from proxy.consumer.events import (
     ApplicationEvent,
@@ -33,9 +34,10 @@ from proxy.consumer.events import (
     PartitionsLost,
     Subscribe,
 )
-from proxy.consumer.metadata_requests import NodeAddress
+from proxy.consumer.metadata_requests import MetadataRequests, NodeAddress
 from proxy.consumer.partitions import shown
 from proxy.consumer.requests import Outcome, UnsentRequest
+from proxy.consumer.share_events import ShareApplicationEvent
 from proxy.wire.errors import ConfigError, ProxyError
 from proxy.wire.values import Address
 
@@ -59,7 +61,42 @@ class PollBegan(NamedTuple):
     """The poll before was cancelled, and this one goes on with it: nothing is released again."""
 
 
-ToNetwork = ApplicationEvent | PollBegan
+ToNetwork = ApplicationEvent | ShareApplicationEvent | PollBegan
+
+
+class DrivenCore(Protocol):
+    """What decides: ConsumerCore, or ShareCore."""
+
+    coordinator: CoordinatorRequests
+    metadata: MetadataRequests
+    next_deadline: float
+
+    def start(self, now: float, /) -> None:
+        """The network side runs."""
+        ...
+
+    def stop(self, now: float, /) -> None:
+        """Nothing is asked any more."""
+        ...
+
+    def handle(self, event: Any, now: float, /) -> None:
+        """Take what the application said."""
+        ...
+
+    def poll(self, now: float, /) -> Sequence[UnsentRequest]:
+        """What is to be sent now."""
+        ...
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float, /) -> None:
+        """Take what became of a request."""
+        ...
+
+    def events(self) -> Sequence[BackgroundEvent]:
+        """What the application is to be told."""
+        ...
+
+
+Core = TypeVar("Core", bound=DrivenCore)
 
 
 @dataclass(eq=False, slots=True)
@@ -75,11 +112,11 @@ def jitter() -> float:
     return int.from_bytes(os.urandom(4), "big") / (1 << 31) - 1
 
 
-class NetworkTask:
+class NetworkLoop(Generic[Core]):
     """`run` is the network side; every other public method is for the application."""
 
     def __init__(
-        self, core: ConsumerCore, bootstrap: Sequence[Address], settings: OwnSettings, observe: Observe = ignore
+        self, core: Core, bootstrap: Sequence[Address], settings: OwnSettings, observe: Observe = ignore
     ) -> None:
         self.core = core
         self.observe = observe
@@ -96,7 +133,6 @@ class NetworkTask:
         self._turned = trio.Event()
         self._cells: dict[int, _Cell] = {}
         self._call_ids = count(1)
-        self._is_member = False
         self._errors_kept = 0
         self._arrival_told = False
         self._nodes_seen: tuple[Any, tuple[str, int] | None] = (None, None)
@@ -131,18 +167,6 @@ class NetworkTask:
         if cell.result.error is not None:
             raise cell.result.error
         return cell.result.value
-
-    async def begin_poll(self, *, continues: bool) -> None:
-        """Have a poll begin behind all that was said before; the network side turns only where it has something to do.
-
-        Args:
-            continues: the poll before was cancelled, and this one goes on with it.
-        """
-        waits = continues or self.closed or self._from_application.statistics().current_buffer_used
-        if not waits and self.core.begin_poll_quietly(trio.current_time()):
-            await trio.lowlevel.checkpoint()
-        else:
-            await self.call(lambda call_id: PollBegan(call_id, continues))
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for something to be so, looking after every turn. ConsumerClosed: it will never be."""
@@ -214,24 +238,8 @@ class NetworkTask:
         while self._outcomes:
             request, outcome = self._outcomes.popleft()
             self.core.on_response(request, outcome, now)
-        if self._is_waited_for and self._is_member:
-            self.core.membership.polled(now)
 
     def _handle(self, event: ToNetwork, now: float) -> None:
-        match event:
-            case PollBegan(call_id, continues):
-                if continues:
-                    self.core.coordinator.retry()
-                else:
-                    self.core.begin_poll(now)
-                self._finish(CallDone(call_id=call_id))
-                return
-            case Subscribe(topics, pattern):
-                self._is_member = bool(topics or pattern)
-            case Assign() | LeaveGroup():
-                self._is_member = False
-            case _:
-                pass
         try:
             self.core.handle(event, now)
         except (ConfigError, ValueError) as error:  # the application's side looks first; what it overlooked is told
@@ -291,6 +299,46 @@ class NetworkTask:
             self._finish(CallDone(call_id=call_id, error=error))
         self._to_application.close()
         self._turned.set()
+
+
+class NetworkTask(NetworkLoop[ConsumerCore]):
+    """Of a consumer, whose polls the network side takes part in."""
+
+    _is_member = False
+
+    async def begin_poll(self, *, continues: bool) -> None:
+        """Have a poll begin behind all that was said before; the network side turns only where it has something to do.
+
+        Args:
+            continues: the poll before was cancelled, and this one goes on with it.
+        """
+        waits = continues or self.closed or self._from_application.statistics().current_buffer_used
+        if not waits and self.core.begin_poll_quietly(trio.current_time()):
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.call(lambda call_id: PollBegan(call_id, continues))
+
+    def _take(self, now: float) -> None:
+        super()._take(now)
+        if self._is_waited_for and self._is_member:
+            self.core.membership.polled(now)
+
+    def _handle(self, event: ToNetwork, now: float) -> None:
+        match event:
+            case PollBegan(call_id, continues):
+                if continues:
+                    self.core.coordinator.retry()
+                else:
+                    self.core.begin_poll(now)
+                self._finish(CallDone(call_id=call_id))
+                return
+            case Subscribe(topics, pattern):
+                self._is_member = bool(topics or pattern)
+            case Assign() | LeaveGroup():
+                self._is_member = False
+            case _:
+                pass
+        super()._handle(event, now)
 
 
 def _address(node: NodeAddress) -> Address:

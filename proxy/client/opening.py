@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import ssl
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any
 
 import trio
@@ -18,15 +16,11 @@ from proxy.client.arguments import PartitionName
 from proxy.client.consumer import Consumer
 from proxy.client.network_task import NetworkTask, jitter
 from proxy.client.notes import COORDINATOR_STATE, REBALANCE_STATE, Observe, ignore, on_state
+from proxy.client.open_block import OpenBlock
 from proxy.client.rebalance_listener import RebalanceListener
 from proxy.client.settings import CLIENT_ID, ClientSettings, SaslLogin, client_settings
 from proxy.consumer.core import ConsumerCore
 from proxy.consumer.options import ConfigurationError
-
-CLOSE_S = 30.0
-"""For the listener's last words, commits under way, and leaving the group."""
-CANCELLED_CLOSE_S = 2.0
-"""The same where the block was cancelled: then somebody waits for it to end."""
 
 
 def open_consumer(
@@ -88,14 +82,9 @@ def open_consumer(
     if max_poll_records < 1:
         raise ConfigurationError(f"max_poll_records {max_poll_records}: 1 or more")
 
-    def begin(consumer: Consumer) -> None:
-        if topics or pattern is not None:
-            consumer.subscribe(topics, pattern=pattern)
-        elif partitions:
-            consumer.assign(partitions)
-
-    def consumer_of(network: NetworkTask) -> Consumer:
-        return Consumer(
+    def make() -> tuple[NetworkTask, Consumer]:
+        network = _network_task(settings, observe)
+        consumer = Consumer(
             network,
             listener,
             revoke_in_same_poll=revoke_in_same_poll,
@@ -103,70 +92,21 @@ def open_consumer(
             individual_commits=individual_commits,
             max_poll_records=max_poll_records,
         )
+        if topics or pattern is not None:
+            consumer.subscribe(topics, pattern=pattern)
+        elif partitions:
+            consumer.assign(partitions)
+        return network, consumer
 
-    return _OpenConsumer(settings, consumer_of, begin, observe)
+    return OpenBlock(make)
 
 
-class _OpenConsumer:
-    """Runs the network task beside the block.
-
-    What the block raises comes out as it is, not in a group: the nursery is not told of it. A cancellation is, because
-    the nursery may be what was cancelled.
-    """
-
-    def __init__(
-        self,
-        settings: ClientSettings,
-        consumer_of: Callable[[NetworkTask], Consumer],
-        begin: Callable[[Consumer], None],
-        observe: Observe,
-    ) -> None:
-        self._settings = settings
-        self._consumer_of = consumer_of
-        self._begin = begin
-        self._observe = observe
-        self._nursery_of = trio.open_nursery()
-        self._network_scope = trio.CancelScope(shield=True)
-        """Of the network task: the group is left also where the block was cancelled, and then it ends."""
-        self._consumer: Consumer | None = None
-
-    async def __aenter__(self) -> Consumer:
-        if self._consumer is not None:
-            raise RuntimeError("this consumer was opened before: call open_consumer again")
-        core = ConsumerCore(
-            self._settings.options,
-            jitter=jitter,
-            member_id=str(uuid.uuid4()),
-            on_coordinator_state=on_state(COORDINATOR_STATE, self._observe),
-            on_rebalance_state=on_state(REBALANCE_STATE, self._observe),
-        )
-        network = NetworkTask(core, self._settings.bootstrap, self._settings.connections, self._observe)
-        consumer = self._consumer = self._consumer_of(network)
-        self._begin(consumer)  # before anything runs: what is wrong with it has no consequences
-        nursery = await self._nursery_of.__aenter__()
-        nursery.start_soon(self._run, network, name="network task of a consumer")
-        return consumer
-
-    async def _run(self, network: NetworkTask) -> None:
-        with self._network_scope:
-            await network.run()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        try:
-            await self._close()
-        finally:
-            self._network_scope.cancel()
-            if error is None or isinstance(error, Exception):
-                await self._nursery_of.__aexit__(None, None, None)
-            else:
-                await self._nursery_of.__aexit__(kind, error, trace)
-        return False
-
-    async def _close(self) -> None:
-        cancelled = trio.current_effective_deadline() == -math.inf
-        with trio.CancelScope(shield=True) as scope:
-            scope.deadline = trio.current_time() + (CANCELLED_CLOSE_S if cancelled else CLOSE_S)
-            if self._consumer is not None:
-                await self._consumer.close()
+def _network_task(settings: ClientSettings, observe: Observe) -> NetworkTask:
+    core = ConsumerCore(
+        settings.options,
+        jitter=jitter,
+        member_id=str(uuid.uuid4()),
+        on_coordinator_state=on_state(COORDINATOR_STATE, observe),
+        on_rebalance_state=on_state(REBALANCE_STATE, observe),
+    )
+    return NetworkTask(core, settings.bootstrap, settings.connections, observe)

@@ -6,18 +6,20 @@ import difflib
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
 from proxy.brokers.own_connection import Connect, Identity, OwnSettings
 from proxy.consumer.options import ConfigurationError, ConsumerOptions
+from proxy.consumer.share_options import ShareOptions
 from proxy.wire.values import Address
 
 CLIENT_ID = "kafka-share-proxy-client"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 DEFAULT_PORT = 9092
-OPTIONS = tuple(each.name for each in fields(ConsumerOptions) if each.init)
+
+Options = TypeVar("Options", ConsumerOptions, ShareOptions)
 
 
 class SaslLogin(NamedTuple):
@@ -28,6 +30,13 @@ class SaslLogin(NamedTuple):
     username: str
     password: str | Callable[[], str]
     """Or what reads it, at every authentication."""
+
+
+class ConnectionSettings(NamedTuple):
+    """Checked: which servers, and how connections are made."""
+
+    bootstrap: Sequence[Address]
+    connections: OwnSettings
 
 
 class ClientSettings(NamedTuple):
@@ -59,19 +68,40 @@ def client_settings(
         connect: dials (host, port).
         options: fields of ConsumerOptions by name.
     """
-    known = dict(options)
-    _check_names(known)
-    if group is not None and not group:
-        raise ConfigurationError("group is empty: leave it out to read without a group")
+    checked = checked_options(ConsumerOptions, group, options)
+    return ClientSettings(*connection_settings(bootstrap, client_id, tls, sasl, connect), checked)
+
+
+def connection_settings(
+    bootstrap: str | Iterable[str],
+    client_id: str,
+    tls: ssl.SSLContext | bool | None,
+    sasl: SaslLogin | tuple[str, str, str] | None,
+    connect: Connect,
+) -> ConnectionSettings:
+    """Arguments and errors as of `client_settings`."""
     context = ssl.create_default_context() if tls is True else tls or None
     connections = OwnSettings(
         tls=context, identity=_identity(sasl), connect=connect, client_id=client_id, tls_setting="tls"
     )
+    return ConnectionSettings(addresses(bootstrap), connections)
+
+
+def checked_options(kind: type[Options], group: str | None, options: Mapping[str, Any]) -> Options:
+    """The options of a consumer. Raises ConfigurationError.
+
+    Args:
+        kind: of which consumer.
+        group: the group id.
+        options: fields of the kind by name.
+    """
+    _check_names(tuple(each.name for each in fields(kind) if each.init), options)
+    if group is not None and not group:
+        raise ConfigurationError("group is empty: leave it out to read without a group")
     try:
-        checked = ConsumerOptions(group_id=group, **known)
+        return kind(group_id=group, **options)
     except TypeError as error:
         raise ConfigurationError(f"an option has a value of another type than it needs: {error}") from error
-    return ClientSettings(addresses(bootstrap), connections, checked)
 
 
 def addresses(bootstrap: str | Iterable[str]) -> tuple[Address, ...]:
@@ -106,11 +136,11 @@ def _identity(sasl: SaslLogin | tuple[str, str, str] | None) -> Identity | None:
     )
 
 
-def _check_names(options: dict[str, Any]) -> None:
+def _check_names(known: Sequence[str], options: Mapping[str, Any]) -> None:
     for name in options:
         if name == "group_id":
             raise ConfigurationError("group_id: say group=")
-        if name not in OPTIONS:
-            (near,) = difflib.get_close_matches(name, OPTIONS, 1, 0.5) or ("",)
-            advice = f"; did you mean {near!r}?" if near else f": there are {', '.join(OPTIONS)}"
+        if name not in known:
+            (near,) = difflib.get_close_matches(name, known, 1, 0.5) or ("",)
+            advice = f"; did you mean {near!r}?" if near else f": there are {', '.join(known)}"
             raise ConfigurationError(f"no option is called {name!r}{advice}")

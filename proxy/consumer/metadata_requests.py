@@ -6,10 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
-from proxy.consumer.options import ConsumerOptions
 from proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
 from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
@@ -49,10 +48,34 @@ class KnownTopic:
     internal: bool = False
 
 
+class MetadataTimes(Protocol):
+    """Settings, in seconds."""
+
+    @property
+    def request_timeout_s(self) -> float:
+        """request.timeout.ms"""
+        ...
+
+    @property
+    def retry_backoff_s(self) -> float:
+        """retry.backoff.ms"""
+        ...
+
+    @property
+    def metadata_max_age_s(self) -> float:
+        """metadata.max.age.ms"""
+        ...
+
+    @property
+    def rebootstrap_after_s(self) -> float:
+        """metadata.recovery.rebootstrap.trigger.ms"""
+        ...
+
+
 class MetadataRequests:
     """One Metadata request at a time, for everybody who needs to know something."""
 
-    def __init__(self, options: ConsumerOptions, backoff: RetryBackoff) -> None:
+    def __init__(self, options: MetadataTimes, backoff: RetryBackoff) -> None:
         self._options = options
         self._backoff = backoff
         self.nodes: Mapping[int, NodeAddress] = {}

@@ -1,0 +1,84 @@
+"""Settings of one share consumer, checked before anything is sent. Names follow Kafka's, units stand last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.consumer.options import ConfigurationError
+
+ACKNOWLEDGEMENT_MODES = ("implicit", "explicit")
+ACQUIRE_MODES = ("batch_optimized", "record_limit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOptions:
+    """Everything that is decided when a share consumer is opened."""
+
+    group_id: str | None = None
+    """The share group; always needed."""
+    acknowledgement_mode: str = "implicit"
+    """share.acknowledgement.mode: `implicit`, where a poll accepts what the poll before returned, or `explicit`."""
+    acquire_mode: str = "batch_optimized"
+    """share.acquire.mode (KIP-1206): whole batches, or with `record_limit` never more than max_poll_records."""
+    max_poll_records: int = 500
+    """Of one fetch; a poll in the mode `batch_optimized` may return some more."""
+    held_records_max: int = 10_000
+    """Records that were returned and not acknowledged, at which no more are fetched."""
+    rack: str | None = None
+    max_poll_interval_s: float = 300.0
+    request_timeout_s: float = 30.0
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    metadata_max_age_s: float = 300.0
+    rebootstrap_after_s: float = 300.0
+    """metadata.recovery.rebootstrap.trigger.ms"""
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 52_428_800
+    fetch_max_wait_s: float = 0.5
+
+    @property
+    def group(self) -> str:
+        """The group's id."""
+        return self.group_id or ""
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether the application says of each record what became of it."""
+        return self.acknowledgement_mode == "explicit"
+
+    @property
+    def limits_records(self) -> bool:
+        """Whether max_poll_records is strict."""
+        return self.acquire_mode == "record_limit"
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError, with every mistake that was found."""
+        if mistakes := [*_unknown(self), *_not_positive(self)]:
+            raise ConfigurationError("; ".join(mistakes))
+
+
+def _unknown(options: ShareOptions) -> list[str]:
+    found = []
+    if not options.group_id:
+        found.append("a share consumer needs a group: say group=")
+    if options.acknowledgement_mode not in ACKNOWLEDGEMENT_MODES:
+        listed = ", ".join(ACKNOWLEDGEMENT_MODES)
+        found.append(f"share.acknowledgement.mode {options.acknowledgement_mode!r}: one of {listed}")
+    if options.acquire_mode not in ACQUIRE_MODES:
+        found.append(f"share.acquire.mode {options.acquire_mode!r}: one of {', '.join(ACQUIRE_MODES)}")
+    if options.retry_backoff_s > options.retry_backoff_max_s:
+        found.append("retry.backoff.ms must not be above retry.backoff.max.ms")
+    if options.max_poll_records > options.held_records_max:
+        found.append("max.poll.records must not be above held_records_max")
+    return found
+
+
+def _not_positive(options: ShareOptions) -> list[str]:
+    named = {
+        "max.poll.records": options.max_poll_records,
+        "max.poll.interval.ms": options.max_poll_interval_s,
+        "request.timeout.ms": options.request_timeout_s,
+        "fetch.max.bytes": options.fetch_max_bytes,
+        "fetch.max.wait.ms": options.fetch_max_wait_s,
+    }
+    return [f"{name} must be above 0" for name, value in named.items() if value <= 0]

@@ -1,0 +1,76 @@
+"""A block and the task beside it: what comes out, and when it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from proxy.client import open_block
+from proxy.client.open_block import OpenBlock
+
+Clock = trio.testing.MockClock
+
+
+class Network:
+    """Runs until it is cancelled."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    async def run(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.log.append("network ended")
+
+
+class Closing:
+    """Takes so long to close."""
+
+    def __init__(self, log: list[str], seconds: float = 0) -> None:
+        self.log, self.seconds = log, seconds
+
+    async def close(self) -> None:
+        await trio.sleep(self.seconds)
+        self.log.append("closed")
+
+
+def block(log: list[str], seconds: float = 0) -> OpenBlock[Any]:
+    made: Any = Network(log), Closing(log, seconds)
+    return OpenBlock(lambda: made)
+
+
+async def test_it_is_closed_while_the_network_still_runs(autojump_clock: Clock) -> None:
+    log: list[str] = []
+    async with block(log, 1):
+        log.append("body")
+    assert log == ["body", "closed", "network ended"]
+
+
+async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: Clock) -> None:
+    log: list[str] = []
+    with pytest.raises(ZeroDivisionError):
+        async with block(log):
+            raise ZeroDivisionError
+    assert log == ["closed", "network ended"]
+
+
+async def test_a_cancelled_block_closes_within_its_limit(autojump_clock: Clock) -> None:
+    log: list[str] = []
+    begin = trio.current_time()
+    with trio.move_on_after(5) as scope:
+        async with block(log, 1000):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert trio.current_time() - begin == pytest.approx(5 + open_block.CANCELLED_CLOSE_S)
+    assert log == ["network ended"]
+
+
+async def test_a_block_is_opened_once(autojump_clock: Clock) -> None:
+    once = block([])
+    async with once:
+        pass
+    with pytest.raises(RuntimeError, match="opened before"):
+        await once.__aenter__()

@@ -11,7 +11,7 @@ ACQUIRE_MODES = ("batch_optimized", "record_limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareOptions:
+class ShareConsumerOptions:
     """Everything that is decided when a share consumer is opened."""
 
     group_id: str | None = None
@@ -57,7 +57,7 @@ class ShareOptions:
             raise ConfigurationError("; ".join(mistakes))
 
 
-def _unknown(options: ShareOptions) -> list[str]:
+def _unknown(options: ShareConsumerOptions) -> list[str]:
     found = []
     if not options.group_id:
         found.append("a share consumer needs a group: say group=")
@@ -73,7 +73,7 @@ def _unknown(options: ShareOptions) -> list[str]:
     return found
 
 
-def _not_positive(options: ShareOptions) -> list[str]:
+def _not_positive(options: ShareConsumerOptions) -> list[str]:
     named = {
         "max.poll.records": options.max_poll_records,
         "max.poll.interval.ms": options.max_poll_interval_s,

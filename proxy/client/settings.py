@@ -12,14 +12,14 @@ import trio
 
 from proxy.brokers.own_connection import Connect, Identity, OwnSettings
 from proxy.consumer.options import ConfigurationError, ConsumerOptions
-from proxy.consumer.share_options import ShareOptions
+from proxy.consumer.share_options import ShareConsumerOptions
 from proxy.wire.values import Address
 
 CLIENT_ID = "kafka-share-proxy-client"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 DEFAULT_PORT = 9092
 
-Options = TypeVar("Options", ConsumerOptions, ShareOptions)
+Options = TypeVar("Options", ConsumerOptions, ShareConsumerOptions)
 
 
 class SaslLogin(NamedTuple):

@@ -1,0 +1,30 @@
+"""What logs and metrics are told of acknowledgements (R003-5, R003-9)."""
+
+from __future__ import annotations
+
+from proxy.client.notes import ConsumerNote
+from proxy.client.share_notes import RECORDS_ACKNOWLEDGED, RECORDS_RENEWED, note_results
+from proxy.consumer.events import ConsumerError
+from proxy.consumer.share_acknowledgements import AcknowledgeType
+from proxy.consumer.share_holds import AcknowledgementResult
+from proxy.wire.values import TopicPartition
+
+P0 = TopicPartition("p", 0)
+ACCEPT, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RENEW
+
+
+def test_each_type_is_counted_and_renewals_say_how_often() -> None:
+    notes: list[ConsumerNote] = []
+    note_results(notes.append)(AcknowledgementResult(P0, {1: ACCEPT, 3: RENEW, 4: ACCEPT, 7: RENEW}, None, 5))
+    shared = {"partition": "p-0", "error": None}
+    assert notes == [
+        ConsumerNote(RECORDS_ACKNOWLEDGED, {**shared, "type": "accept", "records": 2}),
+        ConsumerNote(RECORDS_ACKNOWLEDGED, {**shared, "type": "renew", "records": 2}),
+        ConsumerNote(RECORDS_RENEWED, {**shared, "offsets": (3, 7), "records": 2, "renewals": 5}),
+    ]
+
+
+def test_a_refusal_is_told_with_its_reason() -> None:
+    notes: list[ConsumerNote] = []
+    note_results(notes.append)(AcknowledgementResult(P0, {1: ACCEPT}, ConsumerError("too late")))
+    assert [note.facts["error"] for note in notes] == ["too late"]

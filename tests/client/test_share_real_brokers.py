@@ -1,0 +1,366 @@
+"""The share consumer with a broker of 4.3.0, and through the proxy in front of 3.9.1, which has no share groups."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+from confluent_kafka import AcknowledgeType as StockType
+from confluent_kafka import ShareConsumer as StockShareConsumer
+from localkafka.cluster import Cluster
+
+from proxy.client.notes import ConsumerNote
+from proxy.client.share_consumer import ShareConsumer
+from proxy.client.share_notes import RECORDS_ACKNOWLEDGED, RECORDS_RENEWED
+from proxy.client.share_opening import open_share_consumer
+from proxy.client.share_records import ShareRecord
+from proxy.consumer.events import BrokerRefused, ConsumerError
+from proxy.consumer.share_acknowledgements import AcknowledgeType
+from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
+from proxy.consumer.share_membership import ShareMemberState
+from proxy.wire.errors import ErrorCode
+from tests.client.test_real_brokers import QUIET, Dialler
+from tests.support.raw import Raw
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+Fresh = Callable[[str], str]
+LIMIT_S = 40
+LOCK_S = 1.0
+RELEASE, REJECT, RENEW = AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW
+EXPLICIT = {"acknowledgement_mode": "explicit"}
+
+
+@pytest.fixture(params=["3.9.1", "4.3.0"])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Servers with share groups whose locks may last a second."""
+    front = request.getfixturevalue({"3.9.1": "proxy_39_quick", "4.3.0": "kafka_43_quick"}[request.param])
+    return str(front.bootstrap)
+
+
+class World:
+    """A topic and a group that reads it from the start."""
+
+    def __init__(self, bootstrap: str, fresh: Fresh, partitions: int = 1, **settings: str) -> None:
+        self.bootstrap, self.topic, self.group = bootstrap, fresh("topic"), fresh("group")
+        self._numbers = itertools.count()
+        with Raw(bootstrap) as raw:
+            raw.create_topic(self.topic, partitions)
+        self.configure(**{"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"} | settings)
+
+    def configure(self, **settings: str) -> None:
+        with Raw(self.bootstrap) as raw:
+            raw.configure_group(self.group, settings)
+
+    def produce(self, count: int, partition: int = 0, **settings: Any) -> None:
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 50, **QUIET, **settings})
+        for _ in range(count):
+            producer.produce(self.topic, b"%d" % next(self._numbers), partition=partition)
+        assert producer.flush(30) == 0
+
+    def consumer(self, **options: Any) -> Any:
+        return open_share_consumer(self.bootstrap, group=self.group, topics=[self.topic], **options)
+
+
+def short_lock(seconds: float = LOCK_S) -> dict[str, str]:
+    return {"share.record.lock.duration.ms": str(round(seconds * 1000))}
+
+
+async def read(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
+    got: list[ShareRecord] = []
+    with trio.move_on_after(LIMIT_S):
+        while len(got) < count:
+            got += await consumer.poll(1)
+    assert len(got) == count, (len(got), consumer.state())
+    return got
+
+
+def places(records: Sequence[ShareRecord]) -> list[tuple[int, int, int]]:
+    return [(record.partition, record.offset, record.delivery_count) for record in records]
+
+
+class Stock:
+    """confluent-kafka as another member: version 1, without renewals."""
+
+    def __init__(self, world: World) -> None:
+        self.consumer = StockShareConsumer(
+            {
+                "bootstrap.servers": world.bootstrap, "group.id": world.group,
+                "share.acknowledgement.mode": "explicit", **QUIET,
+            }
+        )  # fmt: skip
+        self.consumer.subscribe([world.topic])
+        self.got: list[tuple[int, int]] = []
+        """Offset and delivery count of what it accepted."""
+
+    def turn(self) -> None:
+        for message in self.consumer.poll(0.2):
+            assert message.error() is None
+            self.got.append((message.offset(), message.delivery_count()))
+            self.consumer.acknowledge(message, StockType.ACCEPT)
+        self.consumer.commit_sync(10)
+
+    async def run(self, turns: int = 400) -> None:
+        for _ in range(turns):
+            await trio.to_thread.run_sync(self.turn)
+
+
+@contextmanager
+def stock_member(world: World) -> Iterator[Stock]:
+    stock = Stock(world)
+    try:
+        yield stock
+    finally:
+        stock.consumer.close()
+
+
+# Records
+
+
+async def test_members_divide_the_work_and_nothing_comes_again(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh, 3)
+    got: list[ShareRecord] = []
+
+    async def work(consumer: ShareConsumer) -> None:
+        while len(got) < 900:
+            got.extend(await consumer.poll(0.2))
+        assert all(error is None for error in (await consumer.commit()).values())
+
+    async with world.consumer() as one, world.consumer() as two, world.consumer() as three:
+        with trio.fail_after(LIMIT_S):
+            async with trio.open_nursery() as nursery:
+                for consumer in (one, two, three):
+                    nursery.start_soon(work, consumer)
+                for turn, codec in enumerate(("none", "lz4", "zstd", "gzip", "snappy", "none")):
+                    await trio.to_thread.run_sync(
+                        lambda n=turn, c=codec: world.produce(150, n % 3, **{"compression.type": c})
+                    )
+        assert await one.poll(0.5) == []
+    assert sorted(int(record.value or b"") for record in got) == list(range(900))
+    assert {record.delivery_count for record in got} == {1}
+
+
+async def test_what_is_accepted_rejected_and_released(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh)
+    world.produce(3)
+    results: list[AcknowledgementResult] = []
+    async with world.consumer(**EXPLICIT, on_acknowledged=results.append) as consumer:
+        assert consumer.acquisition_lock_timeout_ms is None
+        accepted, released, rejected = await read(consumer, 3)
+        assert consumer.acquisition_lock_timeout_ms == 30_000
+        consumer.acknowledge(accepted)
+        consumer.acknowledge(released, RELEASE)
+        consumer.acknowledge(rejected, REJECT)
+        assert await consumer.commit() == {accepted.origin: None}
+        (again,) = await read(consumer, 1)
+        assert (again.offset, again.delivery_count) == (1, 2)
+        with pytest.raises(ValueError, match="is not held"):
+            consumer.acknowledge(accepted)
+        consumer.acknowledge(again)
+        assert await consumer.poll(1.5) == []
+        assert consumer.state().held == 0
+    assert [dict(result.said) for result in results] == [{0: 1, 1: 2, 2: 3}, {1: 1}]
+    assert [result.error for result in results] == [None, None]
+
+
+async def test_record_limit_acquires_no_more_than_a_poll_may_return(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh)
+    world.produce(10)
+    options = {**EXPLICIT, "acquire_mode": "record_limit", "max_poll_records": 4}
+    async with world.consumer(**options) as one, world.consumer(**options) as two:
+        assert places(await read(one, 4)) == [(0, n, 1) for n in range(4)]
+        assert places(await read(two, 4)) == [(0, n, 1) for n in range(4, 8)]
+        assert places(await read(one, 2)) == [(0, 8, 1), (0, 9, 1)]
+
+
+async def test_what_a_closed_consumer_held_goes_to_others_at_once(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh)
+    world.produce(4)
+    async with world.consumer(**EXPLICIT) as first:
+        records = await read(first, 4)
+        first.acknowledge(records[1])
+    async with world.consumer() as second:
+        with trio.fail_after(15):  # below the lock's 30 s
+            assert places(await read(second, 3)) == [(0, 0, 2), (0, 2, 2), (0, 3, 2)]
+
+
+# Locks
+
+
+async def test_a003_1_a_job_that_outlasts_its_lock_is_nobody_elses(bootstrap: str, fresh: Fresh) -> None:
+    """With confluent-kafka as the other member: it never gets the record, and the lock is renewed several times."""
+    world = World(bootstrap, fresh, **short_lock())
+    world.produce(1)
+    notes: list[ConsumerNote] = []
+    with stock_member(world) as stock:
+        async with world.consumer(**EXPLICIT, observe=notes.append) as consumer:
+            (record,) = await read(consumer, 1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stock.run)
+                async with consumer.work(record):
+                    with trio.move_on_after(3.5 * LOCK_S):
+                        await consumer.poll()  # meanwhile others of its tasks wait for more
+                assert await consumer.commit() == {record.origin: None}
+                await trio.sleep(1.5 * LOCK_S)
+                nursery.cancel_scope.cancel()
+        assert stock.got == []
+    renewed = [note.facts for note in notes if note.event == RECORDS_RENEWED]
+    assert len(renewed) >= 3
+    assert [facts["renewals"] for facts in renewed] == list(range(1, len(renewed) + 1))
+    kinds = [note.facts["type"] for note in notes if note.event == RECORDS_ACKNOWLEDGED]
+    assert kinds == ["renew"] * len(renewed) + ["accept"]
+
+
+async def test_a003_2_3_4_without_renewal_another_member_gets_it_and_keeps_it(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh, **short_lock(1.5))
+    world.produce(1)
+    results: list[AcknowledgementResult] = []
+    async with world.consumer(**EXPLICIT, on_acknowledged=results.append) as late, world.consumer(**EXPLICIT) as other:
+        (record,) = await read(late, 1)
+        (again,) = await read(other, 1)
+        assert (again.offset, again.delivery_count) == (record.offset, 2)
+        with pytest.raises(LockLostError):
+            await late.renew(record)
+        await late.poll(0)
+        assert isinstance(results[-1].error, BrokerRefused)
+        assert results[-1].error.code is ErrorCode.INVALID_RECORD_STATE
+        assert late.acknowledge(record) is False
+        await other.renew(again)  # its lock is untouched
+        other.acknowledge(again)
+        assert await other.commit() == {again.origin: None}
+
+
+async def test_a003_8_a_new_duration_is_told_by_the_renewal(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh, **short_lock(2))
+    world.produce(1)
+    async with world.consumer(**EXPLICIT) as consumer, world.consumer(**EXPLICIT) as other:
+        (record,) = await read(consumer, 1)
+        assert consumer.acquisition_lock_timeout_ms == 2000
+        await trio.to_thread.run_sync(lambda: world.configure(**short_lock(4)))
+        await consumer.renew(record)
+        assert consumer.acquisition_lock_timeout_ms == 4000
+        assert await other.poll(2.5) == []
+        consumer.acknowledge(record)
+        assert await consumer.commit() == {record.origin: None}
+
+
+async def test_a003_5_renewed_records_come_again_alone_and_the_others_are_settled(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh)
+    world.produce(5)
+    async with world.consumer(**EXPLICIT) as consumer:
+        records = await read(consumer, 5)
+        kinds = (AcknowledgeType.ACCEPT, RENEW, RELEASE, REJECT, RENEW)
+        for record, kind in zip(records, kinds, strict=True):
+            consumer.acknowledge(record, kind)
+        again = await consumer.poll(5)
+        assert again == [records[1], records[4]]
+        (released,) = await read(consumer, 1)
+        assert places([released]) == [(0, 2, 2)]
+        for record in (*again, released):
+            consumer.acknowledge(record)
+        assert await consumer.commit() == {released.origin: None}
+        assert await consumer.poll(0.5) == []
+
+
+async def test_a_group_that_does_not_renew_ends_the_work(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh, **short_lock(), **{"share.renew.acknowledge.enable": "false"})
+    world.produce(1)
+    async with world.consumer(**EXPLICIT) as consumer:
+        (record,) = await read(consumer, 1)
+        with trio.fail_after(5), pytest.raises(LockLostError):
+            async with consumer.work(record):
+                await trio.sleep_forever()
+
+
+# Members and connections
+
+
+async def test_a_member_beside_one_of_confluent_kafka(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh, 2)
+    got: list[int] = []
+    with stock_member(world) as stock:
+        async with world.consumer(max_poll_records=20) as consumer, trio.open_nursery() as nursery:
+            nursery.start_soon(stock.run)
+            with trio.fail_after(LIMIT_S):
+                for turn in range(60):
+                    await trio.to_thread.run_sync(lambda n=turn: world.produce(10, n % 2))
+                    got += [int(record.value or b"") for record in await consumer.poll(0.2)]
+                while len(got) + len(stock.got) < 600:
+                    got += [int(record.value or b"") for record in await consumer.poll(0.2)]
+            await consumer.commit()
+            nursery.cancel_scope.cancel()
+        assert len(set(got)) == len(got)
+        assert len(got) + len(stock.got) == 600
+        assert got
+        assert stock.got
+        assert {count for _, count in stock.got} == {1}
+
+
+async def test_what_a_killed_member_held_goes_to_another_at_once(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh)
+    world.produce(5)
+    dialler = Dialler()
+    async with world.consumer(**EXPLICIT, connect=dialler) as killed, world.consumer(**EXPLICIT) as other:
+        records = await read(killed, 5)
+        killed.acknowledge(records[0])
+        await killed.commit()
+        ended: list[str] = []
+
+        async def job() -> None:
+            try:
+                async with killed.work(records[1]):
+                    await trio.sleep_forever()
+            except LockLostError as error:
+                ended.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(job)
+            await trio.testing.wait_all_tasks_blocked()
+            assert dialler.break_all() >= 1
+            with trio.fail_after(15):  # far below the lock's 30 s
+                assert places(await read(other, 4)) == [(0, n, 2) for n in range(1, 5)]
+            with trio.fail_after(10):
+                await killed.poll(0.2)
+        assert len(ended) == 1
+        assert killed.acknowledge(records[2]) is False
+
+
+async def test_connections_that_break_lose_no_record(bootstrap: str, fresh: Fresh) -> None:
+    world = World(bootstrap, fresh, 2)
+    dialler = Dialler()
+    done: set[int] = set()
+
+    async def work(consumer: ShareConsumer, record: ShareRecord) -> None:
+        try:
+            async with consumer.work(record):
+                await trio.sleep(0.01)
+                done.add(int(record.value or b""))
+        except LockLostError:
+            pass
+
+    async with world.consumer(**EXPLICIT, connect=dialler) as consumer, trio.open_nursery() as nursery:
+        with trio.fail_after(LIMIT_S):
+            for turn in range(8):
+                await trio.to_thread.run_sync(lambda n=turn: world.produce(50, n % 2))
+                while len(done) < turn * 50 + 50:
+                    for record in await consumer.poll(0.3):
+                        nursery.start_soon(work, consumer, record)
+                    if len(done) > turn * 50 and dialler.streams:
+                        dialler.break_all()
+        assert done == set(range(400))
+        with trio.fail_after(LIMIT_S):
+            while consumer.state().held:
+                await consumer.commit()
+                await consumer.poll(0.1)
+
+
+async def test_a_broker_without_share_groups_says_so(kafka_39: Cluster, fresh: Fresh) -> None:
+    async with open_share_consumer(kafka_39.bootstrap, group=fresh("group"), topics=["t"]) as consumer:
+        with trio.fail_after(20), pytest.raises(ConsumerError, match="does not serve ShareGroupHeartbeat"):
+            await consumer.poll()
+        assert consumer.state().member is ShareMemberState.REFUSED

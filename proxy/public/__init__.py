@@ -12,6 +12,17 @@ with them, are loaded when they are first used:
                 consumer.delay_revoke(busy & result.to_be_revoked)  # False: already lost
             abort(result.lost)
 
+`open_share_consumer` gives a member of a share group, whose records are locked for it until they are acknowledged, and
+for as long as somebody works on them:
+
+    options = {"group": "billing", "topics": ["orders"], "acknowledgement_mode": "explicit"}
+    async with open_share_consumer("localhost:9092", **options) as consumer:
+        for record in await consumer.poll():
+            async with consumer.work(record):  # accepted at the end, released by an error
+                await process(record)
+
+A program for a pool of workers: `kafka_share_proxy.share_recipes`.
+
 Everything below does no I/O, so any client can be used with it.
 
 A group commits an offset, and with it, as metadata, which records above that offset are done as well:
@@ -114,14 +125,22 @@ if TYPE_CHECKING:
     from proxy.client.polled_records import ConsumerRecord, PolledRecords, RecordsUnreadable
     from proxy.client.rebalance_listener import RebalanceListener
     from proxy.client.settings import SaslLogin
+    from proxy.client.share_consumer import ShareConsumer, ShareConsumerState
+    from proxy.client.share_opening import open_share_consumer
+    from proxy.client.share_records import ShareRecord
     from proxy.consumer.events import ConsumerError, PartitionLostError
     from proxy.consumer.options import ConfigurationError, ConsumerOptions
     from proxy.consumer.partitions import OffsetAndMetadata
+    from proxy.consumer.share_acknowledgements import AcknowledgeType
+    from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
+    from proxy.consumer.share_options import ShareConsumerOptions
     from proxy.wire.values import TopicPartition
 
 __all__ = [
     "BROKER_METADATA_MAX",
     "RANGES_MAX",
+    "AcknowledgeType",
+    "AcknowledgementResult",
     "CommitOutcome",
     "CommitText",
     "CommitTextError",
@@ -135,6 +154,7 @@ __all__ = [
     "ConsumerState",
     "LedgerFlow",
     "LedgerSnapshot",
+    "LockLostError",
     "MalformedCommitText",
     "OffsetAndMetadata",
     "OffsetLedger",
@@ -147,6 +167,10 @@ __all__ = [
     "RebalanceListener",
     "RecordsUnreadable",
     "SaslLogin",
+    "ShareConsumer",
+    "ShareConsumerOptions",
+    "ShareConsumerState",
+    "ShareRecord",
     "TooManyRanges",
     "TopicPartition",
     "UnknownCommitTextVersion",
@@ -155,11 +179,14 @@ __all__ = [
     "after_plain_commit",
     "commit_text_version",
     "open_consumer",
+    "open_share_consumer",
     "parse_commit_text",
     "write_commit_text",
 ]
 
 _LAZY = {
+    "AcknowledgeType": "proxy.consumer.share_acknowledgements",
+    "AcknowledgementResult": "proxy.consumer.share_holds",
     "ConfigurationError": "proxy.consumer.options",
     "Consumer": "proxy.client.consumer",
     "ConsumerClosed": "proxy.client.network_task",
@@ -168,6 +195,7 @@ _LAZY = {
     "ConsumerOptions": "proxy.consumer.options",
     "ConsumerRecord": "proxy.client.polled_records",
     "ConsumerState": "proxy.client.consumer",
+    "LockLostError": "proxy.consumer.share_holds",
     "OffsetAndMetadata": "proxy.consumer.partitions",
     "PartitionLostError": "proxy.consumer.events",
     "PollResult": "proxy.client.application_poll",
@@ -175,9 +203,14 @@ _LAZY = {
     "RebalanceListener": "proxy.client.rebalance_listener",
     "RecordsUnreadable": "proxy.client.polled_records",
     "SaslLogin": "proxy.client.settings",
+    "ShareConsumer": "proxy.client.share_consumer",
+    "ShareConsumerOptions": "proxy.consumer.share_options",
+    "ShareConsumerState": "proxy.client.share_consumer",
+    "ShareRecord": "proxy.client.share_records",
     "TopicPartition": "proxy.wire.values",
     "WokenUp": "proxy.client.consumer",
     "open_consumer": "proxy.client.opening",
+    "open_share_consumer": "proxy.client.share_opening",
 }
 """Name -> the module that has it, loaded with all it needs when the name is first used."""
 

@@ -98,8 +98,8 @@ class ShareCore:
         self._outbox: list[BackgroundEvent] = []
         self._opened: deque[_Opened] = deque()
         """What one poll left for the next."""
-        self._leave: int | None = None
-        """Call that waits until sessions are closed and the group is left."""
+        self._leave: list[int] = []
+        """Calls that wait until sessions are closed and the group is left."""
 
         def backoff() -> RetryBackoff:
             return RetryBackoff(options.retry_backoff_s, options.retry_backoff_max_s, jitter)
@@ -220,10 +220,11 @@ class ShareCore:
         match event:
             case told.Subscribe(topics):
                 self._requests.reopen()
+                self._left()
                 self.metadata.watch(topics)
                 self.membership.subscribe(topics)
             case told.LeaveGroup(call_id):
-                self._leave = call_id
+                self._leave.append(call_id)
                 self._opened.clear()
                 self._requests.close()
             case AwaitAcknowledgements(call_id, only):
@@ -267,10 +268,13 @@ class ShareCore:
 
     def _finish_leaving(self, now: float) -> None:
         """Sessions end first, so that what is due is said; then the group is left."""
-        if self._leave is None or not self._requests.is_closed:
+        if not self._leave or not self._requests.is_closed:
             return
         if self.membership.is_subscribed:
             self.membership.leave(now, "the consumer unsubscribes")
         if not self.membership.is_leaving:
-            self._outbox.append(CallDone(call_id=self._leave))
-            self._leave = None
+            self._left()
+
+    def _left(self) -> None:
+        self._outbox += [CallDone(call_id=call_id) for call_id in self._leave]
+        self._leave.clear()

@@ -204,13 +204,17 @@ class ShareHolds:
     def refuse_renewals(self, session: ShareSession) -> None:
         """The broker does not speak the version in which locks are renewed (KIP-1222)."""
         session.can_renew = False
+        self.drop_renewals(session, renewals_unsupported(session))
+
+    def drop_renewals(self, session: ShareSession, error: ConsumerError) -> None:
+        """Renewals that are due are not sent; the records stay held."""
         for partition, said in list(session.due.items()):
             renewing = {offset: kind for offset, kind in said.items() if kind is AcknowledgeType.RENEW}
             for offset, hold in self._holds(session, partition, renewing):
                 hold.said = None
                 del said[offset]
             if renewing:
-                self._answered(partition, renewing, renewals_unsupported(session))
+                self._answered(partition, renewing, error)
 
     def answered(
         self, session: ShareSession, partition: TopicPartition, code: ErrorCode, lock_from: float, now: float

@@ -134,9 +134,7 @@ class ShareRequests:
         self._is_closing = True
         self._buffer.clear()
         for session in self._sessions.values():
-            for said in session.due.values():
-                for offset in [each for each, kind in said.items() if kind is AcknowledgeType.RENEW]:
-                    del said[offset]
+            self._held.drop_renewals(session, ConsumerError("the consumer leaves the group"))
 
     @property
     def is_closed(self) -> bool:
@@ -222,7 +220,8 @@ class ShareRequests:
             if readable and self._may_fetch():
                 return self._fetch(session, readable, now, is_opened=True)
             return self._fetch(session, {}, now, is_opened=True) if session.due else None
-        if session.due and (session.is_urgent or session.has_renewals):
+        no_fetch_comes = self.wants_records and not readable
+        if session.due and (session.is_urgent or session.has_renewals or no_fetch_comes):
             return self._acknowledge(session, now)
         if readable and self._may_fetch():
             return self._fetch(session, readable, now)

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 Fresh = Callable[[str], str]
 LIMIT_S = 40
-LOCK_S = 1.0
+LOCK_S = 2.0
 RELEASE, REJECT, RENEW = AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW
 EXPLICIT = {"acknowledgement_mode": "explicit"}
 
@@ -203,7 +203,7 @@ async def test_a003_1_a_job_that_outlasts_its_lock_is_nobody_elses(bootstrap: st
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stock.run)
                 async with consumer.work(record):
-                    with trio.move_on_after(3.5 * LOCK_S):
+                    with trio.move_on_after(2.5 * LOCK_S):
                         await consumer.poll()  # meanwhile others of its tasks wait for more
                 assert await consumer.commit() == {record.origin: None}
                 await trio.sleep(1.5 * LOCK_S)
@@ -217,7 +217,7 @@ async def test_a003_1_a_job_that_outlasts_its_lock_is_nobody_elses(bootstrap: st
 
 
 async def test_a003_2_3_4_without_renewal_another_member_gets_it_and_keeps_it(bootstrap: str, fresh: Fresh) -> None:
-    world = World(bootstrap, fresh, **short_lock(1.5))
+    world = World(bootstrap, fresh, **short_lock(2.5))
     world.produce(1)
     results: list[AcknowledgementResult] = []
     async with world.consumer(**EXPLICIT, on_acknowledged=results.append) as late, world.consumer(**EXPLICIT) as other:
@@ -236,15 +236,15 @@ async def test_a003_2_3_4_without_renewal_another_member_gets_it_and_keeps_it(bo
 
 
 async def test_a003_8_a_new_duration_is_told_by_the_renewal(bootstrap: str, fresh: Fresh) -> None:
-    world = World(bootstrap, fresh, **short_lock(2))
+    world = World(bootstrap, fresh, **short_lock(4))
     world.produce(1)
     async with world.consumer(**EXPLICIT) as consumer, world.consumer(**EXPLICIT) as other:
         (record,) = await read(consumer, 1)
-        assert consumer.acquisition_lock_timeout_ms == 2000
-        await trio.to_thread.run_sync(lambda: world.configure(**short_lock(4)))
-        await consumer.renew(record)
         assert consumer.acquisition_lock_timeout_ms == 4000
-        assert await other.poll(2.5) == []
+        await trio.to_thread.run_sync(lambda: world.configure(**short_lock(9)))
+        await consumer.renew(record)
+        assert consumer.acquisition_lock_timeout_ms == 9000
+        assert await other.poll(4.5) == []
         consumer.acknowledge(record)
         assert await consumer.commit() == {record.origin: None}
 

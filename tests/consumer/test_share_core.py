@@ -248,6 +248,22 @@ def test_after_unsubscribing_it_can_subscribe_again() -> None:
     assert one.offsets() == [(0, 0, 2), (0, 1, 2)]
 
 
+def test_who_subscribes_while_it_leaves_stays() -> None:
+    play = Play(members=1, records=2, lock_s=30)
+    (one,) = play.members
+    (part,) = one.poll().parts
+    say(one, part, RENEW, 0)
+    one.core.handle(AwaitAcknowledgements(7), play.world.now)
+    one.core.handle(LeaveGroup(8), play.world.now)
+    one.core.handle(LeaveGroup(9), play.world.now)
+    one.core.handle(Subscribe(frozenset({"a"})), play.world.now)
+    calls = {each.call_id: each.value for each in one.core.events() if isinstance(each, CallDone)}
+    assert "leaves the group" in str(calls[7][P0])
+    assert calls.keys() == {7, 8, 9}
+    play.kafka.produce(P0, 1)
+    assert (0, 2, 1) in one.offsets()
+
+
 def test_who_does_not_poll_leaves_the_group_and_keeps_its_locks() -> None:
     play = Play(members=1, lock_s=30, max_poll_interval_s=5.0)
     (one,) = play.members

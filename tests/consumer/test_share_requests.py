@@ -88,6 +88,20 @@ def test_renewals_never_wait_in_a_fetch() -> None:
     assert taken(kafka) == [(3, RENEW), (4, ACCEPT)]
 
 
+def test_what_was_said_of_a_partition_that_is_read_no_more_is_sent_all_the_same() -> None:
+    kafka, member = play(2)
+    said = 0
+    while said < 20:
+        for part in member.poll().parts:
+            say(member, part, ACCEPT, *part.records.positions.offsets)
+            said += len(part.records)
+    kafka.share.may_read = lambda _, partition: partition == P0
+    member.world.run(3)
+    assert kafka.share.share(P1).settled < set(range(10))
+    member.poll(1)
+    assert kafka.share.share(P1).settled == set(range(10))
+
+
 def test_nothing_is_fetched_while_the_application_does_not_wait() -> None:
     kafka, member = play(2)
     member.poll()

@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.commits.apis.commit_answers import altered, answer_of, request_of, take_codes
-from proxy.commits.asked_commits import AskedCommit, asked_commits, kept_metadata
+from proxy.commits.apis.commit_requests import commit
+from proxy.commits.asked_commits import AskedCommit, kept_metadata
 from proxy.commits.held_state import CommittingGroup
 from proxy.commits.locked_partitions import look_at_partitions, with_locks
-from proxy.commits.marking import mark_first
-from proxy.commits.refusals import tell_refusals
 from proxy.commits.services import CommitServices
 from proxy.forwarding.ask_and_reply import ask_upstream
 from proxy.forwarding.commit_responses import CommitEntry, refused
@@ -41,14 +40,8 @@ async def handle(
     call: Call[messages.TxnOffsetCommitRequest], services: CommitServices
 ) -> messages.TxnOffsetCommitResponse:
     """At the owner of the group."""
-    found = await asked_commits(call, services)
-    await mark_first(call, services, found)
-    commit = _TxnOffsetCommit(call, services, [asked for asked in found if asked.code is None])
-    if commit.asked:
-        await commit.run()
-    tell_refusals(services, call.message.group_id, found)
-    services.held.let_go(call.message.group_id)
-    return answer_of(call, call.message.topics, found, commit.throttle_time_ms)
+    found, throttle_time_ms = await commit(call, services, _TxnOffsetCommit)
+    return answer_of(call, call.message.topics, found, throttle_time_ms)
 
 
 class _TxnOffsetCommit:

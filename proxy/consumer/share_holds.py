@@ -99,9 +99,10 @@ class ShareHolds:
         held = self._of.setdefault(partition, {})
         for offset in offsets:
             before = held.get(offset)
-            if before is None or before.lost is not None:
-                self.count += 1
+            if before is not None and before.lost is None:
+                self._lose(partition, offset, before, _too_late(partition))
             held[offset] = Hold(session, self._deliveries, lock_until)
+            self.count += 1
         return self._deliveries
 
     def settle(

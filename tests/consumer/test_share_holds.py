@@ -190,6 +190,14 @@ def test_a_record_that_is_delivered_again_belongs_to_the_new_delivery() -> None:
     assert len(play.results) == 2
 
 
+def test_who_holds_a_record_that_is_delivered_anew_hears_of_it() -> None:
+    play = Play()
+    heard: list[int] = []
+    play.held.find(P0, 5, play.delivery).on_lost = lambda: heard.append(5)
+    play.held.deliver(P0, [5], play.session, NOW + 60)
+    assert (heard, play.held.count) == ([5], 10)
+
+
 def test_a_wide_range_that_is_taken_away_costs_what_is_held() -> None:
     play = Play()
     play.held.taken_away(P0, 0, 1 << 60)

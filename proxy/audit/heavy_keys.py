@@ -1,4 +1,4 @@
-"""The heaviest hashes of a sample in bounded memory: the summary of Misra and Gries, for many counts at a time.
+"""The heaviest hashes of a sample in bounded memory: the summary of Misra and Gries, for many records at a time.
 
 Theory of operation. Counts are added up until twice as many hashes are known as are kept. Then the count of the first
 one too many is taken from all, and what is left with nothing goes; `error` remembers how much was taken. So a hash has
@@ -9,9 +9,8 @@ Mergeable Summaries, 2012).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from heapq import nlargest
-from operator import itemgetter
+from collections import Counter
+from collections.abc import Sequence
 
 KEPT_MAX = 128
 """Hashes of one summary; whatever has more than 1 % of the records is among them."""
@@ -24,28 +23,27 @@ class HeavyKeys:
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self._kept_max = kept_max
-        self._counts: dict[int, int] = {}
+        self._counts = Counter[int]()
         self.records = 0
         """Added so far."""
         self.error = 0
         """Records that a hash may have beyond its count."""
 
-    def add(self, counts: Mapping[int, int]) -> None:
-        """Records by hash."""
-        mine = self._counts
-        for hashed, count in counts.items():
-            mine[hashed] = mine.get(hashed, 0) + count
-        self.records += sum(counts.values())
-        if len(mine) > 2 * self._kept_max:
+    def add(self, hashes: Sequence[int]) -> None:
+        """One for each record."""
+        self._counts.update(hashes)
+        self.records += len(hashes)
+        if len(self._counts) > 2 * self._kept_max:
             self._reduce()
 
     def heaviest(self, most: int) -> list[tuple[int, int]]:
         """Hashes with their counts, the heaviest first; no more than are kept."""
         if len(self._counts) > self._kept_max:
             self._reduce()
-        return nlargest(most, self._counts.items(), key=itemgetter(1))
+        return self._counts.most_common(most)
 
     def _reduce(self) -> None:
-        taken = nlargest(self._kept_max + 1, self._counts.values())[-1]
-        self._counts = {hashed: count - taken for hashed, count in self._counts.items() if count > taken}
+        taken = sorted(self._counts.values(), reverse=True)[self._kept_max]
+        left = {hashed: count - taken for hashed, count in self._counts.items() if count > taken}
+        self._counts = Counter(left)
         self.error += taken

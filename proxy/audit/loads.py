@@ -6,18 +6,19 @@ added up, and only then totals are spread over buckets as the samples lie.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proxy.audit.events import Place
 from proxy.audit.heavy_keys import HeavyKeys
-from proxy.wire.key_samples import KeySample, buckets, tally
+from proxy.wire.key_samples import ROW, KeySample, buckets, tally
 
 PLACES_MAX = 10_000
 """Partitions with load in one interval; those beyond are not told."""
 SAMPLED_PLACES_MAX = 500
 """Of these, partitions with samples: each takes some 70 KB."""
+HEAVY_RECORDS = 1024
+"""Of a batch's sample so many at most are counted by hash: that takes ten times as long as by bucket."""
 HOT_KEYS_TOLD = 32
 """Hashes of one `hot_keys` event."""
 
@@ -39,25 +40,24 @@ class Buckets:
 class Sampled:
     """The sample of one partition."""
 
-    __slots__ = ("buckets", "bytes", "heavy", "null_keys")
+    __slots__ = ("buckets", "heavy", "heavy_null_keys", "null_keys", "records")
 
     def __init__(self) -> None:
         self.buckets = Buckets()
         self.heavy = HeavyKeys()
-        self.null_keys = 0
-
-    @property
-    def records(self) -> int:
-        """Those with a key, and those without."""
-        return self.heavy.records + self.null_keys
+        self.heavy_null_keys = 0
+        """Beside the records that are counted by hash."""
+        self.records = self.null_keys = 0
 
     def add(self, sample: KeySample) -> None:
         """Take in some records of one batch."""
         for rows in sample:
             tally(rows, self.buckets.records, self.buckets.bytes)
-        keyed = memoryview(sample.keyed).cast("I")[::2]
-        self.heavy.add(Counter(keyed))
-        self.null_keys += sample.rows - len(keyed)
+        self.records += sample.rows
+        self.null_keys += len(sample.null) // ROW.size
+        every = -(-sample.rows // HEAVY_RECORDS)
+        self.heavy.add(memoryview(sample.keyed).cast("I")[:: 2 * every])  # of each row the hash
+        self.heavy_null_keys += -(-len(sample.null) // (ROW.size * every))
 
 
 class Load:
@@ -114,7 +114,7 @@ def _events(place: Place, load: Load, interval_ms: int) -> Iterator[tuple[str, P
     if sampled is None or not sampled.records:
         yield "load", place, (*totals, 0, 0, 0, {})
         return
-    size, count, null_keys = sum(sampled.buckets.bytes), sampled.records, sampled.null_keys
-    yield "load", place, (*totals, count, size, null_keys, sampled.buckets)
-    keys = sampled.heavy.heaviest(HOT_KEYS_TOLD)
-    yield "hot_keys", place, (interval_ms, count, null_keys, sampled.heavy.error, keys)
+    size, heavy, null_keys = sum(sampled.buckets.bytes), sampled.heavy, sampled.heavy_null_keys
+    yield "load", place, (*totals, sampled.records, size, sampled.null_keys, sampled.buckets)
+    keys = heavy.heaviest(HOT_KEYS_TOLD)
+    yield "hot_keys", place, (interval_ms, heavy.records + null_keys, null_keys, heavy.error, keys)

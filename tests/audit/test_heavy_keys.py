@@ -21,9 +21,9 @@ def test_counts_are_within_the_error_that_is_told(seed: int) -> None:
     dice = random.Random(seed)
     summary, truth = HeavyKeys(kept_max=20), Counter[int]()
     for _ in range(50):
-        part = Counter(zipf(dice, 400, 3000))
+        part = zipf(dice, 400, 3000)
         summary.add(part)
-        truth += part
+        truth.update(part)
     listed = dict(summary.heaviest(20))
     assert summary.records == truth.total() == 20_000
     assert summary.error <= 20_000 / 21
@@ -35,13 +35,13 @@ def test_counts_are_within_the_error_that_is_told(seed: int) -> None:
 def test_memory_is_bounded_by_what_is_kept() -> None:
     summary = HeavyKeys(kept_max=10)
     for start in range(0, 10_000, 7):
-        summary.add(dict.fromkeys(range(start, start + 7), 1))
+        summary.add(range(start, start + 7))
         assert len(summary._counts) <= 20 + 7
     assert len(summary.heaviest(100)) <= 10
 
 
 def test_few_keys_are_counted_exactly() -> None:
     summary = HeavyKeys(kept_max=10)
-    summary.add({1: 5, 2: 7})
-    summary.add({1: 5})
+    summary.add([1, 2] * 5)
+    summary.add([1, 1, 1, 2, 1, 1, 2])
     assert (summary.heaviest(5), summary.error, summary.records) == ([(1, 10), (2, 7)], 0, 17)

@@ -10,6 +10,7 @@ from uuid import uuid4
 from proxy.app.audit_file import AuditFile
 from proxy.app.audit_shipping import AuditShipping, Sink
 from proxy.app.audit_topic import AuditTopic
+from proxy.app.audit_topics import TopicNames
 from proxy.app.config import Config
 from proxy.audit.stream import Audit
 from proxy.brokers.own_client import OwnClient
@@ -65,12 +66,13 @@ def set_up(config: Config, audited: Audited, name: str, settings: OwnSettings, n
         if sight.sees != ALL:
             notes("audit-sees-part", subject=sight.subject, sees=sight.sees, reason=sight.reason)
 
-    def topic_name(topic_id: bytes) -> str:
+    def seen(topic_id: bytes) -> str | None:
         topic = services.topology.topic_by_id(topic_id)
-        return topic_id.hex() if topic is None else topic.name
+        return None if topic is None else topic.name
 
     proxy_id = f"{wanted.proxy_id or name}-{uuid4().hex[:12]}"
-    return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, topic_name)
+    names = TopicNames(seen, OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes))
+    return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, names)
 
 
 def watching(shipping: AuditShipping | None, routes: Routes) -> Routes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import trio
@@ -34,6 +34,19 @@ class Sink(Protocol):
         """Wait until nothing waits any more."""
 
 
+class Names(Protocol):
+    """What topics are called (`audit_topics.TopicNames`)."""
+
+    def name(self, topic_id: bytes) -> str:
+        """The name, or something in its place."""
+
+    async def learn(self, topic_ids: Iterable[bytes]) -> None:
+        """Find out about those that are not known."""
+
+    async def aclose(self) -> None:
+        """Nobody asks any more."""
+
+
 class AuditShipping:
     """The way of the events from the queue to the sinks."""
 
@@ -43,13 +56,13 @@ class AuditShipping:
         sinks: Sequence[Sink],
         proxy_id: str,
         cluster: Callable[[], str | None],
-        topic_name: Callable[[bytes], str],
+        names: Names,
     ) -> None:
         self.audit = audit
         self.sinks = sinks
         self._proxy_id = proxy_id
         self._cluster = cluster
-        self._topic_name = topic_name
+        self._names = names
 
     def dropped(self) -> Mapping[str, float]:
         """Events that were lost, by where."""
@@ -57,13 +70,17 @@ class AuditShipping:
 
     async def run(self) -> None:
         """Ship until cancelled."""
-        async with trio.open_nursery() as nursery:
-            for sink in self.sinks:
-                nursery.start_soon(sink.run)
-            while True:
-                await trio.sleep(POLL_S)
-                self.audit.tick()
-                await self._ship()
+        try:
+            async with trio.open_nursery() as nursery:
+                for sink in self.sinks:
+                    nursery.start_soon(sink.run)
+                while True:
+                    await trio.sleep(POLL_S)
+                    self.audit.tick()
+                    await self._ship()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._names.aclose()
 
     async def finish(self) -> None:
         """The process ends: what is left goes out, within FINISH_S. `run` must still be running."""
@@ -76,7 +93,8 @@ class AuditShipping:
     async def _ship(self) -> None:
         """All events there are, a slice at a time."""
         while events := self.audit.take(SLICE):
-            formatted = lines(events, self._proxy_id, self._cluster(), self._topic_name)
+            await self._names.learn({event.place.topic for event in events if isinstance(event.place.topic, bytes)})
+            formatted = lines(events, self._proxy_id, self._cluster(), self._names.name)
             for sink in self.sinks:
                 sink.offer(formatted)
             await trio.lowlevel.checkpoint()

@@ -127,9 +127,9 @@ def test_topics_are_named_or_told_by_id() -> None:
     world = World()
     topic = world.cluster.create("t")
     shipping = set_up(world, topic="audit")
-    assert shipping._topic_name(topic.topic_id) == topic.topic_id.hex()
+    assert shipping._names.name(topic.topic_id) == topic.topic_id.hex()
     world.member().fetch(topic)
-    assert shipping._topic_name(topic.topic_id) == "t"
+    assert shipping._names.name(topic.topic_id) == "t"
 
 
 @pytest.mark.parametrize(("file", "wrong"), [("a.jsonl", False), ("absent/a.jsonl", True)])

@@ -38,6 +38,23 @@ class Kept:
             await trio.sleep_forever()
 
 
+class Decoded:
+    """Topics are called as their ids read."""
+
+    def __init__(self) -> None:
+        self.learnt: list[bytes] = []
+        self.is_closed = False
+
+    def name(self, topic_id: bytes) -> str:
+        return topic_id.decode()
+
+    async def learn(self, topic_ids) -> None:
+        self.learnt += topic_ids
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
 class TrioTimers(ManualTimers):
     """The virtual clock."""
 
@@ -47,7 +64,7 @@ class TrioTimers(ManualTimers):
 
 def shipped(*sinks: Kept, timers: Timers | None = None) -> AuditShipping:
     audit = Audit(timers or ManualTimers(), 1000)
-    return AuditShipping(audit, sinks, "p", lambda: "c", bytes.decode)
+    return AuditShipping(audit, sinks, "p", lambda: "c", Decoded())
 
 
 def tell(way: AuditShipping, count: int = 1) -> None:
@@ -69,6 +86,16 @@ async def test_every_sink_gets_every_event_in_order(autojump_clock: trio.testing
     assert [line["seq"] for line in first.lines] == list(range(1, 2 * shipping.SLICE + 2))
     assert second.lines == first.lines
     assert (first.lines[0]["topic"], first.lines[0]["cluster"], first.lines[0]["proxy_id"]) == ("t" * 16, "c", "p")
+
+
+async def test_topics_are_asked_for_before_their_events_are_written(autojump_clock: trio.testing.MockClock) -> None:
+    """And the connection that asks is closed in the end."""
+    kept = Kept()
+    way = shipped(kept)
+    tell(way)
+    way.audit.see("views", "all", "events of no topic")
+    await running(way, 1)
+    assert (way._names.learnt, way._names.is_closed, len(kept.lines)) == ([b"t" * 16], True, 2)
 
 
 async def test_load_is_told_every_interval(autojump_clock: trio.testing.MockClock) -> None:

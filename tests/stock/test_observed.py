@@ -13,6 +13,7 @@ import pytest
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
+from tests.support import audit_lines
 from tests.support.brokers import Running
 from tests.support.raw import LIMIT_S, Raw, Topic, until, values_of
 from tests.support.worlds import ACCEPT, RENEW, World
@@ -47,8 +48,8 @@ def w(front: Front, fresh: Callable[[str], str]) -> Iterator[World]:
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "audit.jsonl").read_text().splitlines() if (folder / "audit.jsonl").exists() else []
-    return [json.loads(line) for line in lines]
+    path = folder / "audit.jsonl"
+    return audit_lines.events(path.read_bytes().splitlines()) if path.exists() else []
 
 
 def groups(front: Front, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -56,8 +57,8 @@ def groups(front: Front, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
-def test_locks_are_shown_and_taken_back(w: World, front: Front) -> None:
-    """Given a member that holds records, when its locks are released by command, another one gets them."""
+def test_locks_are_shown_and_taken_back(w: World, front: Front, folder: Path) -> None:
+    """Given a member that holds records, when they are released by command, another one gets them; audit says so."""
     topic = w.topic()
     w.raw.produce(topic, 5)
     group = w.group()
@@ -83,6 +84,14 @@ def test_locks_are_shown_and_taken_back(w: World, front: Front) -> None:
     other = w.member(group, "B", [topic])
     assert other.take(topic).acquired(topic) == [(0, 4, 2)]
 
+    def told_of(kind: str) -> list[dict[str, Any]]:
+        return [event for event in events(folder) if (event["group"], event["kind"]) == (group, kind)]
+
+    until(lambda: len(told_of("settle")) == 3, "the settles of the release")
+    (forced,) = told_of("forced_release")
+    assert (forced["member"], forced["records"], forced["ranges"]) == (holder.member_id, 5, 3)
+    assert {event["outcome"] for event in told_of("settle")} == {"forced_release"}
+
 
 def test_a_bounded_renewal_is_refused(w: World, front: Front) -> None:
     """The second renewal gets 121, and the log names the member."""
@@ -106,12 +115,13 @@ def test_audit_tells_deliveries_in_file_and_topic(w: World, folder: Path, kafka_
     def mine(kind: str) -> list[dict[str, Any]]:
         return [event for event in events(folder) if (event["topic"], event["kind"]) == (topic.name, kind)]
 
-    until(lambda: mine("load"), "the load of the topic")
+    until(lambda: sum(load["hold_ms"] for load in mine("load")) and mine("hot_keys"), "the load of the topic")
     (acquire,), (settle,) = mine("acquire"), mine("settle")
     assert (acquire["first"], acquire["last"], acquire["attempt"], acquire["member"]) == (0, 2, 1, member.member_id)
     assert (settle["outcome"], settle["renews"]) == ("accept", 0)
     assert settle["t_acquire_ms"] <= settle["ts_ms"]
-    assert sum(rows for rows, _, _ in mine("load")[0]["buckets"].values()) in (2, 3, 4), "rounded by bucket"
+    assert sum(rows for load in mine("load") for rows, _ in load["buckets"].values()) == 3
+    assert sum(hot["null_keys"] for hot in mine("hot_keys")) == 3
     told = events(folder)
     assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
     assert len({event["proxy_id"] for event in told}) == 1
@@ -130,5 +140,5 @@ def _in_topic(raw: Raw, topic: Topic) -> list[dict[str, Any]]:
             "Fetch", 12, on=raw.connect(raw.node(topic.leaders[partition])), replica_id=-1, max_wait_ms=0, min_bytes=0,
             max_bytes=1 << 20, session_id=0, session_epoch=-1, topics=[{"topic": topic.name, "partitions": [wanted]}],
         )  # fmt: skip
-        found += [json.loads(value) for _, value in values_of(answer.responses[0].partitions[0].records)]
+        found += [audit_lines.event(value) for _, value in values_of(answer.responses[0].partitions[0].records)]
     return found

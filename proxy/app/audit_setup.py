@@ -10,7 +10,7 @@ from uuid import uuid4
 from proxy.app.audit_file import AuditFile
 from proxy.app.audit_shipping import AuditShipping, Sink
 from proxy.app.audit_topic import AuditTopic
-from proxy.app.audit_topics import TopicNames
+from proxy.app.audit_topics import AuditedTopicNames
 from proxy.app.config import Config
 from proxy.audit.stream import Audit
 from proxy.brokers.own_client import OwnClient
@@ -71,7 +71,7 @@ def set_up(config: Config, audited: Audited, name: str, settings: OwnSettings, n
         return None if topic is None else topic.name
 
     proxy_id = f"{wanted.proxy_id or name}-{uuid4().hex[:12]}"
-    names = TopicNames(seen, OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes))
+    names = AuditedTopicNames(seen, OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes))
     return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, names)
 
 

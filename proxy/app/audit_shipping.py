@@ -35,7 +35,7 @@ class Sink(Protocol):
 
 
 class Names(Protocol):
-    """What topics are called (`audit_topics.TopicNames`)."""
+    """What topics are called (`audit_topics.AuditedTopicNames`)."""
 
     def name(self, topic_id: bytes) -> str:
         """The name, or something in its place."""

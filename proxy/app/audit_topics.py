@@ -25,7 +25,7 @@ RETRY_S = 60.0
 """A topic without a name is asked for again after this."""
 
 
-class TopicNames:
+class AuditedTopicNames:
     """What events call topics."""
 
     def __init__(self, seen: Callable[[bytes], str | None], client: OwnClient) -> None:

@@ -185,7 +185,7 @@ class Commits(Section):
 
 
 class AuditSettings(Section):
-    """What happened to deliveries, as JSON lines; off unless a file or a topic is named."""
+    """What happened, as JSON lines; off unless a file or a topic is named."""
 
     file: str | None = None
     """Written here; FILE.1 is the one before it."""
@@ -200,9 +200,9 @@ class AuditSettings(Section):
     queue_events: Annotated[int, Field(ge=100, le=10_000_000)] = 100_000
     """Events that may wait to be written; those beyond are dropped and counted."""
     load_interval_s: Seconds = 60.0
-    """How often the load by key range is told."""
+    """How often load, hot keys and renewed locks that are still held are told."""
     key_samples_per_s: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 10.0
-    """Record batches a second whose keys are read for that; 0: none, and the load has no key ranges."""
+    """Looks a second at up to 4096 keys of what was just read; 0: none, and the load has no key ranges."""
 
     @property
     def on(self) -> bool:

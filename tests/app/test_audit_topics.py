@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from proxy.app import audit_topics
-from proxy.app.audit_topics import RETRY_S, TopicNames
+from proxy.app.audit_topics import RETRY_S, AuditedTopicNames
 from proxy.wire import messages
 from proxy.wire.errors import ErrorCode, UpstreamLost
 
@@ -49,11 +49,13 @@ def broker() -> Broker:
 
 
 @pytest.fixture
-def names(broker: Broker) -> TopicNames:
-    return TopicNames({SEEN: "seen"}.get, broker)  # type: ignore[arg-type]
+def names(broker: Broker) -> AuditedTopicNames:
+    return AuditedTopicNames({SEEN: "seen"}.get, broker)  # type: ignore[arg-type]
 
 
-async def test_what_is_not_seen_is_asked_for_once(names: TopicNames, broker: Broker, autojump_clock: Any) -> None:
+async def test_what_is_not_seen_is_asked_for_once(
+    names: AuditedTopicNames, broker: Broker, autojump_clock: Any
+) -> None:
     for _ in range(2):
         await names.learn([SEEN, KNOWN, GONE])
     assert broker.asked == [{KNOWN, GONE}]
@@ -61,7 +63,7 @@ async def test_what_is_not_seen_is_asked_for_once(names: TopicNames, broker: Bro
 
 
 async def test_a_topic_without_a_name_is_asked_for_again_later(
-    names: TopicNames, broker: Broker, autojump_clock: Any
+    names: AuditedTopicNames, broker: Broker, autojump_clock: Any
 ) -> None:
     broker.is_away = True
     await names.learn([KNOWN])
@@ -74,7 +76,7 @@ async def test_a_topic_without_a_name_is_asked_for_again_later(
 
 
 async def test_a_silent_broker_holds_up_events_for_a_moment_only(
-    names: TopicNames, broker: Broker, autojump_clock: Any
+    names: AuditedTopicNames, broker: Broker, autojump_clock: Any
 ) -> None:
     broker.is_silent = True
     began = trio.current_time()
@@ -84,7 +86,7 @@ async def test_a_silent_broker_holds_up_events_for_a_moment_only(
 
 
 async def test_questions_and_memory_are_bounded(
-    names: TopicNames, broker: Broker, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
+    names: AuditedTopicNames, broker: Broker, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_topics, "ASKED_MAX", 3)
     monkeypatch.setattr(audit_topics, "NAMES_MAX", 4)

@@ -86,7 +86,7 @@ def test_files_tell_every_event_once_across_rotation_and_death(world: World, aud
     """Given a proxy that is killed within a line, when the next one goes on with the file, nothing else is lost."""
     topic = filled(world, batches=60)
     ranges = play(world, topic, world.group("before"))
-    until(lambda: len(audited.events("settle")) == ranges and audited.events("load", "hot_keys"), "all events")
+    until(lambda: len(audited.events("settle")) == ranges and _ends_with_load(audited), "all events")
     assert len(audited.lines()) > 100
     assert len(list(audited.file.parent.iterdir())) > 5, "files were rotated"
     child = audited.front.child
@@ -115,6 +115,12 @@ def test_files_tell_every_event_once_across_rotation_and_death(world: World, aud
         _is_every_offset_once(audited, name)
 
 
+def _ends_with_load(audited: AuditedFront) -> bool:
+    """Whether the line that will be cut is no delivery."""
+    found = audited.events()
+    return bool(found) and found[-1]["kind"] in ("load", "hot_keys")
+
+
 def _is_event(line: bytes) -> bool:
     try:
         json.loads(line)
@@ -135,9 +141,13 @@ def test_load_and_hot_keys_of_a_large_batch(world: World, audited: AuditedFront)
     topic = filled(world)
     play(world, topic, world.group())
     until(lambda: sum(load["rows"] for load in audited.events("load")) == RECORDS, "the load")
-    loads, hot = audited.events("load"), audited.events("hot_keys")
+    hot = until(lambda: audited.events("hot_keys"), "the hot keys")
+    loads = audited.events("load")
     assert sum(load["sampled"] for load in loads) % RECORDS == 0, "a batch is seen whole, or again with a later read"
-    assert hot[0]["keys"][0] == [murmur2(b"hot"), RECORDS // 3 * hot[0]["sampled"] // RECORDS]
+    assert {each["sampled"] % RECORDS for each in hot} == {0}
+    hashed, counted = hot[0]["keys"][0]
+    assert hashed == murmur2(b"hot")
+    assert counted <= hot[0]["sampled"] // 3 <= counted + hot[0]["error"]
 
 
 def test_share_groups_of_the_brokers_are_told_as_they_pass(

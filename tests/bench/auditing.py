@@ -1,0 +1,185 @@
+"""What audit costs: CPU of a proxy that writes audit events, against one that does not.
+
+    python -m tests.bench.auditing [--rounds 5] [--records 200000]
+
+Two proxies in front of one broker of each release, alike but for audit, which writes a file with its other settings as
+they are by default. Rounds at either take turns, with the same topics: share groups that the proxy serves, batches of
+500 records and of 10; share groups that the brokers serve; all eight slots of a view, plain and compressed. What is
+judged is the CPU of the one proxy as a multiple of the other's in the same round, the median of all rounds. The exit
+status is 1 when a bound is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from proxy.wire import compression, records
+from proxy.wire.records import Record
+from tests.bench.measuring import cpu_seconds
+from tests.support.brokers import NEW, OLD, Running
+from tests.support.raw import Raw, Topic
+from tests.support.worlds import ACCEPT, World
+
+BATCH, KEYS, VALUE = 500, 10_000, b"v" * 100
+SMALL_BATCH = 10
+SMALL_SHARE = 0.1
+"""Of the records, in the topic of small batches."""
+SLOTS = 8
+MUST = 1.05
+"""CPU with audit as a multiple of that without."""
+FORWARDED_MUST = 2.0
+"""Where share groups are only passed on, requests and answers are decoded for audit alone."""
+PLAIN = {"share_groups": {"state": "memory"}, "commits": {"state": "memory"}}
+
+
+@dataclass
+class Side:
+    """One proxy."""
+
+    world: World
+    pid: int
+    topics: dict[str, Topic]
+    groups: Iterator[int] = field(default_factory=count)
+
+
+def filled(raw: Raw, name: str, wanted: int, size: int, codec: int) -> Topic:
+    """A topic of batches of so many records, with 10,000 keys."""
+    topic = raw.create_topic(name)
+    for base in range(0, wanted, size):
+        keys = [b"key-%d" % (number * 7919 % KEYS) for number in range(base, base + size)]
+        made = [Record(key=key, value=VALUE, offset=at) for at, key in enumerate(keys)]
+        raw.append(topic, records.build_batch(0, made, codec=codec))
+    return topic
+
+
+def share(side: Side, name: str, at_once: int, most: int) -> int:
+    """A new group reads a topic, and accepts all of it."""
+    world, topic = side.world, side.topics[name]
+    member = world.member(world.group(f"g{next(side.groups)}"), "A", [topic])
+    done = 0
+    while done < most:
+        answer = member.fetch(topic, silent=True, records=at_once, batch=at_once)
+        for first, last, _ in answer.acquired(topic):
+            member.acknowledge((topic, 0, first, last, ACCEPT), silent=True)
+            done += last - first + 1
+    member.disconnect()
+    return done
+
+
+def view(side: Side, base: str, most: int) -> int:
+    """All slots of a view from its beginning to its end, in one Fetch after the other."""
+    name = f"__view.r{SLOTS}.{base}"
+    raw = side.world.raw
+    on = raw.connect(raw.node(side.topics[base].leaders[0]))
+    positions = dict.fromkeys(range(SLOTS), 0)
+    done = 0
+    while min(positions.values()) < most:
+        asked = [
+            {"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+            for at, offset in positions.items()
+        ]
+        answer = raw.ask(
+            "Fetch", 12, on=on, replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, session_id=0,
+            session_epoch=-1, topics=[{"topic": name, "partitions": asked}],
+        )  # fmt: skip
+        for entry in answer.responses[0].partitions:
+            for batch in records.iter_batches(memoryview(entry.records or b"")):
+                positions[entry.partition_index] = batch.last_offset + 1
+                done += 0 if batch.is_control else batch.records_count
+    return done
+
+
+@dataclass(frozen=True)
+class Case:
+    """One load."""
+
+    name: str
+    release: str
+    must: float
+    play: Callable[[Side, int], int]
+    share: float = 1.0
+    """Of the records."""
+
+
+CASES = (
+    Case("share group, 500 records a fetch", OLD, MUST, lambda side, most: share(side, "large", BATCH, most)),
+    Case("share group, 10 a fetch", OLD, MUST, lambda side, most: share(side, "small", SMALL_BATCH, most), SMALL_SHARE),
+    Case("view, 8 slots", OLD, MUST, lambda side, most: view(side, "large", most)),
+    Case("view, 8 slots, zstd", OLD, MUST, lambda side, most: view(side, "packed", most)),
+    Case("share group of the brokers", NEW, FORWARDED_MUST, lambda side, most: share(side, "large", BATCH, most)),
+)
+
+
+def sides(running: Running, release: str, folder: Path, wanted: int) -> dict[str, Side]:
+    """Two proxies of one broker, and topics."""
+    kafka = running.native() if release == NEW else running.cluster(release)
+    found = {}
+    with Raw(kafka.bootstrap) as raw:
+        topics = {
+            "large": filled(raw, "large", wanted, BATCH, compression.NONE),
+            "packed": filled(raw, "packed", wanted, BATCH, compression.ZSTD),
+            "small": filled(raw, "small", int(wanted * SMALL_SHARE), SMALL_BATCH, compression.NONE),
+        }
+    for name in ("off", "on"):
+        audit: dict[str, Any] = {"audit": {"file": str(folder / f"{release}.jsonl")}} if name == "on" else {}
+        front = running.front(kafka.bootstrap, PLAIN | audit)
+        world = World(name, front.bootstrap, f"bench-{name}")
+        for base in ("large", "packed"):
+            world.raw.topic(f"__view.r{SLOTS}.{base}", may_create=True)
+        assert front.child is not None
+        found[name] = Side(world, front.child.pid, topics)
+    return found
+
+
+def measure(case: Case, both: dict[str, Side], rounds: int, wanted: int) -> bool:
+    """Print the figures of one load; whether the bound is kept."""
+    spent: dict[str, list[float]] = {name: [] for name in both}
+    for number in range(rounds + 1):
+        for name in sorted(both, reverse=bool(number % 2)):
+            began = cpu_seconds(both[name].pid)
+            done = case.play(both[name], int(wanted * case.share))
+            if number:  # the first warms up
+                spent[name].append((cpu_seconds(both[name].pid) - began) / done * 1e6)
+    off, on = (statistics.median(spent[name]) for name in ("off", "on"))
+    ratios = [b / a for a, b in zip(spent["off"], spent["on"], strict=True)]
+    ratio = statistics.median(ratios)
+    print(
+        f"{case.name:34} {off:7.3f} us a record without audit, {on:7.3f} with: {ratio:.3f} times "
+        f"(rounds {min(ratios):.3f} to {max(ratios):.3f}; must {case.must:g})",
+        flush=True,
+    )
+    return ratio <= case.must
+
+
+def main() -> None:
+    """Both releases, one after the other."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    asked.add_argument("--rounds", type=int, default=5)
+    asked.add_argument("--records", type=int, default=200_000)
+    options = asked.parse_args()
+    kept = True
+    with tempfile.TemporaryDirectory() as folder:
+        for release in (OLD, NEW):
+            running = Running(Path(folder))
+            try:
+                both = sides(running, release, Path(folder), options.records)
+                for case in (case for case in CASES if case.release == release):
+                    kept &= measure(case, both, options.rounds, options.records)
+            finally:
+                running.close()
+            events = [json.loads(line)["kind"] for line in (Path(folder) / f"{release}.jsonl").open()]
+            print(f"  {release}: " + ", ".join(f"{events.count(kind)} {kind}" for kind in sorted(set(events))))
+    sys.exit(not kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -145,6 +145,13 @@ class ClusterClient:
         deadline = Deadline(min(TOPIC_S, self._options.timeout_s))
         return self.repeated(lambda: self._ask_topics(wanted), deadline)
 
+    def known_topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
+        """As they were when somebody asked last; asked where nobody has. Raises ReadRefused, Unavailable."""
+        wanted = list(dict.fromkeys(names))
+        return (
+            {name: self._topics[name] for name in wanted} if self._topics.keys() >= set(wanted) else self.topics(wanted)
+        )
+
     def topic(self, name: str) -> TopicSeen:
         """As known, or asked; one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
         if name not in self._topics:
@@ -224,6 +231,14 @@ class ClusterClient:
         if node not in self._brokers:
             raise TryAgain(f"nobody knows where node {node} listens")
         return self._at(self._brokers[node])
+
+    def any_connection(self) -> BlockingConnection:
+        """To whoever answers first of those that are known. Raises UpstreamLost."""
+        return self._any()
+
+    def connection_to(self, address: Address) -> BlockingConnection:
+        """To a server that an answer named. Raises UpstreamLost."""
+        return self._at(address)
 
     def _any(self) -> BlockingConnection:
         troubles = []

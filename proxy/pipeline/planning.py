@@ -34,7 +34,7 @@ class PlannedRead:
 
     def topic_ids(self) -> dict[str, bytes]:
         """By name."""
-        return {name: topic.topic_id for name, topic in self._cluster.topics(self._options.topics).items()}
+        return {name: topic.topic_id for name, topic in self._cluster.known_topics(self._options.topics).items()}
 
     def earliest(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the logs begin."""

@@ -141,18 +141,26 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         if options.ending != LATEST:
             raise BadOption("endingOffsets is for batch reads")
         self._options = options
+        self._cluster: ClusterClient | None = None
         self._target: dict[TopicPartition, int] | None = None
         """Where an availableNow run ends."""
 
-    def _ask(self) -> tuple[ClusterClient, PlannedRead]:
-        cluster = ClusterClient(self._options)
-        return cluster, PlannedRead(cluster, self._options)
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks get: connections stay here."""
+        return self.__dict__ | {"_cluster": None}
+
+    def _planned(self) -> PlannedRead:
+        """On the connections that are kept from batch to batch: a broker closes them when they were idle for long,
+        and the next call makes new ones.
+        """
+        if self._cluster is None:
+            self._cluster = ClusterClient(self._options)
+        return PlannedRead(self._cluster, self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The start, the same whenever it is asked while no record is deleted."""
-        cluster, planned = self._ask()
-        with cluster:
-            return written(planned.resolved(self._options.starting, planned.places(), EARLIEST))
+        planned = self._planned()
+        return written(planned.resolved(self._options.starting, planned.places(), EARLIEST))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """At most `maxOffsetsPerTrigger` offsets in a batch, where it is set."""
@@ -162,12 +170,10 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the next batch ends."""
         begun = read_written(start)
-        cluster, planned = self._ask()
-        with cluster:
-            places = planned.places()
-            latest = planned.latest(places)
-            new = [place for place in places if place not in begun]
-            begun |= planned.earliest(new)
+        planned = self._planned()
+        places = planned.places()
+        latest = planned.latest(places)
+        begun |= planned.earliest([place for place in places if place not in begun])
         if self._target is not None:
             latest = {place: min(end, self._target.get(place, begun[place])) for place, end in latest.items()}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -176,24 +182,26 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the logs end, for Spark's progress."""
-        cluster, planned = self._ask()
-        with cluster:
-            return written(planned.latest(planned.places()))
+        planned = self._planned()
+        return written(planned.latest(planned.places()))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Nothing that comes from now on is read."""
-        cluster, planned = self._ask()
-        with cluster:
-            self._target = planned.latest(planned.places())
+        planned = self._planned()
+        self._target = planned.latest(planned.places())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
         """The tasks of one batch; the same rows whenever it is planned, whatever the key ranges are."""
         begun, ends = read_written(start), read_written(end)
-        cluster, planned = self._ask()
-        with cluster:
-            first = planned.earliest([place for place in ends if place not in begun])
-            return _partitions(planned.splits(between(begun, ends, first)))
+        planned = self._planned()
+        first = planned.earliest([place for place in ends if place not in begun])
+        return _partitions(planned.splits(between(begun, ends, first)))
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Arrow record batches."""
         return read_split(self._options, partition)
+
+    def stop(self) -> None:
+        """Give the connections back; Spark does not always come to it, and then its process ends with them."""
+        if self._cluster is not None:
+            self._cluster.close()

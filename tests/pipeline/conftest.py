@@ -39,7 +39,7 @@ def raw(views_front: Front) -> Iterator[Raw]:
 @pytest.fixture
 def orders(raw: Raw, fresh: Callable[[str], str]) -> Topic:
     """Two partitions with 3,000 records of 100 keys, some without a key."""
-    topic = raw.create_topic(fresh("orders"), 2)
+    topic = raw.create_topic(fresh("orders"), 2, {"retention.ms": "-1"})  # its records are of 2023
     produce_keys(raw, topic, 3_000, **{"batch.num.messages": "100"})
     return topic
 

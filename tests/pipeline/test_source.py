@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.support.raw import Raw, Topic
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 Fresh = Callable[[str], str]
+Reader = Callable[..., StreamReader]
 
 
 def frame(spark: Any, front: Front, topic: Topic, **options: str) -> Any:
@@ -41,16 +42,26 @@ def stream(spark: Any, front: Front, topic: Topic, folder: Path, **options: str)
 # Without a JVM
 
 
-def reader_of(front: Front, topic: Topic, **options: str) -> StreamReader:
-    return StreamReader(read_options({"bootstrap": front.bootstrap, "topic": topic.name, **options}))
+@pytest.fixture
+def reader_of(views_front: Front, orders: Topic) -> Iterator[Reader]:
+    """Makes readers of `orders` with some options, and stops them at the end."""
+    made: list[StreamReader] = []
+
+    def make(**options: str) -> StreamReader:
+        made.append(StreamReader(read_options({"bootstrap": views_front.bootstrap, "topic": orders.name, **options})))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()
 
 
 def rows_of(reader: BatchReader | StreamReader, partitions: Any) -> list[dict[str, Any]]:
     return [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
 
 
-def test_a_stream_goes_from_offset_to_offset(views_front: Front, orders: Topic) -> None:
-    reader = reader_of(views_front, orders, keyRanges="3", columns="value", maxOffsetsPerTrigger="1000")
+def test_a_stream_goes_from_offset_to_offset(reader_of: Reader) -> None:
+    reader = reader_of(keyRanges="3", columns="value", maxOffsetsPerTrigger="1000")
     start = reader.initialOffset()
     assert start == reader.initialOffset()
     assert reader.getDefaultReadLimit() == ReadMaxRows(1_000)
@@ -64,8 +75,8 @@ def test_a_stream_goes_from_offset_to_offset(views_front: Front, orders: Topic) 
     assert reader.partitions(end, end) == []
 
 
-def test_nothing_behind_the_target_of_available_now_is_read(views_front: Front, raw: Raw, orders: Topic) -> None:
-    reader = reader_of(views_front, orders)
+def test_nothing_behind_the_target_of_available_now_is_read(reader_of: Reader, raw: Raw, orders: Topic) -> None:
+    reader = reader_of()
     start = reader.initialOffset()
     reader.prepareForTriggerAvailableNow()
     produce_keys(raw, orders, 100)
@@ -73,11 +84,11 @@ def test_nothing_behind_the_target_of_available_now_is_read(views_front: Front, 
     assert sum(read_written(end).values()) == 3_000
 
 
-def test_a_replayed_batch_has_the_same_rows_with_other_ranges(views_front: Front, orders: Topic) -> None:
+def test_a_replayed_batch_has_the_same_rows_with_other_ranges(reader_of: Reader, orders: Topic) -> None:
     offsets = {"v": 1, "t": {orders.name: {"0": 100, "1": 700}}}, {"v": 1, "t": {orders.name: {"0": 900, "1": 701}}}
     seen = []
     for ranges in ("1", "4", "2"):
-        reader = reader_of(views_front, orders, keyRanges=ranges, columns="partition,offset")
+        reader = reader_of(keyRanges=ranges, columns="partition,offset")
         seen.append(sorted((row["partition"], row["offset"]) for row in rows_of(reader, reader.partitions(*offsets))))
     assert seen[0] == seen[1] == seen[2] == [(0, offset) for offset in range(100, 900)] + [(1, 700)]
 

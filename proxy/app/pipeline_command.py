@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
@@ -160,6 +161,72 @@ def ingest(
         print(f"{done.rows} rows in {done.batches} batches")  # noqa: T201
 
     _guarded(work)
+
+
+@app.command()
+def backfill(
+    tokens: Annotated[
+        str, typer.Option(metavar="FILE", help="What `commits GROUP --holes --json` printed: offsets to read.")
+    ],
+    out: Annotated[str, typer.Option(metavar="LAKE", help="Folder of the tables; this one is records.")],
+    bootstrap: Bootstrap,
+    commit: Annotated[
+        bool, typer.Option("--commit", help="Then commit them for the group, which must have no members.")
+    ] = False,
+    option: Options = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Load what a group has skipped into the same table as `ingest`."""
+    given = {"bootstrap": bootstrap, **_assignments("--option", option)}
+
+    def work() -> None:
+        from proxy.pipeline import backfill_job, session
+
+        try:
+            holes = backfill_job.read_tokens(Path(tokens).read_text())
+        except OSError as error:
+            _fail(f"cannot read {tokens}: {error.strerror}", MISUSED)
+        with session.session_of("pipeline backfill", master, _assignments("--conf", conf)) as spark:
+            done = backfill_job.run(spark, given, holes, out, _note, commit=commit)
+        more = f"; {done.left} holes are left: run it again" if done.left else ""
+        print(f"{done.rows} rows of {done.offsets} offsets that were not done{more}")  # noqa: T201
+
+    _guarded(work)
+
+
+@app.command()
+def report(
+    source: Annotated[str, typer.Option("--from", metavar="LAKE", help="Tables of the audit.")],
+    group: Annotated[str | None, typer.Option(metavar="GROUP", help="Only deliveries of this group.")] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")] = None,
+    ranges: Annotated[
+        int, typer.Option("-n", metavar="N", help="Ranges of the plan that is drawn beside the load.")
+    ] = 16,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Show deliveries, redeliveries, renewals and the load by key range."""
+
+    def work() -> str:
+        from proxy.pipeline import plan_job, planner, report_job, report_page, session
+        from proxy.pipeline.lake import Lake
+
+        with session.session_of("pipeline report", master, _assignments("--conf", conf)) as spark:
+            lake = Lake(spark, source)
+            found = report_job.gathered(lake, group)
+            plans = []
+            for heat in found.heats if html is not None else ():
+                with suppress(planner.NothingToPlan):
+                    plans.append((heat.topic, plan_job.plan_of_lake(lake, heat.topic, ranges).plan))
+        for line in report_page.text(found):
+            print(line)  # noqa: T201
+        return report_page.page(found, plans)
+
+    text = _guarded(work)
+    if html is not None:
+        _replace(Path(html), text)
+        print(f"{html}: written")  # noqa: T201
 
 
 def _note(line: str) -> None:

@@ -30,6 +30,10 @@ def test_serve_never_loads_spark() -> None:
         ([*PLAN, "--bootstrap", "one", "--store", "p1"], "upstream"),
         (["pipeline", "audit", "--in", "events", "--out", "lake"], "bootstrap names no server"),
         (["pipeline", "audit", "--in", "/tmp", "--out", "lake", "--day", "today"], "write YYYY-MM-DD"),
+        (
+            ["pipeline", "backfill", "--tokens", "/nowhere", "--out", "lake", "--bootstrap", "one"],
+            "cannot read /nowhere",
+        ),
         ([*INGEST, "--ranges", "0"], "1 to 65536 key ranges"),
         ([*INGEST, "--ranges", "no-plan.json"], "No such file"),
         ([*INGEST, "--ranges", "2", "--option", "startingOfsets=latest"], "did you mean 'startingOffsets'"),

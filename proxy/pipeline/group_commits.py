@@ -1,0 +1,121 @@
+"""What a group has committed individually, and committing for a group without members (pipeline/README.md rule 39)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from proxy.offsets.commit_text import CommitTextError, commit_text_version, parse_commit_text, write_commit_text
+from proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from proxy.pipeline.cluster import ClusterClient, checked
+from proxy.pipeline.connection import BlockingConnection
+from proxy.wire import messages
+from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.values import Address, TopicPartition
+
+FIND_COORDINATOR_MOST, OFFSET_FETCH_MOST, OFFSET_COMMIT_MOST = 3, 7, 8
+"""Behind them other layouts ask for several groups at once, and name topics by id."""
+
+
+class GroupHasMembers(ProxyError):
+    """Nobody but its members may commit for a live group; the text says what to do."""
+
+
+class NothingCommitted(ProxyError):
+    """The group has no committed offset where some were said to be done."""
+
+
+class CommittedState(NamedTuple):
+    """Of one partition."""
+
+    offset: int
+    """The next to be read."""
+    ranges: OffsetRanges
+    """Done behind it."""
+    user_text: str | None = None
+    """What the user said beside it; it stays."""
+
+    def not_done(self, span: OffsetSpan) -> list[OffsetSpan]:
+        """What of a range is not done."""
+        return list(self.ranges.gaps(max(span.start, self.offset), span.end)) if span.end > self.offset else []
+
+
+class CommitsOfGroup:
+    """One group, seen through a proxy."""
+
+    def __init__(self, cluster: ClusterClient, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+
+    def states(self) -> dict[TopicPartition, CommittedState]:
+        """Of all partitions with a commit. Raises ProxyError."""
+        return self._cluster.repeated(self._ask_states)
+
+    def commit(self, done: Mapping[TopicPartition, Iterable[OffsetSpan]]) -> None:
+        """Say that these offsets are done; the committed offset moves only where they touch it.
+
+        Raises:
+            GroupHasMembers, NothingCommitted.
+            ProxyError: it was not taken, or nobody knows whether it was; saying it again is harmless.
+        """
+        states = self.states()
+        for place in done:
+            if place not in states:
+                raise NothingCommitted(f"group {self._group} has committed nothing of {place}: it has no holes there")
+        texts = {place: write_commit_text(spans, (), states[place].user_text) for place, spans in done.items()}
+        offsets = {place: states[place].offset for place in texts}
+        self._cluster.repeated(lambda: self._send_commit(texts, offsets))
+
+    def _coordinator(self) -> BlockingConnection:
+        connection = self._cluster.any_connection()
+        version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
+        answer = connection.ask(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=self._group), version)
+        checked(answer.error_code, f"coordinator of group {self._group}")
+        return self._cluster.connection_to(Address(answer.host, answer.port))
+
+    def _ask_states(self) -> dict[TopicPartition, CommittedState]:
+        connection = self._coordinator()
+        version = connection.version(ApiKey.OFFSET_FETCH, OFFSET_FETCH_MOST)
+        request = messages.OffsetFetchRequest(group_id=self._group, topics=None)
+        answer = connection.ask(ApiKey.OFFSET_FETCH, request, version)
+        checked(answer.error_code, f"offsets of group {self._group}")
+        found = {}
+        for topic in answer.topics:
+            for entry in topic.partitions:
+                place = TopicPartition(topic.name, entry.partition_index)
+                checked(entry.error_code, f"offset of {place} in group {self._group}")
+                if entry.committed_offset >= 0:
+                    found[place] = _state(entry.committed_offset, entry.metadata or "")
+        return found
+
+    def _send_commit(self, texts: Mapping[TopicPartition, str], offsets: Mapping[TopicPartition, int]) -> None:
+        request = messages.OffsetCommitRequest
+        topics = defaultdict(list)
+        for place, text in texts.items():
+            entry = request.OffsetCommitRequestPartition(
+                partition_index=place.partition, committed_offset=offsets[place], committed_metadata=text
+            )
+            topics[place.topic].append(entry)
+        listed = [request.OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()]
+        connection = self._coordinator()
+        version = connection.version(ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_MOST)
+        answer = connection.ask(ApiKey.OFFSET_COMMIT, request(group_id=self._group, topics=listed), version)
+        for topic in answer.topics:
+            for taken in topic.partitions:
+                if taken.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
+                    raise GroupHasMembers(
+                        f"group {self._group} has members, and only they may commit for it: stop them and run this "
+                        "again, which reads what is not committed; or let them read the holes"
+                    )
+                checked(taken.error_code, f"commit of {topic.name}-{taken.partition_index} for group {self._group}")
+
+
+def _state(offset: int, metadata: str) -> CommittedState:
+    if commit_text_version(metadata) is not None:
+        with suppress(CommitTextError):
+            text = parse_commit_text(metadata)
+            return CommittedState(offset, text.ranges, text.user_text)
+    return CommittedState(offset, OffsetRanges(), metadata or None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from proxy.consumer.assignors.interface import Assignor
+from proxy.consumer.assignors.racks import Racks, racks_of_members
 from proxy.consumer.events import FatalGroupError
 from proxy.consumer.group_protocol import (
     GroupAssignment,
@@ -22,6 +23,10 @@ class GroupTopics(Protocol):
         """Topic -> partitions, of those that exist; None while some have not been asked about."""
         ...
 
+    def replica_racks(self, topics: Iterable[str]) -> Racks:
+        """Partition -> the racks of its replicas, of those that are known."""
+        ...
+
 
 class GroupLeader:
     """From JoinGroup's answer to SyncGroup's request, and the watch over the topics afterwards."""
@@ -33,6 +38,8 @@ class GroupLeader:
         self._assignor: Assignor | None = None
         self._counts: dict[str, int] | None = None
         """As they were when partitions were assigned; None: we do not lead, or do not assign."""
+        self._racks: Racks = {}
+        """The same; empty where no member names its rack."""
 
     def elected(self, response: Any) -> None:
         """Take JoinGroup's answer to the leader.
@@ -62,19 +69,22 @@ class GroupLeader:
         counts = self._topics.partition_counts(self._all_topics(), now)
         if counts is None:
             return None
-        self._counts = counts
-        assigned = self._assignor.assign(counts, self._members)
+        self._counts, self._racks = counts, self._racks_of_replicas()
+        assigned = self._assignor.assign(counts, self._members, self._racks)
         return [
             (member_id, write_assignment(GroupAssignment(partitions=tuple(partitions))))
             for member_id, partitions in assigned.items()
         ]
 
     def must_assign_anew(self, now: float) -> bool:
-        """Whether a topic of the group has come, gone, or grown since partitions were assigned."""
+        """Whether a topic of the group has come, gone, grown, or moved to other racks since it was assigned."""
         if self._counts is None:
             return False
         counts = self._topics.partition_counts(self._all_topics(), now)
-        return counts is not None and counts != self._counts
+        return counts is not None and (counts, self._racks_of_replicas()) != (self._counts, self._racks)
+
+    def _racks_of_replicas(self) -> Racks:
+        return self._topics.replica_racks(self._all_topics()) if racks_of_members(self._members) else {}
 
     def _all_topics(self) -> list[str]:
         return sorted({topic for each in self._members.values() for topic in each.topics})

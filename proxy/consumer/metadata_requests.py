@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +46,8 @@ class KnownTopic:
     leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
     """Partition -> its leader."""
     internal: bool = False
+    replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Partition -> the nodes that have it."""
 
 
 class MetadataTimes(Protocol):
@@ -130,6 +132,16 @@ class MetadataRequests:
             self._update_due = True
             return None
         return {name: len(self.topics[name].leaders) for name in asked if name in self.topics}
+
+    def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """Partition -> the racks of its replicas, of topics that exist; brokers that are away have none."""
+        rack_of = {node_id: node.rack for node_id, node in self.nodes.items() if node.rack}
+        return {
+            TopicPartition(name, number): frozenset(rack_of[each] for each in nodes if each in rack_of)
+            for name in topics
+            if name in self.topics
+            for number, nodes in self.topics[name].replicas.items()
+        }
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
         """Who leads; LeaderAndEpoch() where nobody does, and then an update is asked for."""
@@ -244,7 +256,8 @@ class MetadataRequests:
                 known = before.leaders.get(number, LeaderAndEpoch())
                 if known.epoch > leader.epoch:
                     leaders[number] = known
-        return KnownTopic(bytes(topic.topic_id), leaders, topic.is_internal)
+        replicas = {each.partition_index: tuple(each.replica_nodes) for each in topic.partitions}
+        return KnownTopic(bytes(topic.topic_id), leaders, topic.is_internal, replicas)
 
     def _failed(self, failure: RequestFailure, now: float) -> list[BackgroundEvent]:
         self._update_due = True

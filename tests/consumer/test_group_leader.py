@@ -12,6 +12,7 @@ from proxy.consumer.events import FatalGroupError
 from proxy.consumer.group_leader import GroupLeader
 from proxy.consumer.group_protocol import GroupSubscription, MalformedMember, read_assignment, write_subscription
 from proxy.wire import registry
+from proxy.wire.values import TopicPartition
 
 
 class Topics:
@@ -20,10 +21,14 @@ class Topics:
     def __init__(self, **counts: int) -> None:
         self.counts: dict[str, int] | None = counts
         self.asked: list[str] = []
+        self.racks: dict[TopicPartition, frozenset[str]] = {}
 
     def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
         self.asked = list(topics)
         return self.counts and dict(self.counts)
+
+    def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        return {each: racks for each, racks in self.racks.items() if each.topic in topics}
 
 
 def elected(protocol: str = "range", skip: bool = False, **members: bytes) -> Any:
@@ -85,3 +90,25 @@ def test_malformed_metadata_of_another_member_name_it() -> None:
 def test_an_assignor_that_was_not_offered_is_an_error() -> None:
     with pytest.raises(FatalGroupError, match="'sticky', not offered"):
         GroupLeader([RangeAssignor()], Topics()).elected(elected("sticky"))
+
+
+def test_members_get_what_is_in_their_racks_and_anew_when_replicas_move() -> None:
+    """KIP-881; without a member that names a rack nobody looks."""
+    known = Topics(p=2)
+    here, there = (frozenset({rack}) for rack in ("here", "there"))
+    known.racks = {TopicPartition("p", 0): there, TopicPartition("p", 1): here}
+    leader = GroupLeader([RangeAssignor()], known)
+    placed = {
+        name: write_subscription(GroupSubscription(topics=("p",), rack=rack))
+        for name, rack in (("a", "here"), ("b", "there"))
+    }
+    leader.elected(elected(**placed))
+    assert assigned(leader) == {"a": ["p-1"], "b": ["p-0"]}
+    assert not leader.must_assign_anew(1.0)
+    known.racks = {TopicPartition("p", 0): here, TopicPartition("p", 1): there}
+    assert leader.must_assign_anew(2.0)
+    assert assigned(leader) == {"a": ["p-0"], "b": ["p-1"]}
+    leader.elected(elected(a=topics("p"), b=topics("p")))
+    assert assigned(leader) == {"a": ["p-0"], "b": ["p-1"]}
+    known.racks = {}
+    assert not leader.must_assign_anew(3.0)

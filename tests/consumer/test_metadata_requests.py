@@ -105,3 +105,20 @@ def test_a_topic_that_is_barred_is_an_error_that_names_it() -> None:
     topic = response.MetadataResponseTopic(name="p", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     (event,) = metadata.on_response(only(metadata), response(topics=[topic]), NOW)
     assert str(event.error) == "Metadata of topic p: TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_racks_are_those_of_the_brokers_that_have_a_partition() -> None:
+    metadata = known_topics(p=1)
+    metadata.request_update()
+    response = registry.message("MetadataResponse")
+    partition = response.MetadataResponsePartition(
+        partition_index=0, leader_id=1, leader_epoch=6, replica_nodes=[1, 2, 3, 9]
+    )
+    topic = response.MetadataResponseTopic(name="p", topic_id=b"p" * 16, partitions=[partition])
+    racks = {1: "a", 2: "b", 3: None}
+    brokers = [
+        response.MetadataResponseBroker(node_id=number, host="h", port=9092, rack=rack)
+        for number, rack in racks.items()
+    ]
+    metadata.on_response(only(metadata, NOW + 1), response(brokers=brokers, topics=[topic]), NOW + 1)
+    assert metadata.replica_racks(["p", "q"]) == {P0: frozenset("ab")}, "one broker is away, one names no rack"

@@ -2,7 +2,8 @@
 
 Theory of operation. With P partitions and M members each gets P // M, the minimum; P % M of them get one more, the
 maximum. Each member keeps what it had, up to the maximum while there are members left that may have it, else up to the
-minimum. What remains goes round, in order of topic and number, to members below the minimum, then to those at it.
+minimum. What remains goes round, in order of topic and number, to members below the minimum, then to those at it. Where
+racks matter (KIP-881), nobody keeps what is far from it, and what remains goes first, as far as it can, to who is near.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from collections.abc import Iterator
 
 from proxy.consumer.assignors.interface import Assigned, PartitionCounts
 from proxy.consumer.assignors.previous_owners import PreviousOwners
+from proxy.consumer.assignors.racks import ANYWHERE, Nearness
 from proxy.wire.values import TopicPartition
 
 
 class EqualSubscriptions:
     """One assignment to members that all subscribe to the same topics."""
 
-    def __init__(self, counts: PartitionCounts, previous: PreviousOwners) -> None:
+    def __init__(self, counts: PartitionCounts, previous: PreviousOwners, near: Nearness = ANYWHERE) -> None:
         self._counts = counts
+        self._near = near
         self._previous = previous
         total = sum(counts.values())
         self._minimum, self._above_minimum_max = divmod(total, len(previous.owned))
@@ -40,7 +43,9 @@ class EqualSubscriptions:
         """Fill `assigned` and `moving`."""
         for member_id, owned in self._previous.owned.items():
             mine = [each for each in owned if each not in self._previous.claimed_twice]
-            self._keep(member_id, sorted(mine, key=lambda each: (each.partition, each.topic)))
+            mine.sort(key=lambda each: (each.partition, each.topic))
+            self._keep(member_id, [each for each in mine if not self._near.is_far(member_id, each)])
+            self._given_up.update((each, member_id) for each in mine if self._near.is_far(member_id, each))
         self._below.sort()
         self._at_minimum.sort()
         self._give_out()
@@ -64,14 +69,40 @@ class EqualSubscriptions:
         self._given_up.update(dict.fromkeys(owned[kept:], member_id))
 
     def _give_out(self) -> None:
-        takers = self._takers()
         kept = {each for partitions in self.assigned.values() for each in partitions}
-        for partition in self._all_partitions():
-            if partition not in kept:
-                member_id = next(takers)
-                self.assigned[member_id].append(partition)
-                if partition in self._previous.claimed_twice or self._given_up.get(partition, member_id) != member_id:
-                    self.moving[partition] = member_id
+        left = self._near.rarest_first([each for each in self._all_partitions() if each not in kept])
+        if self._near.matters:
+            left = self._give_within_racks(left)
+        for partition, member_id in zip(left, self._takers(), strict=False):
+            self._give(partition, member_id)
+
+    def _give(self, partition: TopicPartition, member_id: str) -> None:
+        self.assigned[member_id].append(partition)
+        if partition in self._previous.claimed_twice or self._given_up.get(partition, member_id) != member_id:
+            self.moving[partition] = member_id
+
+    def _give_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Round the members below the minimum, then to those at it. Returns: what nobody near has room for."""
+        left, position = [], 0
+        for partition in partitions:
+            at = self._near.next_one(partition, self._below, position)
+            if at is not None:
+                member_id = self._below[at]
+                position = at + 1
+                self._give(partition, member_id)
+                if len(self.assigned[member_id]) >= self._minimum:
+                    position = at
+                    del self._below[at]
+                    if self._above_minimum < self._above_minimum_max:
+                        self._at_minimum.append(member_id)
+            elif (at := self._near.next_one(partition, self._at_minimum, 0)) is not None:
+                self._give(partition, self._at_minimum.pop(at))
+                self._above_minimum += 1
+                if self._above_minimum == self._above_minimum_max:
+                    self._at_minimum.clear()
+            else:
+                left.append(partition)
+        return left
 
     def _takers(self) -> Iterator[str]:
         """Round the members below the minimum until all are at it, then once round those at it."""

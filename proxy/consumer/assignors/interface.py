@@ -26,8 +26,16 @@ class Assignor(Protocol):
     protocol: RebalanceProtocol
     """EAGER, or COOPERATIVE if a member may keep what it has while it joins."""
 
-    def assign(self, counts: PartitionCounts, members: Members) -> Assigned:
-        """Divide the partitions of all subscribed topics; the same as the Java class of that name."""
+    def assign(
+        self, counts: PartitionCounts, members: Members, racks: Mapping[TopicPartition, frozenset[str]] | None = None
+    ) -> Assigned:
+        """Divide the partitions of all subscribed topics; the same as the Java class of that name.
+
+        Args:
+            counts: of every topic that exists.
+            members: all of the group.
+            racks: partition -> the racks of its replicas; None: they are not known.
+        """
         ...
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:

@@ -1,10 +1,18 @@
-"""Assignor `range`: of each topic every member gets one run of partitions (RangeAssignor, without racks)."""
+"""Assignor `range`: of each topic every member gets one run of partitions (RangeAssignor).
+
+Theory of operation. Each topic is divided by itself. Where members and replicas stand in different racks (KIP-881),
+members first get what has a replica in their rack, as far as their share goes; topics with as many partitions and the
+same subscribers are divided alike, one number after the other. Then everybody gets a run of what is left.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
 
 from proxy.consumer.assignors.hash_order import string_order
 from proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
 from proxy.consumer.assignors.member_order import static_members_first
+from proxy.consumer.assignors.racks import NOWHERE, Racks, racks_matter, racks_of_members
 from proxy.consumer.deadlines import RebalanceProtocol
 from proxy.consumer.partitions import Partitions
 from proxy.wire.values import TopicPartition
@@ -16,12 +24,24 @@ class RangeAssignor:
     name = "range"
     protocol = RebalanceProtocol.EAGER
 
-    def assign(self, counts: PartitionCounts, members: Members) -> Assigned:
-        """As the Java class does where members name no rack."""
+    def assign(self, counts: PartitionCounts, members: Members, racks: Racks | None = None) -> Assigned:
+        """As the Java class does."""
         assigned: Assigned = {member_id: [] for member_id in members}
+        of_members = racks_of_members(members)
+        divisions = []
         for topic in string_order(topic for topic in _topics(members) if counts.get(topic)):
-            subscribers = [member_id for member_id, each in members.items() if topic in each.topics]
-            _divide(topic, counts[topic], static_members_first(subscribers, members), assigned)
+            subscribers = static_members_first(
+                (name for name, each in members.items() if topic in each.topics), members
+            )
+            divisions.append(_Division(topic, counts[topic], subscribers, of_members, racks or {}, assigned))
+        looks_at_racks = any(each.looks_at_racks for each in divisions)
+        if looks_at_racks:
+            _give_within_racks(divisions)
+        for each in divisions:
+            each.give_runs(lambda member_id, partition: True)  # noqa: ARG005 - whoever and whichever
+        if looks_at_racks:
+            for partitions in assigned.values():
+                partitions.sort()
         return assigned
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - as of all
@@ -29,13 +49,71 @@ class RangeAssignor:
         return None
 
 
-def _divide(topic: str, count: int, subscribers: list[str], assigned: Assigned) -> None:
-    each, extra = divmod(count, len(subscribers))
-    first = 0
-    for position, member_id in enumerate(subscribers):
-        end = first + each + (position < extra)
-        assigned[member_id] += [TopicPartition(topic, number) for number in range(first, end)]
-        first = end
+class _Division:
+    """Of one topic (TopicAssignmentState)."""
+
+    def __init__(
+        self, topic: str, count: int, subscribers: list[str], of_members: Mapping[str, str], racks: Racks,
+        assigned: Assigned,
+    ) -> None:  # fmt: skip
+        self.subscribers = subscribers
+        self.partitions = [TopicPartition(topic, number) for number in range(count)]
+        self._racks = racks
+        self._of_members = {member_id: of_members.get(member_id) for member_id in subscribers}
+        standing = [rack for rack in self._of_members.values() if rack is not None]
+        self.looks_at_racks = racks_matter(standing, self.partitions, racks)
+        self._each, self._extra = divmod(count, len(subscribers))
+        self._left = dict.fromkeys(self.partitions)
+        self._given = dict.fromkeys(subscribers, 0)
+        self._assigned = assigned
+
+    def room(self, member_id: str) -> int:
+        """How many more it may get."""
+        return max(0, self._each + (self._extra > 0) - self._given[member_id])
+
+    def is_near(self, member_id: str, partition: TopicPartition) -> bool:
+        """Whether a replica stands in the member's rack, or the member in none."""
+        rack = self._of_members[member_id]
+        return rack is None or rack in self._racks.get(partition, NOWHERE)
+
+    def give(self, member_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """These go to it."""
+        for each in partitions:
+            self._assigned[member_id].append(each)
+            self._given[member_id] += 1
+            del self._left[each]
+        self._extra -= self._given[member_id] > self._each
+
+    def give_runs(self, may_have: Callable[[str, TopicPartition], bool]) -> None:
+        """Each gets the first ones that it may have of what is left, up to its share."""
+        for member_id in self.subscribers:
+            near = [each for each in self._left if may_have(member_id, each)]
+            if mine := near[: self.room(member_id)]:
+                self.give(member_id, mine)
+
+
+def _give_within_racks(divisions: list[_Division]) -> None:
+    alike: dict[tuple[tuple[str, ...], int], list[_Division]] = {}
+    for each in divisions:
+        alike.setdefault((tuple(each.subscribers), len(each.partitions)), []).append(each)
+    for together in alike.values():
+        if len(together) > 1:
+            _give_alike(together)
+        elif together[0].looks_at_racks:
+            together[0].give_runs(together[0].is_near)
+
+
+def _give_alike(divisions: list[_Division]) -> None:
+    """The partitions of one number of all topics go to one member, who is near to all of them."""
+    remaining = list(divisions[0].subscribers)
+    for number in range(len(divisions[0].partitions)):
+        for member_id in remaining:
+            if all(each.room(member_id) and each.is_near(member_id, each.partitions[number]) for each in divisions):
+                for each in divisions:
+                    each.give(member_id, each.partitions[number : number + 1])
+                if not any(each.room(member_id) for each in divisions):
+                    remaining.remove(member_id)
+                break
 
 
 def _topics(members: Members) -> list[str]:

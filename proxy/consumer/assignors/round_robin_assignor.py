@@ -6,6 +6,7 @@ from itertools import cycle
 
 from proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
 from proxy.consumer.assignors.member_order import static_members_first
+from proxy.consumer.assignors.racks import Racks
 from proxy.consumer.deadlines import RebalanceProtocol
 from proxy.consumer.partitions import Partitions
 from proxy.wire.values import TopicPartition
@@ -17,7 +18,12 @@ class RoundRobinAssignor:
     name = "roundrobin"
     protocol = RebalanceProtocol.EAGER
 
-    def assign(self, counts: PartitionCounts, members: Members) -> Assigned:
+    def assign(
+        self,
+        counts: PartitionCounts,
+        members: Members,
+        racks: Racks | None = None,  # noqa: ARG002 - as of all
+    ) -> Assigned:
         """As the Java class does."""
         assigned: Assigned = {member_id: [] for member_id in members}
         turns = cycle(static_members_first(members, members))

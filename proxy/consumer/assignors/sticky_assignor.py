@@ -1,13 +1,11 @@
-"""Assignors `sticky` and `cooperative-sticky`: balanced, with as few moves as that takes (KIP-54, KIP-429).
-
-Racks are not looked at: where members name racks and replicas are not in all of them, Java may choose otherwise.
-"""
+"""Assignors `sticky` and `cooperative-sticky`: balanced, with as few moves as that takes (KIP-54, KIP-429, KIP-881)."""
 
 from __future__ import annotations
 
 from proxy.consumer.assignors.equal_subscriptions import EqualSubscriptions
 from proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
 from proxy.consumer.assignors.previous_owners import Claim, ClaimOf, previous_owners
+from proxy.consumer.assignors.racks import Nearness, Racks
 from proxy.consumer.assignors.unequal_subscriptions import UnequalSubscriptions
 from proxy.consumer.deadlines import RebalanceProtocol
 from proxy.consumer.group_protocol import (
@@ -28,9 +26,9 @@ class StickyAssignor:
     name = "sticky"
     protocol = RebalanceProtocol.EAGER
 
-    def assign(self, counts: PartitionCounts, members: Members) -> Assigned:
-        """As the Java class does where no racks are named."""
-        return _assign(counts, members, lambda subscription: read_sticky_user_data(subscription.user_data))[0]
+    def assign(self, counts: PartitionCounts, members: Members, racks: Racks | None = None) -> Assigned:
+        """As the Java class does."""
+        return _assign(counts, members, racks, lambda subscription: read_sticky_user_data(subscription.user_data))[0]
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:
         """What we had, and when."""
@@ -43,9 +41,9 @@ class CooperativeStickyAssignor:
     name = "cooperative-sticky"
     protocol = RebalanceProtocol.COOPERATIVE
 
-    def assign(self, counts: PartitionCounts, members: Members) -> Assigned:
-        """As the Java class does where no racks are named."""
-        assigned, moving = _assign(counts, members, _cooperative_claim)
+    def assign(self, counts: PartitionCounts, members: Members, racks: Racks | None = None) -> Assigned:
+        """As the Java class does."""
+        assigned, moving = _assign(counts, members, racks, _cooperative_claim)
         if moving is None:
             moving = _changing_hands(assigned, members)
         for partition, taker in moving.items():
@@ -64,16 +62,17 @@ def _cooperative_claim(subscription: GroupSubscription) -> Claim:
 
 
 def _assign(
-    counts: PartitionCounts, members: Members, claim_of: ClaimOf
+    counts: PartitionCounts, members: Members, racks: Racks | None, claim_of: ClaimOf
 ) -> tuple[Assigned, dict[TopicPartition, str] | None]:
     """The assignment, and which partitions change hands in it (None: not known)."""
     wanted = {topic for subscription in members.values() for topic in subscription.topics}
     counts = {topic: count for topic, count in counts.items() if topic in wanted and count}
     previous = previous_owners(counts, members, claim_of)
+    near = Nearness(counts, members, racks or {})
     if len({frozenset(subscription.topics) for subscription in members.values()}) == 1:
-        equal = EqualSubscriptions(counts, previous)
+        equal = EqualSubscriptions(counts, previous, near)
         return equal.assign(), equal.moving
-    return UnequalSubscriptions(counts, members, previous).assign(), None
+    return UnequalSubscriptions(counts, members, previous, near).assign(), None
 
 
 def _changing_hands(assigned: Assigned, members: Members) -> dict[TopicPartition, str]:

@@ -2,7 +2,8 @@
 
 Theory of operation. Everybody keeps what is still valid; what nobody has goes to the member with the fewest. Then
 partitions move, one after the other, from members with more to members with fewer, until no move helps. If all that
-moving made it no more balanced than it was, it is undone.
+moving made it no more balanced than it was, it is undone. Racks count for what is kept and for who gets what nobody
+has, and not for what moves.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from collections.abc import Iterable, Iterator
 from proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
 from proxy.consumer.assignors.partition_movements import PartitionMovements
 from proxy.consumer.assignors.previous_owners import PreviousOwners, earlier_claims
+from proxy.consumer.assignors.racks import ANYWHERE, Nearness
 from proxy.wire.values import TopicPartition
 
 
 class UnequalSubscriptions:
     """One assignment to members that subscribe to different topics."""
 
-    def __init__(self, counts: PartitionCounts, members: Members, previous: PreviousOwners) -> None:
+    def __init__(
+        self, counts: PartitionCounts, members: Members, previous: PreviousOwners, near: Nearness = ANYWHERE
+    ) -> None:
         self._counts = counts
+        self._near = near
         self._topics = {member_id: _existing(members[member_id].topics, counts) for member_id in previous.owned}
         self._subscribers: dict[str, list[str]] = {topic: [] for topic in counts}
         for member_id, topics in self._topics.items():
@@ -41,8 +46,7 @@ class UnequalSubscriptions:
         everything = self._all_partitions()
         unassigned = [each for each in everything if each not in self._owner]
         began_empty = not self._owner
-        for partition in unassigned:
-            self._give(partition)
+        self._give_out(unassigned)
         self._participants = [member_id for member_id in self.assigned if self._can_change(member_id)]
         everything, unassigned = self._movable(everything), self._movable(unassigned)
         before = {member_id: list(partitions) for member_id, partitions in self.assigned.items()}
@@ -56,7 +60,11 @@ class UnequalSubscriptions:
         """Whether a member had partitions of topics that it does not subscribe to any more."""
         dropped = False
         for member_id, owned in self._previous.owned.items():
-            kept = [each for each in owned if each.topic in self._topics[member_id]]
+            kept = [
+                each
+                for each in owned
+                if each.topic in self._topics[member_id] and not self._near.is_far(member_id, each)
+            ]
             dropped |= len(kept) < len(owned)
             self.assigned[member_id] = kept
             self._owner.update(dict.fromkeys(kept, member_id))
@@ -70,11 +78,23 @@ class UnequalSubscriptions:
     def _movable(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         return [each for each in partitions if len(self._subscribers[each.topic]) > 1]
 
-    def _least_loaded(self, topic: str) -> str:
-        return min(self._subscribers[topic], key=lambda member_id: (len(self.assigned[member_id]), member_id))
+    def _least_loaded(self, subscribers: Iterable[str]) -> str:
+        return min(subscribers, key=lambda member_id: (len(self.assigned[member_id]), member_id))
 
-    def _give(self, partition: TopicPartition) -> None:
-        taker = self._least_loaded(partition.topic)
+    def _give_out(self, partitions: list[TopicPartition]) -> None:
+        """To who is near, as far as somebody is; then the rest."""
+        far = []
+        for partition in partitions:
+            near = [each for each in self._subscribers[partition.topic] if not self._near.is_far(each, partition)]
+            if near:
+                self._give(partition, near)
+            else:
+                far.append(partition)
+        for partition in far:
+            self._give(partition, self._subscribers[partition.topic])
+
+    def _give(self, partition: TopicPartition, subscribers: Iterable[str]) -> None:
+        taker = self._least_loaded(subscribers)
         self.assigned[taker].append(partition)
         self._owner[partition] = taker
 
@@ -104,7 +124,7 @@ class UnequalSubscriptions:
         # Java does not ask whether the earlier owner still subscribes, and may then give it what it does not want.
         if earlier in subscribers and load > len(self.assigned[earlier]) + 1:
             return earlier
-        taker = self._least_loaded(partition.topic)
+        taker = self._least_loaded(subscribers)
         return taker if load > len(self.assigned[taker]) + 1 else None
 
     def _move(self, wanted: TopicPartition, taker: str) -> None:

@@ -24,7 +24,7 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 
 /**
- * Kafka's own assignors as the judge. In: "assignor TAB topic:count,... TAB member;instance;subscription ...", the
+ * Kafka's own assignors as the judge. In: "assignor TAB topic:count:racks,... TAB member;instance;subscription ...", the
  * subscription as the hex of what the member sends. Out: "member;assignment ...", as the hex of what the leader sends,
  * or "error ...".
  */
@@ -70,14 +70,25 @@ public class Assign {
         };
     }
 
+    /** One for each letter, which is its rack; "-" stands in none. */
+    private static Node[] nodes(String racks) {
+        Node[] nodes = new Node[racks.length()];
+        for (int i = 0; i < nodes.length; i++) {
+            String rack = racks.substring(i, i + 1);
+            nodes[i] = new Node(i, "localhost", 9092, rack.equals("-") ? null : rack);
+        }
+        return nodes;
+    }
+
     private static Cluster cluster(String topics) {
         Node node = new Node(0, "localhost", 9092);
-        Node[] nodes = {node};
         List<PartitionInfo> partitions = new ArrayList<>();
         for (String topic : topics.split(",")) {
             String[] parts = topic.split(":");
+            String[] racks = parts.length < 3 ? new String[0] : parts[2].split("/", -1);
             for (int i = 0; i < Integer.parseInt(parts[1]); i++) {
-                partitions.add(new PartitionInfo(parts[0], i, node, nodes, nodes));
+                Node[] nodes = racks.length == 0 ? new Node[] {node} : nodes(racks[i]);
+                partitions.add(new PartitionInfo(parts[0], i, nodes[0], nodes, nodes));
             }
         }
         return new Cluster("judge", List.of(node), partitions, Set.of(), Set.of());

@@ -14,8 +14,8 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -55,6 +55,8 @@ class Case:
     assignor: str
     counts: dict[str, int]
     members: dict[str, GroupSubscription]
+    racks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Topic -> of each partition the racks of its replicas, a letter each; "-": of a replica in none."""
 
     def line(self) -> str:
         """As Assign.java reads it."""
@@ -62,8 +64,11 @@ class Case:
             f"{member_id};{each.instance_id or ''};{write_subscription(each).hex()}"
             for member_id, each in self.members.items()
         ]
-        topics = ",".join(f"{topic}:{count}" for topic, count in self.counts.items())
+        topics = ",".join(self._topic(topic, count) for topic, count in self.counts.items())
         return "\t".join([self.assignor, topics, *members])
+
+    def _topic(self, topic: str, count: int) -> str:
+        return f"{topic}:{count}:{'/'.join(self.racks[topic])}" if topic in self.racks else f"{topic}:{count}"
 
     def ours(self) -> Assigned:
         """Of the members as a leader reads them."""
@@ -71,7 +76,12 @@ class Case:
             member_id: read_subscription(member_id, write_subscription(each), each.instance_id)
             for member_id, each in self.members.items()
         }
-        return ASSIGNORS[self.assignor].assign(self.counts, read)
+        racks = {
+            TopicPartition(topic, number): frozenset(letters) - {"-"}
+            for topic, each in self.racks.items()
+            for number, letters in enumerate(each)
+        }
+        return ASSIGNORS[self.assignor].assign(self.counts, read, racks)
 
 
 def cases(seed: int) -> Iterator[Case]:
@@ -186,8 +196,25 @@ def judge(asked: list[Case], release: str) -> list[str]:
 
 
 def some_cases(stories: int, first: int = 0) -> list[Case]:
-    """The cases of so many stories."""
-    return [case for seed in range(first, first + stories) for case in cases(seed)]
+    """The cases of so many stories, and then the same in racks."""
+    found = [case for seed in range(first, first + stories) for case in cases(seed)]
+    return found + [in_racks(random.Random(f"{first}-{number}"), case) for number, case in enumerate(found)]
+
+
+def in_racks(choose: random.Random, case: Case) -> Case:
+    """The same members and partitions, of which most stand in some rack."""
+    letters = "abc"[: choose.randint(1, 3)]
+    copies = choose.randint(1, len(letters))
+    counts = case.counts if choose.random() < 0.6 else dict.fromkeys(case.counts, max(case.counts.values()))
+    racks = {
+        topic: ["".join(choose.sample(letters, copies)) if choose.random() < 0.9 else "-" for _ in range(count)]
+        for topic, count in counts.items()
+    }
+    members = {
+        name: replace(each, rack=choose.choice(letters + "z") if choose.random() < 0.8 else None)
+        for name, each in case.members.items()
+    }
+    return Case(case.assignor, counts, members, racks)
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
     python -m tests.support.view_member CLIENT BOOTSTRAP GROUP TOPIC [ASSIGNOR]
 
-CLIENT: confluent-classic, confluent-consumer, kafka-python, aiokafka. Every line of its output is a JSON list:
+CLIENT: confluent-classic, confluent-consumer, kafka-python, aiokafka; trio-classic, trio-consumer: our own. Every line
+of its output is a JSON list:
 ["assigned", [partition...]], all it has from now on; ["revoked", [partition...]], what it gives up, or has lost;
 ["record", partition, offset, key, value]; ["error", text]. All in the order in which the client learnt of them: what
 comes again between "revoked" and "record" comes by right. Records are told before they are committed. It ends, leaving
@@ -209,11 +210,19 @@ def tell_unless_rebalancing(error: Any) -> None:
         time.sleep(WAIT_S)
 
 
+def ours(protocol: str, bootstrap: str, group: str, topic: str, assignor: str) -> None:
+    from tests.support.trio_member import run
+
+    run(protocol, bootstrap, group, topic, assignor)
+
+
 CLIENTS: dict[str, Callable[[str, str, str, str], None]] = {
     "confluent-classic": lambda *rest: confluent("classic", *rest),
     "confluent-consumer": lambda *rest: confluent("consumer", *rest),
     "kafka-python": kafka_python,
     "aiokafka": aiokafka,
+    "trio-classic": lambda *rest: ours("classic", *rest),
+    "trio-consumer": lambda *rest: ours("consumer", *rest),
 }
 
 

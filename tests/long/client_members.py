@@ -167,3 +167,47 @@ async def test_another_client_leads_while_ours_delays(
                     lambda: f"{len(got)} ours, {len(wanted)} wanted, {first}\n{second}",
                 )  # fmt: skip
                 assert sorted(got + read_by(first, second)) == wanted, "each record once"
+
+
+@pytest.mark.parametrize(
+    ("kafka", "client", "assignor", "options"),
+    [
+        ("3.9.1", "confluent-classic", "range", EAGER),
+        ("4.3.0", "console-4.3.0", "range", EAGER),
+        ("4.3.0", "confluent-consumer", "", KIP_848),
+        ("3.9.1", "console-3.9.1", "consumer", KIP_848),
+    ],
+    indirect=["kafka"],
+)
+async def test_at_the_deadline_what_is_delayed_is_lost_and_the_group_goes_on(
+    kafka: Cluster, raw: Raw, fresh: Fresh, client: str, assignor: str, options: dict[str, Any]
+) -> None:
+    """T11, with a rebalance timeout of 6 s: lost before the broker would fence us, told once, and the member stays."""
+    topic, group = raw.create_topic(fresh("topic"), PARTITIONS), fresh("group")
+    produces = Produces(raw, topic)
+    produces()
+    got: list[tuple[int, int]] = []
+    async with open_consumer(
+        kafka.bootstrap, group=group, topics=[topic.name], auto_offset_reset="earliest", max_poll_interval_s=6.0,
+        **options,
+    ) as consumer:  # fmt: skip
+        await polling(consumer, got, lambda: len(got) == 60, lambda: "nobody else")
+        with peer(client, kafka, group, topic, assignor) as other:
+            going: Partitions = frozenset()
+            with trio.fail_after(STEP_S):
+                while not going:
+                    going = (await consumer.poll(0.1)).to_be_revoked
+            learned, lost = trio.current_time(), frozenset[Any]()
+            while not lost:
+                consumer.delay_revoke(going)
+                lost = (await consumer.poll(0.1)).lost
+                assert trio.current_time() < learned + 7
+            assert lost == going
+            assert 4.5 < trio.current_time() - learned < 6.0, "before the broker would have fenced the member"
+            assert not consumer.delay_revoke(going)
+            assert not (await consumer.poll(0)).lost
+            await polling(consumer, got, lambda: len(consumer.assignment) == 3 == len(other.assigned), lambda: other)
+            produces()
+            wanted = everything(raw, topic)
+            await polling(consumer, got, lambda: len(set(got + read_by(other))) == len(wanted), lambda: other)
+            assert sorted(got + read_by(other)) == wanted, "all was committed before"

@@ -114,6 +114,7 @@ def test_proxy_that_waits_refuses_what_would_be_a_rewind_and_takes_over(
     assert second.commit(plain, topic, 7, "user text") == 0
     assert second.committed(plain, topic) == (7, "user text")
     assert oracle.primary(group, topic) == (43, "")
+    assert "individual-commits-standby" in second.front.output()
     assert second.front.ask("/readyz")[0]
     assert not second.front.ask("/readyz/commits")[0]
     owner.front.stop()

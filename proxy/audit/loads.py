@@ -18,7 +18,7 @@ PLACES_MAX = 10_000
 SAMPLED_PLACES_MAX = 500
 """Of these, partitions with samples: each takes some 70 KB."""
 HEAVY_RECORDS = 1024
-"""Of a batch's sample so many at most are counted by hash: that takes ten times as long as by bucket."""
+"""Of what is seen at a time so many at most are counted by hash: that takes ten times as long as by bucket."""
 HOT_KEYS_TOLD = 32
 """Hashes of one `hot_keys` event."""
 
@@ -49,15 +49,18 @@ class Sampled:
         """Beside the records that are counted by hash."""
         self.records = self.null_keys = 0
 
-    def add(self, sample: KeySample) -> None:
-        """Take in some records of one batch."""
-        for rows in sample:
+    def add(self, samples: Sequence[KeySample]) -> None:
+        """Take in what was seen of some batches."""
+        keyed, null = (b"".join(rows) for rows in zip(*samples, strict=True))
+        for rows in (keyed, null):
             tally(rows, self.buckets.records, self.buckets.bytes)
-        self.records += sample.rows
-        self.null_keys += len(sample.null) // ROW.size
-        every = -(-sample.rows // HEAVY_RECORDS)
-        self.heavy.add(memoryview(sample.keyed).cast("I")[:: 2 * every])  # of each row the hash
-        self.heavy_null_keys += -(-len(sample.null) // (ROW.size * every))
+        count = (len(keyed) + len(null)) // ROW.size
+        self.records += count
+        self.null_keys += len(null) // ROW.size
+        parts = max(-(-count // HEAVY_RECORDS), 1)
+        kept = -(-len(keyed) // (ROW.size * parts))  # neighbours: every n-th would go wrong where keys come in turn
+        self.heavy.add(memoryview(keyed).cast("I")[: 2 * kept : 2])  # of each row the hash
+        self.heavy_null_keys += -(-len(null) // (ROW.size * parts))
 
 
 class Load:
@@ -97,8 +100,8 @@ class Loads:
                 return
             self._sampled += 1
             load.sampled = Sampled()
-        for sample in samples:
-            load.sampled.add(sample)
+        if samples:
+            load.sampled.add(samples)
 
     def take(self, now: float) -> Iterator[tuple[str, Place, tuple[Any, ...]]]:
         """Kind, place and values of the events about the time since the last call; then all begins anew."""

@@ -24,7 +24,7 @@ from proxy.wire.records import HEADER
 
 LOOK_RECORDS = 4096
 """Keys of one look, about 0.3 ms of work."""
-LOOK_BATCHES = 128
+LOOK_BATCHES = 32
 """Batches of one look, however small they are."""
 LOOKS_PER_READ = 4
 BURST_LOOKS = 10.0
@@ -47,6 +47,7 @@ class SampledBatch(NamedTuple):
 
     batch: Batch
     data: memoryview
+    first: int
     every: int
 
 
@@ -75,7 +76,7 @@ class KeySampling:
         wanted = min(LOOKS_PER_READ, -(-batches.records_count // LOOK_RECORDS))
         for _ in range(self._allowed(wanted)):
             self._turns += 1
-            self._look(place, _run(batches, data, int(self._turns * _GOLDEN % 1 * len(batches))))
+            self._look(place, _run(batches, data, self._turns))
 
     def _allowed(self, wanted: int) -> int:
         now = self._timers.now()
@@ -109,15 +110,16 @@ class KeySampling:
             self._seen(place, samples)
 
 
-def _run(batches: BatchTable, data: memoryview, start: int) -> list[SampledBatch]:
+def _run(batches: BatchTable, data: memoryview, turn: int) -> list[SampledBatch]:
     """A look's batches, from one of them on, the first behind the last: those with records of clients."""
     parts, left = list[SampledBatch](), LOOK_RECORDS
+    start = int(turn * _GOLDEN % 1 * len(batches))
     for at in range(start, start + min(LOOK_BATCHES, len(batches))):
         batch = batches[at % len(batches)]
         if batch.is_control or batch.records_count < 1:
             continue
         every = -(-batch.records_count // left)
-        parts.append(SampledBatch(batch, data[batch.position : batch.position + batch.size], every))
+        parts.append(SampledBatch(batch, data[batch.position : batch.position + batch.size], turn % every, every))
         left -= batch.records_count
         if left <= 0:
             break
@@ -135,12 +137,13 @@ def _samples(parts: Sequence[SampledBatch]) -> list[KeySample]:
 
 
 def _each_sample(parts: Sequence[SampledBatch]) -> Iterator[KeySample]:
-    for batch, data, every in parts:
-        whole: memoryview | bytes = data
+    for batch, data, first, every in parts:
         if batch.magic < 2:
             whole = legacy.as_batch(data, OPENED_BYTES_MAX)
-        header = records.read_header(whole)
-        area: memoryview | bytes = memoryview(whole)[HEADER.size :]
-        if header.compression != compression.NONE:
-            area = compression.opened(header.compression, bytes(area), OPENED_BYTES_MAX)
-        yield key_samples.sample(area, header.records_count, header.base_offset, 0, every)
+            header = records.read_header(whole)
+            yield key_samples.sample(memoryview(whole)[HEADER.size :], header.records_count, header.base_offset)
+            continue
+        area: memoryview | bytes = data[HEADER.size :]
+        if batch.compression != compression.NONE:
+            area = compression.opened(batch.compression, bytes(area), OPENED_BYTES_MAX)
+        yield key_samples.sample(area, batch.records_count, batch.base_offset, first, every)

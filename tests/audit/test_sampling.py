@@ -86,7 +86,7 @@ def test_of_a_large_batch_every_nth_record_is_seen() -> None:
     world.keys._saved = 1.0
     count = 3 * LOOK_RECORDS
     world.read(batch(keys_of(count), size=3))
-    assert world.hashes() == list(map(murmur2, keys_of(count)[::3]))
+    assert world.hashes() == list(map(murmur2, keys_of(count)[1::3]))
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])

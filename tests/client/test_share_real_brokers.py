@@ -206,7 +206,7 @@ async def test_a003_1_a_job_that_outlasts_its_lock_is_nobody_elses(bootstrap: st
                     with trio.move_on_after(2.5 * LOCK_S):
                         await consumer.poll()  # meanwhile others of its tasks wait for more
                 assert await consumer.commit() == {record.origin: None}
-                await trio.sleep(1.5 * LOCK_S)
+                await trio.sleep(0.5)
                 nursery.cancel_scope.cancel()
         assert stock.got == []
     renewed = [note.facts for note in notes if note.event == RECORDS_RENEWED]
@@ -236,15 +236,15 @@ async def test_a003_2_3_4_without_renewal_another_member_gets_it_and_keeps_it(bo
 
 
 async def test_a003_8_a_new_duration_is_told_by_the_renewal(bootstrap: str, fresh: Fresh) -> None:
-    world = World(bootstrap, fresh, **short_lock(4))
+    world = World(bootstrap, fresh, **short_lock(3))
     world.produce(1)
     async with world.consumer(**EXPLICIT) as consumer, world.consumer(**EXPLICIT) as other:
         (record,) = await read(consumer, 1)
-        assert consumer.acquisition_lock_timeout_ms == 4000
-        await trio.to_thread.run_sync(lambda: world.configure(**short_lock(9)))
+        assert consumer.acquisition_lock_timeout_ms == 3000
+        await trio.to_thread.run_sync(lambda: world.configure(**short_lock(8)))
         await consumer.renew(record)
-        assert consumer.acquisition_lock_timeout_ms == 9000
-        assert await other.poll(4.5) == []
+        assert consumer.acquisition_lock_timeout_ms == 8000
+        assert await other.poll(3.5) == []
         consumer.acknowledge(record)
         assert await consumer.commit() == {record.origin: None}
 
@@ -287,15 +287,15 @@ async def test_a_member_beside_one_of_confluent_kafka(bootstrap: str, fresh: Fre
         async with world.consumer(max_poll_records=20) as consumer, trio.open_nursery() as nursery:
             nursery.start_soon(stock.run)
             with trio.fail_after(LIMIT_S):
-                for turn in range(60):
-                    await trio.to_thread.run_sync(lambda n=turn: world.produce(10, n % 2))
+                for turn in range(25):
+                    await trio.to_thread.run_sync(lambda n=turn: world.produce(20, n % 2))
                     got += [int(record.value or b"") for record in await consumer.poll(0.2)]
-                while len(got) + len(stock.got) < 600:
+                while len(got) + len(stock.got) < 500:
                     got += [int(record.value or b"") for record in await consumer.poll(0.2)]
             await consumer.commit()
             nursery.cancel_scope.cancel()
         assert len(set(got)) == len(got)
-        assert len(got) + len(stock.got) == 600
+        assert len(got) + len(stock.got) == 500
         assert got
         assert stock.got
         assert {count for _, count in stock.got} == {1}
@@ -331,7 +331,8 @@ async def test_what_a_killed_member_held_goes_to_another_at_once(bootstrap: str,
 
 
 async def test_connections_that_break_lose_no_record(bootstrap: str, fresh: Fresh) -> None:
-    world = World(bootstrap, fresh, 2)
+    """A fetch that waits at a broker of 4.3.0 when its connection ends still acquires: those locks must time out."""
+    world = World(bootstrap, fresh, 2, **short_lock(), **{"share.delivery.count.limit": "10"})
     dialler = Dialler()
     done: set[int] = set()
 
@@ -347,11 +348,12 @@ async def test_connections_that_break_lose_no_record(bootstrap: str, fresh: Fres
         with trio.fail_after(LIMIT_S):
             for turn in range(8):
                 await trio.to_thread.run_sync(lambda n=turn: world.produce(50, n % 2))
+                broken = 0
                 while len(done) < turn * 50 + 50:
                     for record in await consumer.poll(0.3):
                         nursery.start_soon(work, consumer, record)
-                    if len(done) > turn * 50 and dialler.streams:
-                        dialler.break_all()
+                    if len(done) > turn * 50 and not broken:
+                        broken = dialler.break_all()
         assert done == set(range(400))
         with trio.fail_after(LIMIT_S):
             while consumer.state().held:

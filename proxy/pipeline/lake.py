@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ from proxy.wire.errors import ProxyError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 STAGING = "_staging"
-"""Spark leaves out what begins with an underscore."""
+SCHEMA = "_schema.json"
+"""In each table: one without a row has no file that tells its columns. Spark leaves out what begins with _."""
 
 
 class NoLake(ProxyError):
@@ -39,12 +42,20 @@ class Lake:
         """The whole table. Raises NoLake."""
         if not self.has(table):
             raise NoLake(f"{self.path(table)} is not there: run kafka-share-proxy pipeline audit --out {self.root}")
-        return self._spark.read.parquet(self.path(table))
+        kept = f"{self.path(table)}/{SCHEMA}"
+        reader = self._spark.read
+        if self._files.exists(kept):
+            reader = reader.schema(_schema_of(self._files.read(kept)))
+        return reader.parquet(self.path(table))
 
     def overwrite(self, frame: DataFrame, table: str, partitions: Sequence[str]) -> None:
         """Replace those partitions of the table that are in the frame; no other."""
         writer = frame.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy(*partitions).parquet(self.path(table))
+        kept, schema = f"{self.path(table)}/{SCHEMA}", frame.schema.json()
+        if not self._files.exists(kept) or self._files.read(kept) != schema:
+            self._files.delete(kept)
+            self._files.write(kept, schema)
 
     def staged(self, frame: DataFrame, name: str) -> DataFrame:
         """The same rows, written beside the tables: what is to replace a table cannot be read from it."""
@@ -55,3 +66,9 @@ class Lake:
     def drop_staged(self) -> None:
         """Take away what was written beside the tables."""
         self._files.delete(f"{self.root}/{STAGING}")
+
+
+def _schema_of(text: str) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(text))

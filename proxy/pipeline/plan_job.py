@@ -12,7 +12,7 @@ from proxy.pipeline.audit_tables import BUCKETS as LOAD_BUCKETS
 from proxy.pipeline.cluster import ClusterClient
 from proxy.pipeline.lake import Lake
 from proxy.pipeline.options import BadOption, read_options
-from proxy.pipeline.planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, RangePlan, make_plan
+from proxy.pipeline.planner import BUCKET_WIDTH, NothingToPlan, RangePlan, make_plan
 from proxy.pipeline.planning import PlannedRead
 from proxy.wire.key_hash import murmur2
 from proxy.wire.values import TopicPartition
@@ -122,8 +122,8 @@ def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) 
     topic = _only_topic(sorted({row["topic"] for row in found}), topic)
     mine = [row for row in found if row["topic"] == topic]
     hot = _hot_hashes(lake, topic)
-    weights = refined({row["bucket"]: float(row["weight"]) for row in mine}, hot)
-    plan = make_plan(weights, count)
+    weights = {row["bucket"]: float(row["weight"]) for row in mine}
+    plan = make_plan(weights, count, LOAD_BUCKETS)  # nobody knows how the load lies within a bucket
     named = tuple((f"hash {hash_}", share) for hash_, share in hot.items() if share * count >= 1)
     days = sorted(row["day"] for row in load.where(load["topic"] == topic).select("day").distinct().collect())
     made_from = {"weight": weight, "days": days, "rows": round(sum(row["rows"] for row in mine))}
@@ -148,28 +148,6 @@ def _hot_hashes(lake: Lake, topic: str) -> dict[int, float]:
     for row in rows:
         found[row["hash"]] = found.get(row["hash"], 0) + row["estimate"] / total
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))
-
-
-def refined(coarse: Mapping[int, float], hot: Mapping[int, float]) -> dict[int, float]:
-    """Weights of the planner's buckets out of the wider ones of the audit.
-
-    Of each wide bucket the hot keys in it lie where their hashes do; what is left is spread evenly.
-
-    Args:
-        coarse: bucket of the audit -> weight.
-        hot: hash -> share of the whole weight.
-    """
-    fine, total = BUCKETS // LOAD_BUCKETS, sum(coarse.values())
-    left, weights = dict(coarse), dict[int, float]()
-    for hash_, share in hot.items():
-        bucket = hash_ // (BUCKET_WIDTH * fine)
-        mine = min(share * total, left.get(bucket, 0))
-        left[bucket] = left.get(bucket, 0) - mine
-        weights[hash_ // BUCKET_WIDTH] = weights.get(hash_ // BUCKET_WIDTH, 0) + mine
-    for bucket, weight in left.items():
-        for number in range(bucket * fine, (bucket + 1) * fine):
-            weights[number] = weights.get(number, 0) + weight / fine
-    return weights
 
 
 def _records(

@@ -52,27 +52,29 @@ class RangePlan:
         return max(1.0, self.hottest_bucket * len(self.weights))
 
 
-def make_plan(weights: Mapping[int, float], count: int) -> RangePlan:
+def make_plan(weights: Mapping[int, float], count: int, buckets: int = BUCKETS) -> RangePlan:
     """The best plan of these buckets.
 
     Args:
         weights: bucket -> weight of any unit, at least 0; buckets that are left out weigh nothing.
         count: ranges.
+        buckets: of the hash space, at least as many as ranges; a range begins where a bucket does.
 
     Raises:
         NothingToPlan: no weight at all, or a number of ranges that views do not have.
     """
     if not SLOTS_MIN <= count <= SLOTS_MAX:
         raise NothingToPlan(f"a plan has {SLOTS_MIN} to {SLOTS_MAX} ranges, not {count}")
-    listed = [float(weights.get(bucket, 0)) for bucket in range(BUCKETS)]
+    listed = [float(weights.get(bucket, 0)) for bucket in range(buckets)]
     total = sum(listed)
     if total <= 0 or min(listed) < 0:
         raise NothingToPlan("no load was seen: nothing says where to cut")
     sums = [0.0, *accumulate(listed)]
     ends = _cuts(sums, _lightest(sums, max(listed), count), count)
-    cuts = _spread([0, *ends], count)
-    shares = [(sums[end] - sums[start]) / total for start, end in zip(cuts, (*cuts[1:], BUCKETS), strict=True)]
-    return RangePlan(tuple(cut * BUCKET_WIDTH for cut in cuts), tuple(shares), max(listed) / total)
+    cuts = _spread([0, *ends], count, buckets)
+    shares = [(sums[end] - sums[start]) / total for start, end in zip(cuts, (*cuts[1:], buckets), strict=True)]
+    width = plans.HASH_SPACE // buckets
+    return RangePlan(tuple(cut * width for cut in cuts), tuple(shares), max(listed) / total)
 
 
 def _lightest(sums: Sequence[float], heaviest: float, count: int) -> float:
@@ -99,10 +101,10 @@ def _cuts(sums: Sequence[float], limit: float, most: int) -> list[int]:
     return cuts
 
 
-def _spread(cuts: list[int], count: int) -> list[int]:
+def _spread(cuts: list[int], count: int, buckets: int) -> list[int]:
     """Exactly `count` ranges: where fewer were needed, the widest are halved."""
     while len(cuts) < count:
-        widths = [end - start for start, end in zip(cuts, (*cuts[1:], BUCKETS), strict=True)]
+        widths = [end - start for start, end in zip(cuts, (*cuts[1:], buckets), strict=True)]
         widest = max(range(len(cuts)), key=widths.__getitem__)
         cuts.insert(widest + 1, cuts[widest] + widths[widest] // 2)
     return cuts

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from localkafka.front import Front
 
+from tests.support import audit_story
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import Raw, Topic
 
@@ -71,6 +73,18 @@ def spark() -> Iterator[Any]:
     with session.session_of("tests", "local[2,3]", SMALL, streaming=True) as opened:
         yield opened
     _end_jvm()
+
+
+@pytest.fixture(scope="session")
+def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of what `audit_story` tells."""
+    from proxy.pipeline import audit_job
+
+    folder = tmp_path_factory.mktemp("story")
+    audit_story.write(folder / "in", "audit.jsonl", audit_story.blocked_events() + audit_story.load_events())
+    lines = audit_job.lines_of_folder(spark, str(folder / "in"))
+    audit_job.run(spark, lines, str(folder / "lake"), None, lambda _line: None)
+    return folder / "lake"
 
 
 def _end_jvm() -> None:

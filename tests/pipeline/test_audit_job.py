@@ -16,39 +16,14 @@ from localkafka.front import Front
 from proxy.pipeline import audit_job
 from proxy.pipeline.lake import Lake, NoLake
 from proxy.pipeline.options import BadOption
+from tests.support.audit_story import NOON, Proxy, write
 from tests.support.raw import Raw
 
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
 pytestmark = pytest.mark.slow
-NOON = 1_795_262_400_000
-"""2026-11-21 12:00 UTC, in milliseconds."""
 DAY_MS = 86_400_000
 OUTCOMES = ["accept", "accept", "accept", "release", "reject", "lock_timeout", "session_close"]
-
-
-class Proxy:
-    """Writes events as a proxy does."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lines: list[str] = []
-
-    def event(self, kind: str, ts_ms: int, **fields: Any) -> None:
-        common = {"v": 2, "proxy_id": self.name, "seq": len(self.lines) + 1, "ts_ms": ts_ms, "kind": kind}
-        place = {"cluster": "c", "topic": "orders", "partition": 0, "group": "g", "member": None}
-        self.lines.append(json.dumps(common | place | fields))
-
-    def settle(self, ts_ms: int, first: int, last: int, **fields: Any) -> None:
-        usual = {"attempt": 1, "t_acquire_ms": ts_ms - 100, "outcome": "accept", "renews": 0, "renew_ms": 0}
-        self.event(
-            "settle", ts_ms, **({"first": first, "last": last, "start_offset": None, "by": "proxy"} | usual | fields)
-        )
-
-
-def write(folder: Path, name: str, lines: list[str], end: str = "\n") -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("\n".join(lines) + end)
 
 
 def run(spark: Any, folder: Path, out: Path, day: str | None = None) -> audit_job.AuditResult:
@@ -135,46 +110,18 @@ def test_the_same_again_and_files_that_are_gone_change_nothing(spark: Any, tmp_p
     assert not (tmp_path / "lake" / "_staging").exists()
 
 
-def blocked_events() -> list[str]:
-    """10 is settled at +1 s; 11 was renewed by `slow` and settled at +9 s, when 12-19 were done already."""
-    proxy = Proxy("one")
-    proxy.settle(NOON + 1_000, 10, 10, start_offset=10, member="quick")
-    proxy.settle(NOON + 5_000, 12, 19, start_offset=11, member="quick")
-    proxy.settle(NOON + 9_000, 11, 11, start_offset=11, member="slow", renews=3, renew_ms=60_000)
-    still = {"attempt": 1, "t_acquire_ms": NOON, "renews": 4, "start_offset": 20, "member": "stuck"}
-    proxy.event("renew", NOON + 10_000, first=20, last=20, renew_ms=400, **still)
-    proxy.event("renew", NOON + 12_000, first=20, last=20, renew_ms=2_400, **still)
-    return proxy.lines
-
-
-def load_events() -> list[str]:
-    """One proxy owns the group and knows the totals, the other one saw the keys."""
-    owner, edge = Proxy("owner"), Proxy("edge")
-    nothing = {"sampled": 0, "sampled_bytes": 0, "buckets": {}, "interval_ms": 60_000, "group": None}
-    owner.event("load", NOON, rows=1_000, bytes=50_000, hold_ms=9_000, **nothing)
-    sample = {"sampled": 4, "sampled_bytes": 100, "buckets": {"7": [3, 20], "4095": [1, 80]}}
-    edge.event("load", NOON + 1, rows=0, bytes=0, hold_ms=0, **(nothing | sample))
-    owner.event("load", NOON + 60_000, rows=5, bytes=50, hold_ms=0, **nothing)
-    hot = {"interval_ms": 60_000, "null_keys": 0, "error": 1, "group": None}
-    owner.event("hot_keys", NOON, sampled=100, keys=[[123, 60], [9, 10]], **hot)
-    edge.event("hot_keys", NOON, sampled=100, keys=[[123, 30]], **hot)
-    return owner.lines + edge.lines
-
-
-def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, tmp_path: Path) -> None:
-    write(tmp_path / "in", "audit.jsonl", blocked_events() + load_events())
-    run(spark, tmp_path / "in", tmp_path / "lake")
-    found = {row["member"]: row for row in rows(spark, tmp_path / "lake", "renew_abuse")}
+def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, story_lake: Path) -> None:
+    found = {row["member"]: row for row in rows(spark, story_lake, "renew_abuse")}
     assert found.keys() == {"slow", "stuck"}
     assert (found["slow"]["blocked_ms"], found["slow"]["later_settled"], found["slow"]["is_held"]) == (8_000, 8, False)
     assert (found["stuck"]["blocked_ms"], found["stuck"]["is_held"]) == (2_400, True)
-    hours = {row["member"]: row["blocked_ms"] for row in rows(spark, tmp_path / "lake", "group_member_hour")}
+    hours = {row["member"]: row["blocked_ms"] for row in rows(spark, story_lake, "group_member_hour")}
     assert hours == {"quick": 0, "slow": 8_000}
-    load = {(row["minute"].minute, row["bucket"]): row for row in rows(spark, tmp_path / "lake", "key_range_load")}
+    load = {(row["minute"].minute, row["bucket"]): row for row in rows(spark, story_lake, "key_range_load")}
     assert {place: (row["rows"], row["bytes"], row["hold_ms"]) for place, row in load.items()} == {
         (0, 7): (750, 10_000, 6_750), (0, 4095): (250, 40_000, 2_250), (1, -1): (5, 50, 0),
     }  # fmt: skip
-    keys = {row["hash"]: (row["share"], row["estimate"]) for row in rows(spark, tmp_path / "lake", "hot_keys")}
+    keys = {row["hash"]: (row["share"], row["estimate"]) for row in rows(spark, story_lake, "hot_keys")}
     assert keys == {123: (0.45, 90), 9: (0.05, 10)}
 
 

@@ -29,3 +29,11 @@ def test_a_table_is_replaced_by_what_was_read_from_it(spark: Any, tmp_path: Path
     lake.drop_staged()
     assert [(row["n"], row["day"]) for row in lake.read("t").collect()] == [(2, "a")]
     assert [each.name for each in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_table_without_rows_has_its_columns_and_takes_others_later(spark: Any, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path))
+    lake.overwrite(spark.createDataFrame([], "n int, day string"), "t", ["day"])
+    assert (lake.read("t").columns, lake.read("t").count()) == (["n", "day"], 0)
+    lake.overwrite(spark.createDataFrame([(1, "a", 2.5)], "n int, day string, share double"), "t", ["day"])
+    assert [row["share"] for row in lake.read("t").collect()] == [2.5]

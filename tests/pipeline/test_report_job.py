@@ -9,16 +9,13 @@ import pytest
 
 from proxy.pipeline.lake import Lake, NoLake
 from proxy.pipeline.report_job import HEAT_COLUMNS, Blocked, HotKey, MemberTotals, gathered
-from tests.pipeline.test_audit_job import blocked_events, load_events, run, write
 
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
 
 @pytest.mark.slow
-def test_a_report_tells_what_the_audit_found(spark: Any, tmp_path: Path) -> None:
-    write(tmp_path / "in", "audit.jsonl", blocked_events() + load_events())
-    run(spark, tmp_path / "in", tmp_path / "lake")
-    lake = Lake(spark, str(tmp_path / "lake"))
+def test_a_report_tells_what_the_audit_found(spark: Any, story_lake: Path) -> None:
+    lake = Lake(spark, str(story_lake))
     found = gathered(lake, "g")
     assert found.days == ("2026-11-21",)
     assert found.deliveries_by_hour == (("11-21 12", 10, 0),)

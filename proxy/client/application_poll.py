@@ -8,17 +8,19 @@ returned is taken out of the buffer in the step in which `poll` returns, so ther
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import trio
 
 from proxy.client.individual_commits import IndividualCommits
 from proxy.client.network_task import NetworkTask
-from proxy.client.polled_records import PolledRecords, RecordsUnreadable
+from proxy.client.polled_records import PartitionRecords, PolledRecords, RecordsUnreadable
 from proxy.client.rebalance_listener import RebalanceListener
 from proxy.client.record_supply import RecordSupply
 from proxy.consumer import events as told
 from proxy.consumer.events import BackgroundEvent
+from proxy.consumer.offset_requests import NoOffsetForPartition
 from proxy.consumer.partitions import NOTHING, Partitions
 
 POLL_RECORDS_MAX = 500
@@ -42,14 +44,15 @@ class ApplicationPoll:
         self,
         network: NetworkTask,
         listener: RebalanceListener,
-        supply: RecordSupply,
+        supplies: Sequence[RecordSupply],
         individual: IndividualCommits | None,
         *,
         revoke_in_same_poll: bool,
     ) -> None:
         self._network = network
         self._listener = listener
-        self._supply = supply
+        self._supplies = supplies
+        """Of the main flow, and of the child."""
         self._individual = individual
         self._revoke_in_same_poll = revoke_in_same_poll
         self._events: deque[BackgroundEvent] = deque()
@@ -127,7 +130,8 @@ class ApplicationPoll:
         match event:
             case told.BackgroundError():
                 self._network.error_taken()
-                raise event.error
+                if not self._is_outdated(event):
+                    raise event.error
             case told.AssignPartitions():
                 await self._assigned_by_group(event)
             case told.RevokePartitions() if self._revoke_in_same_poll:
@@ -138,6 +142,13 @@ class ApplicationPoll:
                 await self._listener.on_partitions_lost(event.partitions)
             case _:
                 pass
+
+    def _is_outdated(self, event: told.BackgroundError) -> bool:
+        """Whether the application has sought since it was said that there is no offset to go on from."""
+        if not isinstance(event.error, NoOffsetForPartition):
+            return False
+        position = self._network.core.positions.get(event.error.partition)
+        return position is None or position.moves != event.error.moves
 
     async def _assigned_by_group(self, event: told.AssignPartitions) -> None:
         try:
@@ -176,19 +187,23 @@ class ApplicationPoll:
 
     def _taken(self, records_max: int) -> PolledRecords:
         """Out of the buffer; chunks without a record are passed over."""
-        room = self._individual.room if self._individual else lambda _: records_max
-        fetches = self._network.core.fetches
+        flows = self._network.core.flows
         while True:
-            buffered = fetches.buffered_bytes
-            try:
-                parts = self._supply.take(records_max, room)
-            except RecordsUnreadable as error:
-                self._network.tell(told.Seek(error.partition, error.offset))
-                raise
-            if fetches.buffered_bytes < buffered:
+            buffered = sum(each.buffered_bytes for each in flows)
+            parts: list[PartitionRecords] = []
+            for supply in self._supplies:
+                parts += self._taken_of(supply, records_max, is_first=not parts)
+            if sum(each.buffered_bytes for each in flows) < buffered:
                 self._network.nudge()
-            if self._individual is not None:
-                parts = self._individual.delivered(parts)
             records = PolledRecords(parts)
             if len(records) or not parts:
                 return records
+
+    def _taken_of(self, supply: RecordSupply, records_max: int, *, is_first: bool) -> list[PartitionRecords]:
+        room = self._individual.room if self._individual else lambda _: records_max
+        try:
+            parts = supply.take(records_max, room, may_raise=is_first)
+        except RecordsUnreadable as error:
+            self._network.tell(told.Seek(error.partition, error.offset, error.flow))
+            raise
+        return parts if self._individual is None else self._individual.delivered(parts)

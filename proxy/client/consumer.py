@@ -42,6 +42,7 @@ from proxy.consumer.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP,
 from proxy.consumer.options import ConfigurationError
 from proxy.consumer.partitions import OffsetAndMetadata, Partitions, shown
 from proxy.consumer.states import CoordinatorState, RebalanceState
+from proxy.offsets.ranges import OffsetSpan
 from proxy.wire.values import TopicPartition
 
 
@@ -78,7 +79,7 @@ class Consumer:
         self._poll = ApplicationPoll(
             network,
             listener or RebalanceListener(),
-            RecordSupply(network.core, check_crcs=check_crcs),
+            [RecordSupply(network.core, each, check_crcs=check_crcs) for each in network.core.flows],
             self._individual,
             revoke_in_same_poll=revoke_in_same_poll,
         )
@@ -213,15 +214,22 @@ class Consumer:
     # Offsets
 
     async def position(self, partition: PartitionName) -> int:
-        """The offset of the next record, once it is known. ValueError: the partition is not, or no more, assigned."""
+        """The offset of the next record, once it is known; of the main flow where there are two.
+
+        Raises:
+            ValueError: the partition is not, or no more, assigned.
+            NoOffsetForPartition: nothing is committed, and auto_offset_reset is "none".
+        """
         name = self._assigned(partition)
 
-        def is_known() -> bool:
+        def is_settled() -> bool:
             found = self._core.positions.get(name)
-            return found is not None and found.offset is not None
+            return found is not None and (found.offset is not None or found.problem is not None)
 
-        await self._network.wait_until(lambda: is_known() or name not in self.assignment)
+        await self._network.wait_until(lambda: is_settled() or name not in self.assignment)
         found = self._core.positions.get(self._assigned(name))
+        if found is not None and found.problem is not None:
+            raise found.problem
         return -1 if found is None or found.offset is None else found.offset
 
     async def commit(self, offsets: Mapping[Any, int | OffsetAndMetadata] | None = None) -> None:
@@ -238,7 +246,7 @@ class Consumer:
             ConsumerError: some were refused; notes name each. ConfigurationError: there is no group.
         """
         self._needs_group("commit")
-        wanted = self._consumed() if offsets is None else checked_offsets(offsets)
+        wanted = self._consumed() if offsets is None else self._core.split(checked_offsets(offsets))
         refused = await self._network.call(lambda call_id: told.Commit(call_id, wanted))
         if isinstance(refused, told.CommitRefused):
             raise _one_of(refused)
@@ -292,6 +300,14 @@ class Consumer:
         found = await self._listed({named_partition(each): timestamp for each, timestamp in timestamps.items()})
         return {each: None if answer.offset == NOT_FOUND else answer for each, answer in found.items()}
 
+    def child_consumer_is_alive(self) -> bool:
+        """Whether a second flow has begun to catch up with what a crash left behind; it stays for the next crash."""
+        return self._core.catch_up.is_alive and not self._network.closed
+
+    def catching_up(self) -> Mapping[TopicPartition, tuple[OffsetSpan, ...]]:
+        """What was left behind and was not returned yet, by partition: ranges of offsets, ascending."""
+        return self._core.catch_up.remaining()
+
     def group_metadata(self) -> bytes:
         """Who this member is, for `send_offsets_to_transaction` of confluent-kafka's producer.
 
@@ -342,12 +358,7 @@ class Consumer:
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         if self._individual is not None:
             return self._individual.to_commit()
-        known = ((each, self._core.positions.get(each)) for each in sorted(self._core.positions.assigned))
-        return {
-            each: OffsetAndMetadata(position.offset)
-            for each, position in known
-            if position is not None and position.offset is not None
-        }
+        return self._core.to_commit(self._core.positions.assigned)
 
     async def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:
         found: Mapping[TopicPartition, FoundOffset] = {}

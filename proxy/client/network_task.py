@@ -19,7 +19,7 @@ import trio
 
 from proxy.brokers.own_connection import OwnSettings
 from proxy.client.broker_connections import BrokerConnections
-from proxy.client.notes import PARTITIONS_LOST, ConsumerNote, Observe, ignore
+from proxy.client.notes import Observe, ignore, note_of
 from proxy.consumer.coordinator_requests import CoordinatorRequests
 from proxy.consumer.core import ConsumerCore
 from proxy.consumer.events import (
@@ -28,6 +28,7 @@ from proxy.consumer.events import (
     BackgroundError,
     BackgroundEvent,
     CallDone,
+    CatchUpChanged,
     ConsumerError,
     FetchArrived,
     LeaveGroup,
@@ -35,7 +36,6 @@ from proxy.consumer.events import (
     Subscribe,
 )
 from proxy.consumer.metadata_requests import MetadataRequests, NodeAddress
-from proxy.consumer.partitions import shown
 from proxy.consumer.requests import Outcome, UnsentRequest
 from proxy.consumer.share_events import ShareApplicationEvent
 from proxy.wire.errors import ConfigError, ProxyError
@@ -265,16 +265,17 @@ class NetworkLoop(Generic[Core]):
 
     def _tell_application(self, events: Sequence[BackgroundEvent]) -> None:
         for event in events:
-            if isinstance(event, PartitionsLost):
-                facts = {"partitions": shown(event.partitions), "reason": event.reason}
-                self.observe(ConsumerNote(PARTITIONS_LOST, facts))
+            if isinstance(event, PartitionsLost | CatchUpChanged):
+                self.observe(note_of(event))
             if isinstance(event, CallDone):
                 self._finish(event)
             elif self._is_wanted(event):
                 self._to_application.send_nowait(event)
 
     def _is_wanted(self, event: BackgroundEvent) -> bool:
-        """Of arrivals one is enough, and of errors there is an end."""
+        """Of arrivals one is enough, of errors there is an end, and notes are for the observer."""
+        if isinstance(event, CatchUpChanged):
+            return False
         if isinstance(event, FetchArrived):
             told, self._arrival_told = self._arrival_told, True
             return not told

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from proxy.consumer.events import CatchUpChanged, PartitionsLost
+from proxy.consumer.partitions import shown
 from proxy.consumer.states import StateChange
 
 COORDINATOR_STATE = "coordinator state"
@@ -15,6 +17,9 @@ REVOKE_DELAYED = "revoke delayed"
 """partitions, granted, remaining_s: until the first of them is given up as lost"""
 PARTITIONS_LOST = "partitions lost"
 """partitions, reason"""
+
+CATCH_UP = "catch-up"
+"""partition, token: offsets that a second flow reads, remaining: of them (a metric), finished, reason"""
 
 
 class ConsumerNote(NamedTuple):
@@ -31,6 +36,20 @@ Observe = Callable[[ConsumerNote], None]
 
 def ignore(_: ConsumerNote) -> None:
     """Where nobody wants to know."""
+
+
+def note_of(event: PartitionsLost | CatchUpChanged) -> ConsumerNote:
+    """What the network side found out."""
+    if isinstance(event, PartitionsLost):
+        return ConsumerNote(PARTITIONS_LOST, {"partitions": shown(event.partitions), "reason": event.reason})
+    facts = {
+        "partition": str(event.partition),
+        "token": str(event.token),
+        "remaining": event.remaining,
+        "finished": not event.remaining,
+        "reason": event.reason,
+    }
+    return ConsumerNote(CATCH_UP, facts)
 
 
 def on_state(event: str, observe: Observe) -> Callable[[StateChange[Any]], None]:

@@ -7,13 +7,14 @@ it is good, and the position stays at the wrong one (client/README.md rule 15).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, overload
 
 from proxy.consumer.events import ConsumerError
 from proxy.consumer.fetch_requests import FetchedChunk
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
 from proxy.wire.compression import CodecMissing
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.fetched_records import fetched_records
@@ -27,8 +28,9 @@ NO_EPOCH = -1
 class RecordsUnreadable(ConsumerError):
     """A record batch cannot be read; `seek` behind it to go on without it."""
 
-    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+    def __init__(self, partition: TopicPartition, offset: int, reason: str, flow: Flow = Flow.MAIN) -> None:
         self.partition = partition
+        self.flow = flow
         self.offset = offset
         """The position, which is not moved on."""
         super().__init__(f"{partition} at offset {offset}: {reason}")
@@ -48,6 +50,25 @@ class ConsumerRecord(NamedTuple):
     timestamp_type: int
     """0: the producer set the timestamp, 1: the broker did when it appended."""
 
+    @property
+    def flow(self) -> Flow:
+        """CHILD: it is of what a crash left behind (KIP-333)."""
+        return Flow.MAIN
+
+
+class LateRecord(ConsumerRecord):
+    """One of what a crash left behind."""
+
+    __slots__ = ()
+
+    @property
+    def flow(self) -> Flow:
+        """Always CHILD."""
+        return Flow.CHILD
+
+
+_KINDS: Mapping[Flow, type[ConsumerRecord]] = {Flow.MAIN: ConsumerRecord, Flow.CHILD: LateRecord}
+
 
 class PartitionRecords(NamedTuple):
     """What one poll brought of one partition, or a part of it."""
@@ -57,6 +78,7 @@ class PartitionRecords(NamedTuple):
     next_offset: int
     """Where to go on once they are processed: also past markers and what compaction took away."""
     leader_epoch: int
+    flow: Flow = Flow.MAIN
 
 
 class PolledRecords(Sequence[ConsumerRecord]):
@@ -82,12 +104,12 @@ class PolledRecords(Sequence[ConsumerRecord]):
             raise IndexError(index)
         for part in self.parts:
             if at < len(part.records):
-                return _with_origin(part.partition, part.records[at])
+                return _with_origin(part, part.records[at])
             at -= len(part.records)
         raise IndexError(index)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        return chain.from_iterable(part.records.iterated(ConsumerRecord, part.partition) for part in self.parts)
+        return chain.from_iterable(part.records.iterated(_KINDS[part.flow], part.partition) for part in self.parts)
 
     def __repr__(self) -> str:
         return f"<{len(self)} records of {', '.join(map(str, sorted(self.partitions))) or 'no partition'}>"
@@ -117,20 +139,25 @@ class OpenedChunk(NamedTuple):
 
 
 def opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool = True) -> OpenedChunk:
-    """Find the records of a chunk, from its first offset on."""
+    """Find the records of a chunk, from its first offset on, to where it is to end."""
     parts: list[PartitionRecords] = []
+    until = math.inf if chunk.until is None else chunk.until
     aborted = chunk.aborted if read_committed else None
     position, epoch = chunk.first, NO_EPOCH
     try:
         for found in fetched_records(chunk.records, chunk.first, aborted, check_crcs=check_crcs):
             position, epoch = found.next_offset, found.leader_epoch
-            parts.append(PartitionRecords(chunk.partition, found.records, position, epoch))
+            if position > until:
+                records = found.records.before_offset(chunk.next_offset)
+                parts.append(PartitionRecords(chunk.partition, records, chunk.next_offset, epoch, chunk.flow))
+                break
+            parts.append(PartitionRecords(chunk.partition, found.records, position, epoch, chunk.flow))
     except (RemoteProtocolError, CodecMissing) as error:
-        return OpenedChunk(tuple(parts), RecordsUnreadable(chunk.partition, position, str(error)))
+        return OpenedChunk(tuple(parts), RecordsUnreadable(chunk.partition, position, str(error), chunk.flow))
     if position < chunk.next_offset:
-        parts.append(PartitionRecords(chunk.partition, LazyRecords(), chunk.next_offset, epoch))
+        parts.append(PartitionRecords(chunk.partition, LazyRecords(), chunk.next_offset, epoch, chunk.flow))
     return OpenedChunk(tuple(parts))
 
 
-def _with_origin(partition: TopicPartition, record: Record) -> ConsumerRecord:
-    return ConsumerRecord(partition.topic, partition.partition, *record)
+def _with_origin(part: PartitionRecords, record: Record) -> ConsumerRecord:
+    return _KINDS[part.flow](part.partition.topic, part.partition.partition, *record)

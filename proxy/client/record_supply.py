@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from proxy.client.polled_records import PartitionRecords, RecordsUnreadable, opened
 from proxy.consumer.core import ConsumerCore
-from proxy.consumer.fetch_requests import FetchedChunk
+from proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
 from proxy.wire.values import TopicPartition
 
 POLL_BYTES_MAX = 1 << 20
@@ -32,26 +32,31 @@ class _Ready(NamedTuple):
 
 
 class RecordSupply:
-    """Makes records for one consumer out of what its fetches brought."""
+    """Makes records for one flow of one consumer out of what its fetches brought."""
 
-    def __init__(self, core: ConsumerCore, *, check_crcs: bool = True) -> None:
+    def __init__(self, core: ConsumerCore, fetches: FetchRequests | None = None, *, check_crcs: bool = True) -> None:
+        """Of the main flow, unless another buffer is given."""
         self._core = core
+        self._fetches = fetches or core.fetches
         self._check_crcs = check_crcs
         self._ready: deque[_Ready] = deque()
 
-    def take(self, records_max: int, room: Room, bytes_max: int = POLL_BYTES_MAX) -> list[PartitionRecords]:
+    def take(
+        self, records_max: int, room: Room, bytes_max: int = POLL_BYTES_MAX, *, may_raise: bool = True
+    ) -> list[PartitionRecords]:
         """The next records, whose positions go ahead; some parts may be without any, past markers for instance.
 
         Raises:
-            RecordsUnreadable: nothing else comes first; its position stays, and is read again.
+            RecordsUnreadable: nothing else comes first; its position stays, and is read again. Where it may not raise,
+                it does so later.
         """
-        taken = self._of_ready(records_max, room)
+        taken = self._of_ready(records_max, room, may_raise)
         if not taken:
-            for chunk in self._core.fetches.take(bytes_max):
+            for chunk in self._fetches.take(bytes_max):
                 self._ready += self._open(chunk)
-            taken = self._of_ready(records_max, room)
+            taken = self._of_ready(records_max, room, may_raise)
         for part in taken:
-            self._core.consumed(part.partition, part.next_offset)
+            self._core.consumed(part.partition, part.next_offset, part.flow)
         return taken
 
     def _open(self, chunk: FetchedChunk) -> Iterator[_Ready]:
@@ -61,7 +66,7 @@ class RecordSupply:
         if found.error is not None:
             yield _Ready(chunk, found.error)
 
-    def _of_ready(self, records_max: int, room: Room) -> list[PartitionRecords]:
+    def _of_ready(self, records_max: int, room: Room, may_raise: bool) -> list[PartitionRecords]:
         taken: list[PartitionRecords] = []
         kept: deque[_Ready] = deque()
         stopped: set[TopicPartition] = set()
@@ -69,13 +74,13 @@ class RecordSupply:
         while self._ready and records_max > 0:
             ready = self._ready.popleft()
             partition, found = ready.chunk.partition, ready.found
-            if self._is_stale(ready.chunk):
+            if self._fetches.is_stale(ready.chunk):
                 continue
-            if partition in stopped or not self._core.fetches.may_return(ready.chunk):
+            if partition in stopped or not self._fetches.may_return(ready.chunk):
                 kept.append(ready)
                 continue
             if isinstance(found, RecordsUnreadable):
-                if not taken:
+                if may_raise and not taken:
                     self._ready.extendleft(reversed(kept))
                     raise found
                 kept.append(ready)
@@ -93,10 +98,6 @@ class RecordSupply:
                 stopped.add(partition)
         self._ready.extendleft(reversed(kept))
         return taken
-
-    def _is_stale(self, chunk: FetchedChunk) -> bool:
-        position = self._core.positions.get(chunk.partition)
-        return position is None or position.moves != chunk.moves
 
 
 def _cut(part: PartitionRecords, count: int) -> tuple[PartitionRecords | None, PartitionRecords | None]:

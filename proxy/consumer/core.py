@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.consumer import events as told
@@ -20,19 +20,21 @@ from proxy.consumer.assignors.interface import Assignor
 from proxy.consumer.assignors.range_assignor import RangeAssignor
 from proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
 from proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from proxy.consumer.catch_up import CatchUp
 from proxy.consumer.classic_membership import ClassicMembership
 from proxy.consumer.classic_messages import MemberIdentity
 from proxy.consumer.commit_requests import CommitRequests
-from proxy.consumer.committed_requests import Committed, CommittedRequests
+from proxy.consumer.committed_requests import CommittedRequests
 from proxy.consumer.consumer_membership import ConsumerMembership
 from proxy.consumer.coordinator_requests import CoordinatorRequests
 from proxy.consumer.events import ApplicationEvent, BackgroundEvent, CallDone, ConsumerError
 from proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
+from proxy.consumer.first_positions import FirstPositions
 from proxy.consumer.metadata_requests import MetadataRequests
 from proxy.consumer.offset_requests import OffsetRequests
 from proxy.consumer.options import ConfigurationError, ConsumerOptions
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.consumer.positions import Positions, PositionState
+from proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
+from proxy.consumer.positions import Positions
 from proxy.consumer.rebalance_flow import RebalanceFlow
 from proxy.consumer.requests import Outcome, RetryBackoff, UnsentRequest
 from proxy.consumer.revoke_ledger import RevokeLedger
@@ -105,8 +107,13 @@ class ConsumerCore:
         self.commits = CommitRequests(options, self.coordinator, backoff(), self._who, self._holds, self._fenced)
         self.committed = CommittedRequests(options, self.coordinator, backoff(), self._who)
         self.membership = self._membership(backoff(), member_id)
+        self.catch_up = CatchUp(options, self.metadata, self.positions, self.offsets, backoff, self._tell)
+        self._first_positions = FirstPositions(
+            options, self.positions, self.committed, self.offsets, self.catch_up, self.commits.is_settled
+        )
         self._managers = (
-            self.commits, self.committed, self.membership, self.offsets, self.fetches, self.metadata, self.coordinator,
+            self.commits, self.committed, self.membership, self.offsets, self.fetches, self.catch_up.fetches,
+            self.metadata, self.coordinator,
         )  # fmt: skip
 
     def _membership(self, backoff: RetryBackoff, member_id: str) -> ClassicMembership | ConsumerMembership:
@@ -129,14 +136,17 @@ class ConsumerCore:
         """The consumer is closed: nothing is asked any more."""
         self.coordinator.stop(now)
         self.fetches.clear()
+        self.catch_up.clear()
 
     def begin_poll(self, now: float) -> None:
         """The application polls: what it did not delay is released, and what it has got counts as processed."""
         self.coordinator.retry()
+        self.positions.retry()
         if self._subscribed:
             self.membership.polled(now)
         self._auto_commit(now)
         self._release(self.ledger.begin_poll(), now)
+        self.catch_up.keep_up()
 
     def begin_poll_quietly(self, now: float) -> bool:
         """Begin a poll by which nothing is to be asked of a broker: it releases, commits and joins nothing.
@@ -156,11 +166,35 @@ class ConsumerCore:
     def end_poll(self, _: float, bytes_max: float = math.inf) -> PollOutcome:
         """What is there now."""
         to_be_revoked, lost = self.ledger.end_poll()
-        return PollOutcome(self.fetches.take(bytes_max), to_be_revoked, lost)
+        chunks = [chunk for each in self.flows for chunk in each.take(bytes_max)]
+        return PollOutcome(chunks, to_be_revoked, lost)
 
-    def consumed(self, partition: TopicPartition, next_offset: int) -> None:
-        """The application has been given every record below; automatic commits say so."""
-        self.positions.consumed(partition, next_offset)
+    @property
+    def flows(self) -> tuple[FetchRequests, FetchRequests]:
+        """The buffers of the main flow and of the child."""
+        return self.fetches, self.catch_up.fetches
+
+    def consumed(self, partition: TopicPartition, next_offset: int, flow: Flow = Flow.MAIN) -> None:
+        """The application has been given every record of a flow below; automatic commits say so."""
+        if flow is Flow.CHILD:
+            self.catch_up.consumed(partition, next_offset)
+        else:
+            self.positions.consumed(partition, next_offset)
+
+    def to_commit(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit where all is processed that the application has been given."""
+        known = ((each, self.positions.get(each)) for each in sorted(partitions))
+        return {
+            each: self.catch_up.consumed_offset(each, position.offset)
+            if each in self.catch_up
+            else OffsetAndMetadata(position.offset)
+            for each, position in known
+            if position is not None and position.offset is not None
+        }
+
+    def split(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit when the application commits these: where two flows read, an offset is of one of them."""
+        return {each: self.catch_up.split(each, offset) for each, offset in offsets.items()}
 
     def delay_revoke(self, partitions: Iterable[TopicPartition]) -> bool:
         """Put the release off by one poll. Returns: False if any of them is lost.
@@ -203,26 +237,35 @@ class ConsumerCore:
                 self.membership.acknowledge_assigned(rebalance_id, now)
             case told.UpdateMetadata():
                 self.metadata.request_update()
-            case told.Seek(partition, offset):
-                self.positions.seek(partition, offset)
+            case told.Seek(partition, offset, flow):
+                self._seek(partition, offset, flow)
             case told.Pause(partitions):
                 self.positions.pause(partitions)
             case told.Resume(partitions):
                 self.positions.resume(partitions)
+        self.catch_up.keep_up()
 
     def events(self) -> list[BackgroundEvent]:
         """What the application has not been told yet, in order."""
         events, self._outbox = self._outbox, []
         return events
 
+    def _seek(self, partition: TopicPartition, offset: int, flow: Flow) -> None:
+        if flow is Flow.MAIN:
+            self.positions.seek(partition, offset)
+        else:
+            self.catch_up.read_again(partition)
+
     # Requests
 
     def poll(self, now: float) -> list[UnsentRequest]:
         """What is to be sent now; sets `next_deadline`."""
-        self._find_positions()
+        for event in self._first_positions.find():
+            self._tell(event)
         self._finish_leaving(now)
         if self._subscribed and (matching := self.metadata.matching()):
             self.membership.subscribe(matching)
+        self.catch_up.keep_up()
         requests: list[UnsentRequest] = []
         self.next_deadline = math.inf
         for manager in self._managers:
@@ -281,13 +324,14 @@ class ConsumerCore:
     def _read_nothing_but(self, partitions: Partitions) -> None:
         """With positions found anew."""
         self.fetches.clear()
+        self.catch_up.clear()
         self.positions.assign(())
         self.positions.assign(partitions)
 
     def _let_go_of_everything(self, now: float) -> None:
         """What was consumed is committed; the application has run its listener."""
         if self.options.auto_commit_interval_s is not None:
-            self._absorb(self.commits.commit(self._consumed(self.positions.assigned)), now)
+            self._absorb(self.commits.commit(self.to_commit(self.positions.assigned)), now)
         self.ledger.release_all()
 
     def _finish_leaving(self, now: float) -> None:
@@ -303,68 +347,23 @@ class ConsumerCore:
                 self._outbox.append(CallDone(call_id=self._left))
             self._left = None
 
-    def _find_positions(self) -> None:
-        missing = [
-            each
-            for each in self.positions.missing(PositionState.INITIALIZING)
-            if not self.positions[each].held_back and self.commits.is_settled((each,))
-        ]
-        if not missing:
-            return
-        if self.options.group_id is None:
-            for event in self.offsets.reset(missing):
-                self._tell(event)
-            return
-        moves = {each: self.positions[each].moves for each in missing}
-        for each in missing:
-            self.positions[each].asking = True
-        self.committed.ask(frozenset(missing), lambda found: self._position(found, moves))
-
-    def _position(self, found: Committed | ConsumerError, moves: dict[TopicPartition, int]) -> list[BackgroundEvent]:
-        """Go on at what is committed; where nothing is, the reset policy says."""
-        still = [
-            each
-            for each, before in moves.items()
-            if (now := self.positions.get(each)) is not None and now.moves == before and now.asking
-        ]
-        if isinstance(found, ConsumerError):
-            for each in still:
-                self.positions[each].asking = False
-            return [told.BackgroundError(error=found, partitions=frozenset(still))]
-        events: list[BackgroundEvent] = []
-        for each in still:
-            committed = found[each]
-            if committed is None:
-                events += self.offsets.reset([each])
-            else:
-                self.positions.seek(each, committed.offset, committed.leader_epoch)
-                events.append(told.PositionFound(partition=each, committed=committed))
-        return events
-
     def _auto_commit(self, now: float) -> None:
         interval_s = self.options.auto_commit_interval_s
         if interval_s is not None and now >= self._next_auto_commit:
             self._next_auto_commit = now + interval_s
-            self._absorb(self.commits.commit(self._consumed(self.positions.assigned)), now)
-
-    def _consumed(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
-        known = ((each, self.positions.get(each)) for each in sorted(partitions))
-        return {
-            each: OffsetAndMetadata(position.offset)
-            for each, position in known
-            if position is not None and position.offset is not None
-        }
+            self._absorb(self.commits.commit(self.to_commit(self.positions.assigned)), now)
 
     def _release(self, partitions: Partitions, now: float) -> None:
         if partitions:
             if self.options.auto_commit_interval_s is not None:
-                self._absorb(self.commits.commit(self._consumed(partitions)), now)
+                self._absorb(self.commits.commit(self.to_commit(partitions)), now)
             self._drop(partitions)
             self.membership.acknowledge_revoked(partitions, now)
 
     def _drop(self, partitions: Partitions) -> None:
         self.positions.drop(partitions)
         self.fetches.drop(partitions)
+        self.catch_up.drop(partitions)
 
     def _absorb(self, events: Iterable[BackgroundEvent], now: float) -> None:
         """Do what an event means here, then tell the application."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from proxy.consumer.partitions import NOTHING, OffsetAndMetadata, Partitions
+from proxy.consumer.partitions import NOTHING, Flow, OffsetAndMetadata, Partitions
+from proxy.offsets.ranges import OffsetSpan
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.values import TopicPartition
 
@@ -102,6 +103,8 @@ class Seek(NamedTuple):
 
     partition: TopicPartition
     offset: int
+    flow: Flow = Flow.MAIN
+    """CHILD: a second flow reads again from its place."""
 
 
 class Pause(NamedTuple):
@@ -191,6 +194,19 @@ class PositionFound:
 
     partition: TopicPartition
     committed: OffsetAndMetadata
+    main_from: int | None = None
+    """Where the main flow goes on, and leaves what is before to a second one; None: there is only one flow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUpChanged:
+    """What a second flow reads: for logs and metrics."""
+
+    partition: TopicPartition
+    token: OffsetSpan
+    remaining: int
+    """Offsets of it that are to be read; 0: it has come to its end."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,5 +218,5 @@ class FetchArrived:
 
 BackgroundEvent = (
     RevokePartitions | RevokeCancelled | AssignPartitions | PartitionsLost | CallDone | BackgroundError | PositionFound
-    | FetchArrived
+    | FetchArrived | CatchUpChanged
 )  # fmt: skip

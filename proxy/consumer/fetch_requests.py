@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError, FetchArrived
 from proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
-from proxy.consumer.offset_requests import OffsetRequests
 from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.partitions import Partitions, by_topic
+from proxy.consumer.partitions import Flow, Partitions, by_topic
 from proxy.consumer.positions import Position, Positions
-from proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
 from proxy.wire import messages
 from proxy.wire.batches import split_complete
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
@@ -63,6 +62,17 @@ class FetchedChunk(NamedTuple):
     last_stable_offset: int
     moves: int
     """Of the position when it was asked for."""
+    flow: Flow = Flow.MAIN
+    until: int | None = None
+    """What lies from there on is not to be returned; None where there is no end."""
+
+
+class OutOfRange(Protocol):
+    """Says where to go on when the log does not have an offset."""
+
+    def reset(self, partitions: Iterable[TopicPartition], reason: str, /) -> list[BackgroundEvent]:
+        """Find a new position of these."""
+        ...
 
 
 class FetchRequests:
@@ -73,9 +83,11 @@ class FetchRequests:
         options: ConsumerOptions,
         metadata: MetadataRequests,
         positions: Positions,
-        offsets: OffsetRequests,
+        offsets: OutOfRange,
         new_backoff: Callable[[], RetryBackoff],
+        flow: Flow = Flow.MAIN,
     ) -> None:
+        self.flow = flow
         self._options = options
         self._metadata = metadata
         self._positions = positions
@@ -98,12 +110,11 @@ class FetchRequests:
         waiting: set[TopicPartition] = set()
         size = 0
         for chunk in self._buffer:
-            position = self._positions.get(chunk.partition)
-            if position is None or position.moves != chunk.moves:
+            if self.is_stale(chunk):
                 self.buffered_bytes -= len(chunk.records)
             elif (
                 chunk.partition in waiting
-                or not position.is_returnable
+                or not self._positions[chunk.partition].is_returnable
                 or (taken and size + len(chunk.records) > bytes_max)
             ):
                 kept.append(chunk)
@@ -122,8 +133,12 @@ class FetchRequests:
 
     def may_return(self, chunk: FetchedChunk) -> bool:
         """Whether its records may be given to the application now: also of a chunk that was taken, and kept since."""
+        return not self.is_stale(chunk) and self._positions[chunk.partition].is_returnable
+
+    def is_stale(self, chunk: FetchedChunk) -> bool:
+        """Whether its position has moved since it was asked for, or is not ours any more."""
         position = self._positions.get(chunk.partition)
-        return position is not None and position.moves == chunk.moves and position.is_returnable
+        return position is None or position.moves != chunk.moves
 
     def clear(self) -> None:
         """Another subscription: nothing of before is wanted, and no answer under way."""
@@ -228,6 +243,7 @@ class FetchRequests:
             versions=VERSIONS,
             timeout_s=self._options.request_timeout_s,
             node_id=node_id,
+            lane=Lane.DATA if self.flow is Flow.MAIN else Lane.CATCHING_UP,
             context=moves,
         )
 
@@ -260,7 +276,7 @@ class FetchRequests:
                     leader = LeaderAndEpoch(each.current_leader.leader_id, each.current_leader.leader_epoch)
                     self._metadata.note_leader(partition, leader)
                 elif code:
-                    events += self._refused(partition, code)
+                    events += self._refused(partition, code, now)
                 elif each.preferred_read_replica >= 0:
                     position.preferred = (each.preferred_read_replica, now + self._options.metadata_max_age_s)
                 elif troubles := self._buffered(partition, position, each, arrived):
@@ -272,8 +288,7 @@ class FetchRequests:
         self, partition: TopicPartition, position: Position, data: Any, arrived: set[TopicPartition]
     ) -> list[BackgroundEvent]:
         if data.diverging_epoch.epoch >= 0:
-            end_offset, epoch = data.diverging_epoch.end_offset, data.diverging_epoch.epoch
-            self._positions.seek(partition, min(end_offset, position.fetch_from), epoch)
+            self._positions.log_was_cut(partition, data.diverging_epoch.end_offset, data.diverging_epoch.epoch)
             return []
         records = data.records if data.records is not None else b""
         try:
@@ -282,26 +297,33 @@ class FetchRequests:
             return [BackgroundError(error=ConsumerError(f"Fetch of {partition}: {error}"), partitions=_only(partition))]
         if not len(batches):
             return []
-        last = batches[-1]
+        last, until = batches[-1], position.until
+        next_offset = last.last_offset + 1 if until is None else min(last.last_offset + 1, until)
         chunk = FetchedChunk(
             partition=partition,
             records=records[: last.position + last.size],
             first=position.fetch_from,
-            next_offset=last.last_offset + 1,
+            next_offset=next_offset,
             aborted=tuple(data.aborted_transactions or ()),
             high_watermark=data.high_watermark,
             last_stable_offset=data.last_stable_offset,
             moves=position.moves,
+            flow=self.flow,
+            until=until,
         )
         self._buffer.append(chunk)
         self.buffered_bytes += len(chunk.records)
-        position.fetch_from, position.record_epoch = chunk.next_offset, last.leader_epoch
+        self._positions.fetched(partition, next_offset, last.leader_epoch)
         arrived.add(partition)
         return []
 
-    def _refused(self, partition: TopicPartition, code: ErrorCode) -> list[BackgroundEvent]:
+    def _refused(self, partition: TopicPartition, code: ErrorCode, now: float) -> list[BackgroundEvent]:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            offset = self._positions[partition].fetch_from
+            position = self._positions[partition]
+            if position.has_unread:  # what was fetched is there, whatever became of the log
+                position.not_before = now + self._options.retry_backoff_max_s
+                return []
+            offset = position.fetch_from
             return self._offsets.reset([partition], f"offset {offset} is out of range")
         return [BackgroundError(error=BrokerRefused("Fetch", code, str(partition)), partitions=_only(partition))]
 

@@ -60,6 +60,12 @@ Deliver = Callable[[Found | ConsumerError], list[BackgroundEvent]]
 class NoOffsetForPartition(ConsumerError):
     """There is no offset to go on from, and the reset policy is `none`."""
 
+    def __init__(self, partition: TopicPartition, reason: str, moves: int) -> None:
+        self.partition = partition
+        self.moves = moves
+        """Of the position, when it was said: whoever seeks since has an offset."""
+        super().__init__(f"{partition}: {reason}, and auto.offset.reset is none; seek")
+
 
 class LogTruncated(ConsumerError):
     """The log was cut below the position, and the reset policy is `none`."""
@@ -96,18 +102,17 @@ class OffsetRequests:
         self, partitions: Iterable[TopicPartition], reason: str = "nothing is committed"
     ) -> list[BackgroundEvent]:
         """Go on where the reset policy says; with `none` that is an error, which gives the reason."""
-        listed = list(partitions)
-        if self._options.auto_offset_reset == "none":
-            return [
-                BackgroundError(
-                    error=NoOffsetForPartition(f"{each}: {reason}, and auto.offset.reset is none; seek"),
-                    partitions=frozenset({each}),
-                )
-                for each in listed
-            ]
-        for each in listed:
-            self._positions.reset(each)
-        return []
+        events: list[BackgroundEvent] = []
+        for each in partitions:
+            if self._options.auto_offset_reset != "none":
+                self._positions.reset(each)
+                continue
+            position = self._positions.get(each)
+            error = NoOffsetForPartition(each, reason, -1 if position is None else position.moves)
+            events.append(BackgroundError(error=error, partitions=frozenset({each})))
+            if position is not None and position.offset is None:
+                position.problem = error
+        return events
 
     # The manager
 
@@ -300,7 +305,7 @@ class OffsetRequests:
         if self._options.auto_offset_reset == "none":
             text = f"{partition}: the log was cut at {end_offset}, the position is {position.fetch_from}"
             return [BackgroundError(error=LogTruncated(text), partitions=frozenset({partition}))]
-        self._positions.seek(partition, end_offset, epoch)
+        self._positions.log_was_cut(partition, end_offset, epoch)
         return []
 
     # Both

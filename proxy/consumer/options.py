@@ -41,6 +41,10 @@ class ConsumerOptions:
     """None: the application commits."""
     auto_offset_reset: str = "latest"
     read_committed: bool = False
+    enable_parallel_rebalance: bool = False
+    """enable.parallel.rebalance (KIP-333): go on at the end of the log, and catch up beside it."""
+    catch_up_lag_min: int = 1
+    """Offsets that must lie behind for that."""
     request_timeout_s: float = 30.0
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
@@ -82,6 +86,8 @@ def _mistakes(options: ConsumerOptions) -> list[str]:
         found.append("heartbeat.interval.ms must be below session.timeout.ms")
     if options.group_id is None and (options.group_instance_id or options.auto_commit_interval_s is not None):
         found.append("group.instance.id and automatic commits need a group.id")
+    if options.enable_parallel_rebalance and options.group_id is None:
+        found.append("enable.parallel.rebalance needs a group.id: what was done before a crash is committed there")
     if options.retry_backoff_s > options.retry_backoff_max_s:
         found.append("retry.backoff.ms must not be above retry.backoff.max.ms")
     return found + _not_positive(options)
@@ -96,5 +102,6 @@ def _not_positive(options: ConsumerOptions) -> list[str]:
         "max_revoke_delay": options.max_revoke_delay_s,
         "fetch.max.bytes": options.fetch_max_bytes,
         "buffer_bytes_max": options.buffer_bytes_max,
+        "catch_up_lag_min": options.catch_up_lag_min,
     }
     return [f"{name} must be above 0" for name, value in named.items() if value <= 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple
 
 from proxy.wire.values import TopicPartition
@@ -16,6 +17,15 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
     leader_epoch: int = -1
     """Of the last record consumed; -1 means unknown."""
+
+
+class Flow(Enum):
+    """Which of two places of a partition is read (KIP-333)."""
+
+    MAIN = "main"
+    """The newest records; the only flow, unless a partition is caught up with."""
+    CHILD = "child"
+    """What the main flow has left behind."""
 
 
 Partitions = frozenset[TopicPartition]

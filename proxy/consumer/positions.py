@@ -13,6 +13,7 @@ from enum import Enum
 
 from proxy.consumer.metadata_requests import NO_EPOCH, LeaderAndEpoch
 from proxy.consumer.partitions import Partitions
+from proxy.offsets.ranges import OffsetSpan
 from proxy.wire.values import TopicPartition
 
 UNKNOWN_LEADER = LeaderAndEpoch()
@@ -28,6 +29,8 @@ class PositionState(Enum):
     VALIDATING = "validating"
     """Whether the log was cut before the position is not known."""
     FETCHING = "fetching"
+    FINISHED = "finished"
+    """The end of its last range was fetched."""
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class Position:
     """The next one for the application; None until it is known."""
     fetch_from: int = 0
     """The next one to ask a broker for; known when `offset` is."""
+    fetched_to: int = 0
+    """Behind the last batch that came: below `fetch_from` where a range that is not read lies between."""
     record_epoch: int = NO_EPOCH
     """Leader epoch of the last record before `fetch_from`."""
     leader: LeaderAndEpoch = UNKNOWN_LEADER
@@ -49,12 +54,26 @@ class Position:
     """To be revoked: nothing is fetched or returned."""
     asking: bool = False
     """Somebody has asked for what is missing."""
+    problem: Exception | None = None
+    """Why it has no offset, and gets none until the application polls again, or seeks."""
     not_before: float = -math.inf
     """Until then no broker is asked: the last one refused; seconds, monotonic."""
     preferred: tuple[int, float] | None = None
     """A follower that the leader wants to be read instead of it, and until when (KIP-392)."""
     moves: int = 0
     """How often it was sought, reset or assigned: what was asked for before is stale."""
+    ranges: tuple[OffsetSpan, ...] | None = None
+    """What is read, ascending, and nothing between; None: everything, without an end."""
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether something was fetched that the application has not been given."""
+        return self.offset is not None and self.offset < self.fetched_to
+
+    @property
+    def until(self) -> int | None:
+        """The end of the range that is read at `fetch_from`; None where there is no end."""
+        return next((each.end for each in self.ranges or () if self.fetch_from < each.end), None)
 
     @property
     def is_returnable(self) -> bool:
@@ -88,6 +107,10 @@ class Positions:
         before = self._of
         self._of = {each: before.get(each) or Position() for each in sorted(partitions)}
 
+    def include(self, partitions: Iterable[TopicPartition]) -> None:
+        """These as well."""
+        self.assign({*self._of, *partitions})
+
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more."""
         for each in partitions:
@@ -113,15 +136,40 @@ class Positions:
         for each in self._known(partitions):
             each.paused = False
 
-    def seek(self, partition: TopicPartition, offset: int, record_epoch: int = NO_EPOCH) -> None:
+    def seek(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        record_epoch: int = NO_EPOCH,
+        ranges: tuple[OffsetSpan, ...] | None = None,
+    ) -> None:
         """Go on from there; what waits in the buffer is stale. A partition that is not assigned is left alone."""
         position = self._of.get(partition)
         if position is not None:
             position.state = PositionState.FETCHING
-            position.offset = position.fetch_from = offset
-            position.record_epoch = record_epoch
-            position.asking = False
+            position.offset, position.ranges = offset, ranges
+            self.fetched(partition, offset, record_epoch)
+            position.asking, position.problem = False, None
             position.moves += 1
+
+    def log_was_cut(self, partition: TopicPartition, end_offset: int, epoch: int) -> None:
+        """Go on where the log ends in an epoch, or where the application is, if that is before (KIP-320, KIP-595)."""
+        position = self._of[partition]
+        offset = end_offset if position.offset is None else min(end_offset, position.offset)
+        self.seek(partition, offset, epoch if offset == end_offset else NO_EPOCH, position.ranges)
+
+    def fetched(self, partition: TopicPartition, next_offset: int, record_epoch: int) -> None:
+        """Go on fetching there, or where the next range begins, behind records of another epoch perhaps."""
+        position = self._of[partition]
+        position.fetch_from = position.fetched_to = next_offset
+        position.record_epoch = record_epoch
+        if position.ranges is None:
+            return
+        begin = next((max(next_offset, each.start) for each in position.ranges if next_offset < each.end), None)
+        if begin is None:
+            position.state = PositionState.FINISHED
+        elif begin != next_offset:
+            position.fetch_from, position.record_epoch = begin, NO_EPOCH
 
     def reset(self, partition: TopicPartition) -> None:
         """The reset policy says where it goes on."""
@@ -137,6 +185,12 @@ class Positions:
         position = self._of.get(partition)
         if position is not None:
             position.offset = next_offset
+
+    def retry(self) -> None:
+        """What has no offset may have one by now."""
+        for position in self._of.values():
+            if position.problem is not None:
+                position.asking, position.problem = False, None
 
     def missing(self, state: PositionState) -> list[TopicPartition]:
         """Partitions in a state about which nobody has asked yet."""

@@ -21,6 +21,8 @@ class Lane(Enum):
     DATA = "data"
     COORDINATOR = "coordinator"
     """The lane of heartbeats and commits."""
+    CATCHING_UP = "catching up"
+    """What a second flow reads: it does not wait behind a Fetch that waits for the newest records."""
     JOINING = "joining"
     """JoinGroup is answered when all members are there, and a broker takes one request of a connection at a time."""
 

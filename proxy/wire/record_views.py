@@ -69,6 +69,10 @@ class LazyRecords(Sequence[Record]):
             return self
         return self[bisect_left(self.positions.offsets, offset) :]
 
+    def before_offset(self, offset: int) -> LazyRecords:
+        """Those below that offset."""
+        return self[: bisect_left(self.positions.offsets, offset)]
+
     def outside(self, ranges: Iterable[tuple[int, int]]) -> list[LazyRecords]:
         """Those at offsets that are in none of the ranges, in runs: a range that has none of them does not end one.
 

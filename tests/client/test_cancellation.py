@@ -99,10 +99,10 @@ async def test_work_that_is_cancelled_is_not_done(autojump_clock: Clock) -> None
             async with reader.work(record):
                 await trio.sleep(1)
         await CancelledAt().until_it_ends(reader.commit)
-        assert (await reader.committed([A0]))[A0] == OffsetAndMetadata(1)
+        assert (await reader.committed([A0]))[A0] == OffsetAndMetadata(1, "ic/1;2-2")
         assert reader.done(second)
         await CancelledAt().until_it_ends(reader.commit)
-        assert (await reader.committed([A0]))[A0] == OffsetAndMetadata(3)
+        assert (await reader.committed([A0]))[A0] == OffsetAndMetadata(3, "ic/1;")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -12,6 +12,7 @@ from proxy.client.consumer import Consumer, WokenUp
 from proxy.client.network_task import ConsumerClosed
 from proxy.client.rebalance_listener import RebalanceListener
 from proxy.consumer.events import ConsumerError, PartitionLostError
+from proxy.consumer.offset_requests import NoOffsetForPartition
 from proxy.consumer.options import ConfigurationError
 from proxy.consumer.partitions import OffsetAndMetadata, Partitions
 from proxy.consumer.states import CoordinatorState, RebalanceState
@@ -609,3 +610,36 @@ async def test_polls_that_find_records_do_not_turn_the_network_task(autojump_clo
             assert offsets(await reader.poll(1, max_records=1)) == [(0, offset)]
         reader.pause([A0])
         assert not (await reader.poll(0)).records
+
+
+# Without a reset policy
+
+
+@pytest.mark.parametrize("group", ["g", None])
+async def test_position_raises_where_nothing_is_committed_and_nothing_says_where_to_begin(
+    group: str | None, autojump_clock: Clock
+) -> None:
+    """It must not wait for ever: no broker will say."""
+    kafka = FakeKafka(a=1)
+    kafka.produce(A0, 5)
+    async with (
+        cluster(kafka) as brokers,
+        brokers.consumer(group=group, partitions=[A0], auto_offset_reset="none") as reader,
+    ):
+        with trio.fail_after(60), pytest.raises(NoOffsetForPartition, match=r"a-0: nothing is committed"):
+            await reader.position(A0)
+        with trio.fail_after(60), pytest.raises(NoOffsetForPartition):
+            await reader.poll()
+        reader.seek(A0, 3)
+        assert await read(reader, 2) == [(0, 3), (0, 4)]
+        assert await reader.position(A0) == 5
+
+
+async def test_an_offset_out_of_range_is_an_error_without_a_reset_policy(autojump_clock: Clock) -> None:
+    kafka = FakeKafka(a=1)
+    kafka.produce(A0, 5)
+    async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], auto_offset_reset="none") as reader:
+        reader.seek(A0, 77)
+        with trio.fail_after(60), pytest.raises(NoOffsetForPartition, match=r"a-0: offset 77 is out of range"):
+            await reader.poll()
+        assert await reader.position(A0) == 77

@@ -13,6 +13,7 @@ from proxy.consumer.offset_requests import OffsetRequests
 from proxy.consumer.options import ConsumerOptions
 from proxy.consumer.positions import Positions, PositionState
 from proxy.consumer.requests import UnsentRequest
+from proxy.offsets.ranges import OffsetSpan
 from proxy.wire import registry
 from proxy.wire.records import Record, build_batch
 from proxy.wire.values import TopicPartition
@@ -219,6 +220,46 @@ def test_a_diverging_epoch_takes_the_position_back() -> None:
     diverging = registry.message("FetchResponse").EpochEndOffset(epoch=3, end_offset=40)
     play.answer(only(play.fetches), a={"diverging_epoch": diverging})
     assert (play.positions[A].offset, play.positions[A].record_epoch) == (40, 3)
+
+
+def test_what_the_application_has_not_got_is_read_again_where_the_log_was_cut() -> None:
+    """Ten records wait in the buffer when the leader says that its log ends five before the next."""
+    play = Play(A)
+    play.answer(only(play.fetches), a=batch(0))
+    diverging = registry.message("FetchResponse").EpochEndOffset(epoch=3, end_offset=5)
+    play.answer(only(play.fetches), a={"diverging_epoch": diverging})
+    assert (play.positions[A].offset, play.positions[A].record_epoch) == (0, -1)
+    assert asked(only(play.fetches)) == {0: 0}
+
+
+def test_an_offset_out_of_range_resets_only_once_what_was_fetched_before_it_is_returned() -> None:
+    play = Play(A)
+    play.answer(only(play.fetches), a=batch(0))
+    out_of_range = {"error_code": 1}
+    play.answer(only(play.fetches), a=out_of_range)
+    assert play.positions[A].state is PositionState.FETCHING
+    assert play.taken() == [("p-0", 0, 10)]
+    play.positions.consumed(A, 10)
+    play.answer(only(play.fetches, NOW + 1), NOW + 1, a=out_of_range)
+    assert play.positions[A].state is PositionState.RESETTING
+
+
+def test_only_ranges_are_read_where_there_are_any() -> None:
+    play = Play(A)
+    play.positions.seek(A, 3, ranges=(OffsetSpan(0, 15), OffsetSpan(24, 26)))
+    play.positions[A].leader = play.metadata.leader(A)
+    assert asked(only(play.fetches)) == {0: 3}
+    play = Play(A)
+    play.positions.seek(A, 3, ranges=(OffsetSpan(0, 15), OffsetSpan(24, 26)))
+    play.positions[A].leader = play.metadata.leader(A)
+    play.answer(only(play.fetches), a=batch(0) + batch(10))
+    assert play.positions[A].record_epoch == -1  # of the batch before the gap it would be wrong behind it
+    request = only(play.fetches)
+    assert asked(request) == {0: 24}
+    play.answer(request, a=batch(20))
+    assert nothing(play.fetches) == float("inf")
+    chunks = play.fetches.take()
+    assert [(each.first, each.until, each.next_offset) for each in chunks] == [(3, 15, 15), (24, 26, 26)]
 
 
 def test_a_broker_that_does_not_answer_is_asked_with_pauses_and_the_others_without() -> None:

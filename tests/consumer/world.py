@@ -38,6 +38,10 @@ class FakeKafka:
         """Every request, in the order of arrival: `time consumer api`."""
         self.group: Any = ClassicFake(self.log) if group == "classic" else ConsumerFake(self.topics, self.ids, self.log)
         self.committed: dict[TopicPartition, int] = {}
+        self.texts: dict[TopicPartition, str] = {}
+        """Metadata of what is committed."""
+        self.starts: dict[TopicPartition, int] = {}
+        """Where logs begin, if not at 0."""
         self.commits: list[tuple[str, TopicPartition, int]] = []
         """Every one that was taken: who, what, where."""
         self.records: dict[TopicPartition, list[bytes]] = {}
@@ -138,6 +142,7 @@ class FakeKafka:
                 place = TopicPartition(topic.name, each.partition_index)
                 if not code:
                     self.committed[place] = each.committed_offset
+                    self.texts[place] = each.committed_metadata or ""
                     self.commits.append((who, place, each.committed_offset))
                 listed.append(
                     response.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
@@ -155,7 +160,7 @@ class FakeKafka:
                     response.OffsetFetchResponsePartitions(
                         partition_index=number,
                         committed_offset=self.committed.get(TopicPartition(topic.name, number), -1),
-                        metadata="",
+                        metadata=self.texts.get(TopicPartition(topic.name, number), ""),
                     )
                     for number in topic.partition_indexes
                 ],
@@ -172,7 +177,7 @@ class FakeKafka:
                 partitions=[
                     response.ListOffsetsPartitionResponse(
                         partition_index=each.partition_index,
-                        offset=0
+                        offset=self.starts.get(TopicPartition(topic.name, each.partition_index), 0)
                         if each.timestamp == -2
                         else self.ends.get(TopicPartition(topic.name, each.partition_index), 0),
                         leader_epoch=self.leader_epoch,
@@ -204,7 +209,9 @@ class FakeKafka:
         end = self.ends.get(place, 0)
         return response.PartitionData(
             partition_index=place.partition,
-            error_code=ErrorCode.OFFSET_OUT_OF_RANGE if asked.fetch_offset > end else ErrorCode.NONE,
+            error_code=ErrorCode.NONE
+            if self.starts.get(place, 0) <= asked.fetch_offset <= end
+            else ErrorCode.OFFSET_OUT_OF_RANGE,
             high_watermark=end,
             last_stable_offset=end,
             records=b"".join(batches[:2]),
@@ -240,9 +247,10 @@ class Member:
         for chunk in outcome.chunks:
             for header in iter_batches(chunk.records):
                 batch = chunk.records[header.position : header.position + header.size]
-                offsets = [each.offset for each in decode_records(batch) if each.offset >= chunk.first]
+                end = math.inf if chunk.until is None else chunk.until
+                offsets = [each.offset for each in decode_records(batch) if chunk.first <= each.offset < end]
                 self.got += [(chunk.partition, offset) for offset in offsets]
-            self.core.consumed(chunk.partition, chunk.next_offset)
+            self.core.consumed(chunk.partition, chunk.next_offset, chunk.flow)
         self.world.settle()
         return outcome
 

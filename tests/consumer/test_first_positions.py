@@ -1,0 +1,68 @@
+"""Where a partition that is new here begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.consumer.events import BackgroundError, PositionFound
+from proxy.consumer.options import ConfigurationError, ConsumerOptions
+from proxy.consumer.requests import FailureKind, RequestFailure
+from proxy.offsets.ranges import OFFSET_MAX, OffsetSpan
+from proxy.wire.values import TopicPartition
+from tests.consumer.world import FakeKafka, Member, World
+
+P = TopicPartition("a", 0)
+
+
+def world_of(committed: int | None = None, text: str = "", **options: object) -> tuple[World, Member]:
+    kafka = FakeKafka(a=1)
+    kafka.produce(P, 100)
+    if committed is not None:
+        kafka.committed[P], kafka.texts[P] = committed, text
+    world = World(kafka)
+    return world, world.member("a", **options).subscribe("a")
+
+
+def test_what_is_committed_says_where_and_what_is_done_above_it_does_not_come() -> None:
+    world, member = world_of(40, "ic/1;40-44,90-94")
+    world.until(lambda: len(member.got) == 50, [member])
+    assert [offset for _, offset in member.got] == [*range(45, 90), *range(95, 100)]
+    assert member.core.positions[P].ranges == (OffsetSpan(45, 90), OffsetSpan(95, OFFSET_MAX))
+    (found,) = member.of(PositionFound)
+    assert (found.committed.offset, found.main_from) == (40, None)
+
+
+@pytest.mark.parametrize("text", ["mine", "ic/2;50-60", "ic/1;60-50"])
+def test_text_that_says_nothing_changes_nothing(text: str) -> None:
+    world, member = world_of(40, text)
+    world.until(lambda: len(member.got) == 60, [member])
+    assert member.of(BackgroundError) == []
+
+
+def test_without_an_offset_and_without_a_reset_policy_it_is_an_error_with_each_poll() -> None:
+    world, member = world_of(auto_offset_reset="none")
+    world.until(lambda: len(member.of(BackgroundError)) >= 3, [member])
+    assert "auto.offset.reset is none; seek" in str(member.of(BackgroundError)[0].error)
+    asked = sum("OffsetFetch" in line for line in world.kafka.wire)
+    world.run(30)  # nobody polls
+    assert sum("OffsetFetch" in line for line in world.kafka.wire) <= asked + 1
+    member.core.positions.seek(P, 98)
+    world.until(lambda: len(member.got) == 2, [member])
+    assert member.core.positions[P].problem is None
+
+
+@pytest.mark.parametrize("mode", [False, True])
+def test_questions_that_fail_for_good_are_told_and_asked_again(mode: bool) -> None:
+    world, member = world_of(40, enable_parallel_rebalance=mode)
+    api = "ListOffsets" if mode else "OffsetFetch"
+    world.kafka.faults[api] = [lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "no")]
+    world.until(lambda: len(member.got) == 60, [member])
+    (error,) = member.of(BackgroundError)
+    assert error.partitions == {P}
+
+
+def test_the_mode_needs_a_group_and_a_lag() -> None:
+    with pytest.raises(ConfigurationError, match="needs a group"):
+        ConsumerOptions(enable_parallel_rebalance=True)
+    with pytest.raises(ConfigurationError, match="catch_up_lag_min must be above 0"):
+        ConsumerOptions(group_id="g", catch_up_lag_min=0)

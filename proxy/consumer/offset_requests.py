@@ -89,8 +89,8 @@ class OffsetRequests:
         self._positions = positions
         self._backoff = backoff
         self._questions: list[_Question] = []
-        self._asked: set[TopicPartition] = set()
-        """ListOffsets is under way."""
+        self._asked: dict[TopicPartition, int] = {}
+        """The timestamp about which ListOffsets is under way; a request names a partition once."""
 
     # What others ask
 
@@ -127,7 +127,7 @@ class OffsetRequests:
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
         """Take the answer to a ListOffsets, or note why there is none."""
         if request.api == "ListOffsets":
-            self._asked.difference_update(request.context)
+            asked = {each: self._asked.pop(each) for each in request.context}
         else:
             self._unask(request.context)
         if isinstance(outcome, RequestFailure):
@@ -137,7 +137,7 @@ class OffsetRequests:
                 return []
             return self._fail(ConsumerError(f"{request.api}: {outcome.text or outcome.kind.value}"))
         if request.api == "ListOffsets":
-            return self._listed(outcome, now)
+            return self._listed(outcome, asked, now)
         return self._validated(request, outcome, now)
 
     # ListOffsets
@@ -164,19 +164,18 @@ class OffsetRequests:
         return []
 
     def _listing(self, _: float) -> list[UnsentRequest]:
-        wanted = {
-            each: timestamp
-            for question in self._questions
-            for each, timestamp in question.missing.items()
-            if each not in self._asked
-        }
+        wanted: dict[TopicPartition, int] = {}
+        for question in self._questions:
+            for each, timestamp in question.missing.items():
+                if each not in self._asked:
+                    wanted.setdefault(each, timestamp)
         return [
             self._request("ListOffsets", node_id, self._list_message(partitions, wanted), LIST_VERSIONS, partitions)
             for node_id, partitions in self._by_leader(wanted).items()
         ]
 
     def _list_message(self, partitions: list[TopicPartition], timestamps: Mapping[TopicPartition, int]) -> Any:
-        self._asked.update(partitions)
+        self._asked.update({each: timestamps[each] for each in partitions})
         message = messages.ListOffsetsRequest
         topics = [
             message.ListOffsetsTopic(
@@ -194,7 +193,7 @@ class OffsetRequests:
         ]
         return message(replica_id=CONSUMER_REPLICA, isolation_level=int(self._options.read_committed), topics=topics)
 
-    def _listed(self, answer: Any, now: float) -> list[BackgroundEvent]:
+    def _listed(self, answer: Any, asked: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         again = any(each.error_code for topic in answer.topics for each in topic.partitions)
         for topic in answer.topics:
@@ -204,15 +203,18 @@ class OffsetRequests:
                     continue
                 if code:
                     events += self._fail(BrokerRefused("ListOffsets", code, str(partition)), partition)
-                else:
-                    events += self._found(partition, FoundOffset(each.offset, each.timestamp, each.leader_epoch))
+                elif partition in asked:
+                    events += self._found(
+                        partition, asked[partition], FoundOffset(each.offset, each.timestamp, each.leader_epoch)
+                    )
         self._after(again, now)
         return events
 
-    def _found(self, partition: TopicPartition, found: FoundOffset) -> list[BackgroundEvent]:
+    def _found(self, partition: TopicPartition, timestamp: int, found: FoundOffset) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         for question in list(self._questions):
-            if question.missing.pop(partition, None) is not None:
+            if question.missing.get(partition) == timestamp:
+                del question.missing[partition]
                 question.found[partition] = found
             if not question.missing:
                 self._questions.remove(question)

@@ -124,6 +124,24 @@ def test_the_reset_policy_finds_a_position(policy: str, timestamp: int) -> None:
     assert play.requests() == []
 
 
+def test_questions_about_other_timestamps_of_one_partition_get_answers_of_their_own() -> None:
+    """A reset to the begin while the application asks for the end: one must not be taken for the other."""
+    play = Play()
+    play.offsets.reset([A])
+    play.ask(a=-1)
+    play.ask(a=-2)
+    (end,) = play.requests()
+    assert timestamps(end) == {0: -1}
+    play.listed(end, offset=100)
+    assert [found[A].offset for found in play.found] == [100]
+    (begin,) = play.requests()
+    assert timestamps(begin) == {0: -2}
+    play.listed(begin, offset=7)
+    assert [found[A].offset for found in play.found] == [100, 7]
+    assert play.positions[A].offset == 7
+    assert play.requests() == []
+
+
 def test_a_seek_overtakes_a_reset() -> None:
     play = Play()
     play.offsets.reset([A])

@@ -31,7 +31,7 @@ from proxy.client.arguments import (
 from proxy.client.group_metadata import group_metadata
 from proxy.client.individual_commits import IndividualCommits
 from proxy.client.network_task import ConsumerClosed, NetworkTask
-from proxy.client.notes import REVOKE_DELAYED, ConsumerNote
+from proxy.client.notes import COMMITTED, POLLED, REVOKE_DELAYED, ConsumerNote
 from proxy.client.polled_records import ConsumerRecord
 from proxy.client.rebalance_listener import RebalanceListener
 from proxy.client.record_supply import RecordSupply
@@ -100,6 +100,10 @@ class Consumer:
         names = named_topics(topics)
         if self._options.group_id is None:
             raise ConfigurationError("subscribe needs a group: open the consumer with group=, or assign partitions")
+        if self._options.key_filter is not None and self._options.key_filter.slots:
+            raise ConfigurationError(
+                "slots are committed under the view's name: assign partitions of the topic, or subscribe to the view"
+            )
         if bool(names) == (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern; unsubscribe ends a subscription")
         check_pattern(pattern)
@@ -178,7 +182,11 @@ class Consumer:
         records_max = self._max_poll_records if max_records is None else max_records
         if records_max < 1:
             raise ValueError(f"max_records {max_records}: 1 or more")
-        return await self._poll.run(trio.current_time() + timeout_s, records_max)
+        begun = trio.current_time()
+        result = await self._poll.run(begun + timeout_s, records_max)
+        facts = {**result.records.counts(), "took_s": trio.current_time() - begun}
+        self._network.observe(ConsumerNote(POLLED, facts))
+        return result
 
     def __aiter__(self) -> Consumer:
         """Record by record, for ever. What is left of a poll when the loop is left comes first in the next loop."""
@@ -247,7 +255,11 @@ class Consumer:
         """
         self._needs_group("commit")
         wanted = self._consumed() if offsets is None else self._core.split(checked_offsets(offsets))
+        begun = trio.current_time()
         refused = await self._network.call(lambda call_id: told.Commit(call_id, wanted))
+        errors = refused.errors if isinstance(refused, told.CommitRefused) else {}
+        facts = {"partitions": shown(wanted), "took_s": trio.current_time() - begun, "refused": shown(errors)}
+        self._network.observe(ConsumerNote(COMMITTED, facts))
         if isinstance(refused, told.CommitRefused):
             raise _one_of(refused)
         if self._individual is not None:

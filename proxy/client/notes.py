@@ -18,6 +18,10 @@ REVOKE_DELAYED = "revoke delayed"
 PARTITIONS_LOST = "partitions lost"
 """partitions, reason"""
 
+POLLED = "polled"
+"""main, child: records of each flow that a poll returned; took_s: with the waiting"""
+COMMITTED = "committed"
+"""partitions, took_s, refused: partitions that were not committed"""
 CATCH_UP = "catch-up"
 """partition, token: offsets that a second flow reads, remaining: of them (a metric), finished, reason"""
 

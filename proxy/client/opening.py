@@ -6,7 +6,7 @@ import ssl
 import uuid
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -69,36 +69,67 @@ def open_consumer(
     settings = client_settings(
         bootstrap, group=group, client_id=client_id, tls=tls, sasl=sasl, connect=connect, options=options
     )
-    topics, partitions = list(topics) if not isinstance(topics, str) else topics, list(partitions)
-    if sum(map(bool, (topics, pattern is not None, partitions))) > 1:
-        raise ConfigurationError("topics, pattern and partitions exclude each other")
-    if group is None and (topics or pattern is not None):
-        raise ConfigurationError("topics and pattern need a group: say group=, or name partitions")
-    if revoke_in_same_poll and settings.options.auto_commit_interval_s is None and listener is None:
-        raise ConfigurationError("revoke_in_same_poll without a listener: nobody would hear of it")
-
-    if individual_commits and settings.options.auto_commit_interval_s is not None:
-        raise ConfigurationError("individual_commits and automatic commits exclude each other: polled is not done")
-    if max_poll_records < 1:
-        raise ConfigurationError(f"max_poll_records {max_poll_records}: 1 or more")
+    reading = _Reading.checked(settings, topics, pattern, partitions)
+    _check_together(settings, listener, revoke_in_same_poll, individual_commits, max_poll_records)
+    ways: dict[str, Any] = {
+        "revoke_in_same_poll": revoke_in_same_poll,
+        "check_crcs": check_crcs,
+        "individual_commits": individual_commits,
+        "max_poll_records": max_poll_records,
+    }
 
     def make() -> tuple[NetworkTask, Consumer]:
         network = _network_task(settings, observe)
-        consumer = Consumer(
-            network,
-            listener,
-            revoke_in_same_poll=revoke_in_same_poll,
-            check_crcs=check_crcs,
-            individual_commits=individual_commits,
-            max_poll_records=max_poll_records,
-        )
-        if topics or pattern is not None:
-            consumer.subscribe(topics, pattern=pattern)
-        elif partitions:
-            consumer.assign(partitions)
+        consumer = Consumer(network, listener, **ways)
+        reading.begin(consumer)
         return network, consumer
 
     return OpenBlock(make)
+
+
+class _Reading(NamedTuple):
+    """What is to be read from the first moment on."""
+
+    topics: Iterable[str]
+    pattern: str | None
+    partitions: list[PartitionName]
+
+    @classmethod
+    def checked(
+        cls,
+        settings: ClientSettings,
+        topics: Iterable[str],
+        pattern: str | None,
+        partitions: Iterable[PartitionName],
+    ) -> _Reading:
+        made = cls(topics if isinstance(topics, str) else list(topics), pattern, list(partitions))
+        if sum(map(bool, (made.topics, pattern is not None, made.partitions))) > 1:
+            raise ConfigurationError("topics, pattern and partitions exclude each other")
+        if settings.options.group_id is None and (made.topics or pattern is not None):
+            raise ConfigurationError("topics and pattern need a group: say group=, or name partitions")
+        return made
+
+    def begin(self, consumer: Consumer) -> None:
+        if self.topics or self.pattern is not None:
+            consumer.subscribe(self.topics, pattern=self.pattern)
+        elif self.partitions:
+            consumer.assign(self.partitions)
+
+
+def _check_together(
+    settings: ClientSettings,
+    listener: RebalanceListener | None,
+    revoke_in_same_poll: bool,
+    individual_commits: bool,
+    max_poll_records: int,
+) -> None:
+    commits_itself = settings.options.auto_commit_interval_s is not None
+    if revoke_in_same_poll and not commits_itself and listener is None:
+        raise ConfigurationError("revoke_in_same_poll without a listener: nobody would hear of it")
+    if individual_commits and commits_itself:
+        raise ConfigurationError("individual_commits and automatic commits exclude each other: polled is not done")
+    if max_poll_records < 1:
+        raise ConfigurationError(f"max_poll_records {max_poll_records}: 1 or more")
 
 
 def _network_task(settings: ClientSettings, observe: Observe) -> NetworkTask:

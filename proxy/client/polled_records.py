@@ -14,6 +14,7 @@ from typing import NamedTuple, overload
 
 from proxy.consumer.events import ConsumerError
 from proxy.consumer.fetch_requests import FetchedChunk
+from proxy.consumer.key_filter import KeyFilter
 from proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
 from proxy.wire.compression import CodecMissing
 from proxy.wire.errors import RemoteProtocolError
@@ -119,6 +120,11 @@ class PolledRecords(Sequence[ConsumerRecord]):
         """Of which there are records."""
         return frozenset(part.partition for part in self.parts if len(part.records))
 
+    def counts(self) -> Mapping[str, int]:
+        """How many records of each flow, by its name."""
+        child = sum(len(part.records) for part in self.parts if part.flow is Flow.CHILD)
+        return {Flow.MAIN.value: len(self) - child, Flow.CHILD.value: child}
+
     def of(self, partition: TopicPartition) -> Iterator[Record]:
         """The records of one partition, without its name: the quickest way to read them."""
         return chain.from_iterable(part.records for part in self.parts if part.partition == partition)
@@ -138,8 +144,24 @@ class OpenedChunk(NamedTuple):
     """What is wrong behind them; the position stays there."""
 
 
-def opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool = True) -> OpenedChunk:
-    """Find the records of a chunk, from its first offset on, to where it is to end."""
+def opened(
+    chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool = True, key_filter: KeyFilter | None = None
+) -> OpenedChunk:
+    """Find the records of a chunk, from its first offset on, to where it is to end.
+
+    Args:
+        chunk: as it came.
+        read_committed: leave out what was aborted.
+        check_crcs: compare checksums.
+        key_filter: what is wanted; it has been looked at where the proxy has filtered.
+    """
+    found = _opened(chunk, read_committed=read_committed, check_crcs=check_crcs)
+    if key_filter is None or chunk.is_filtered:
+        return found
+    return found._replace(parts=tuple(wanted for part in found.parts for wanted in _wanted(part, key_filter)))
+
+
+def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> OpenedChunk:
     parts: list[PartitionRecords] = []
     until = math.inf if chunk.until is None else chunk.until
     aborted = chunk.aborted if read_committed else None
@@ -157,6 +179,16 @@ def opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool = True
     if position < chunk.next_offset:
         parts.append(PartitionRecords(chunk.partition, LazyRecords(), chunk.next_offset, epoch, chunk.flow))
     return OpenedChunk(tuple(parts))
+
+
+def _wanted(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
+    """What a broker does not leave out; the last part goes as far as the whole did."""
+    unwanted = [(each.offset, each.offset) for each in part.records if not key_filter.wants(each.key, each.offset)]
+    if not unwanted:
+        return [part]
+    runs = part.records.outside(unwanted)
+    found = [part._replace(records=run, next_offset=run[-1].offset + 1) for run in runs]
+    return [*found, part._replace(records=part.records[:0])]
 
 
 def _with_origin(part: PartitionRecords, record: Record) -> ConsumerRecord:

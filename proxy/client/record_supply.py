@@ -60,7 +60,13 @@ class RecordSupply:
         return taken
 
     def _open(self, chunk: FetchedChunk) -> Iterator[_Ready]:
-        found = opened(chunk, read_committed=self._core.options.read_committed, check_crcs=self._check_crcs)
+        options = self._core.options
+        found = opened(
+            chunk,
+            read_committed=options.read_committed,
+            check_crcs=self._check_crcs,
+            key_filter=options.key_filter,
+        )
         for part in found.parts:
             yield _Ready(chunk, part)
         if found.error is not None:

@@ -38,6 +38,7 @@ from proxy.consumer.positions import Positions
 from proxy.consumer.rebalance_flow import RebalanceFlow
 from proxy.consumer.requests import Outcome, RetryBackoff, UnsentRequest
 from proxy.consumer.revoke_ledger import RevokeLedger
+from proxy.consumer.slot_commits import SlotCommits
 from proxy.consumer.states import (
     CoordinatorState,
     RebalanceState,
@@ -106,11 +107,10 @@ class ConsumerCore:
         self.fetches = FetchRequests(options, self.metadata, self.positions, self.offsets, backoff)
         self.commits = CommitRequests(options, self.coordinator, backoff(), self._who, self._holds, self._fenced)
         self.committed = CommittedRequests(options, self.coordinator, backoff(), self._who)
+        self._slots = SlotCommits(options.key_filter, self.commits, self.committed)
         self.membership = self._membership(backoff(), member_id)
         self.catch_up = CatchUp(options, self.metadata, self.positions, self.offsets, backoff, self._tell)
-        self._first_positions = FirstPositions(
-            options, self.positions, self.committed, self.offsets, self.catch_up, self.commits.is_settled
-        )
+        self._first_positions = FirstPositions(options, self.positions, self._slots, self.offsets, self.catch_up)
         self._managers = (
             self.commits, self.committed, self.membership, self.offsets, self.fetches, self.catch_up.fetches,
             self.metadata, self.coordinator,
@@ -225,9 +225,9 @@ class ConsumerCore:
                 self._let_go_of_everything(now)
                 self._read_nothing_but(frozenset())
             case told.Commit(call_id, offsets):
-                self._absorb(self.commits.commit(offsets, call_id), now)
+                self._absorb(self._slots.commit(offsets, call_id), now)
             case told.FetchCommitted(call_id, partitions):
-                self.committed.ask(partitions, lambda found: [_done(call_id, found)])
+                self._slots.ask(partitions, lambda found: [_done(call_id, found)])
             case told.ListOffsets(call_id, timestamps):
                 self.offsets.ask(timestamps, lambda found: [_done(call_id, found)])
             case told.AckPartitionsRevoked(_, partitions):
@@ -318,8 +318,15 @@ class ConsumerCore:
         if self._subscribed:
             self._leave = (self._leave or (0, 0.0))[0], now + self.options.request_timeout_s
         partitions = event.partitions if isinstance(event, told.Assign) else frozenset()
-        self.metadata.watch({each.topic for each in partitions})
+        self.metadata.watch(self._topics_of(partitions))
         self._read_nothing_but(partitions)
+
+    def _topics_of(self, partitions: Partitions) -> set[str]:
+        """With those under whose names they are committed: who names a view has it made."""
+        named = {each.topic for each in partitions}
+        if self.options.group_id is not None:
+            named |= {name.topic for each in partitions for name in self._slots.names(each)}
+        return named
 
     def _read_nothing_but(self, partitions: Partitions) -> None:
         """With positions found anew."""
@@ -331,7 +338,7 @@ class ConsumerCore:
     def _let_go_of_everything(self, now: float) -> None:
         """What was consumed is committed; the application has run its listener."""
         if self.options.auto_commit_interval_s is not None:
-            self._absorb(self.commits.commit(self.to_commit(self.positions.assigned)), now)
+            self._absorb(self._slots.commit(self.to_commit(self.positions.assigned)), now)
         self.ledger.release_all()
 
     def _finish_leaving(self, now: float) -> None:
@@ -351,12 +358,12 @@ class ConsumerCore:
         interval_s = self.options.auto_commit_interval_s
         if interval_s is not None and now >= self._next_auto_commit:
             self._next_auto_commit = now + interval_s
-            self._absorb(self.commits.commit(self.to_commit(self.positions.assigned)), now)
+            self._absorb(self._slots.commit(self.to_commit(self.positions.assigned)), now)
 
     def _release(self, partitions: Partitions, now: float) -> None:
         if partitions:
             if self.options.auto_commit_interval_s is not None:
-                self._absorb(self.commits.commit(self.to_commit(partitions)), now)
+                self._absorb(self._slots.commit(self.to_commit(partitions)), now)
             self._drop(partitions)
             self.membership.acknowledge_revoked(partitions, now)
 

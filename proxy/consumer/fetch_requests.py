@@ -22,6 +22,7 @@ from proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff,
 from proxy.wire import messages
 from proxy.wire.batches import split_complete
 from proxy.wire.errors import ErrorCode, RemoteProtocolError
+from proxy.wire.key_filter import TAG
 from proxy.wire.values import ZERO_UUID, TopicPartition
 
 VERSIONS = (13, 16)
@@ -63,6 +64,8 @@ class FetchedChunk(NamedTuple):
     moves: int
     """Of the position when it was asked for."""
     flow: Flow = Flow.MAIN
+    is_filtered: bool = False
+    """By the proxy, as the key filter asked for."""
     until: int | None = None
     """What lies from there on is not to be returned; None where there is no end."""
 
@@ -248,13 +251,14 @@ class FetchRequests:
         )
 
     def _asked(self, message: Any, partition: TopicPartition) -> Any:
-        position = self._positions[partition]
+        position, wanted = self._positions[partition], self._options.key_filter
         return message.FetchPartition(
             partition=partition.partition,
             current_leader_epoch=position.leader.epoch,
             fetch_offset=position.fetch_from,
             last_fetched_epoch=position.record_epoch,
             partition_max_bytes=self._options.max_partition_fetch_bytes,
+            unknown_tags=() if wanted is None else ((TAG, wanted.content),),
         )
 
     def _take_partitions(self, request: UnsentRequest, answer: Any, now: float) -> list[BackgroundEvent]:
@@ -309,6 +313,7 @@ class FetchRequests:
             last_stable_offset=data.last_stable_offset,
             moves=position.moves,
             flow=self.flow,
+            is_filtered=any(tag == TAG for tag, _ in data.unknown_tags),
             until=until,
         )
         self._buffer.append(chunk)

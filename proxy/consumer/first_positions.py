@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from proxy.consumer.catch_up import CatchUp
-from proxy.consumer.committed_requests import Committed, CommittedRequests
+from proxy.consumer.committed_requests import Committed
 from proxy.consumer.events import BackgroundError, BackgroundEvent, ConsumerError, PositionFound
 from proxy.consumer.offset_requests import LATEST_TIMESTAMP, Found, OffsetRequests
 from proxy.consumer.options import ConsumerOptions
 from proxy.consumer.partitions import OffsetAndMetadata
 from proxy.consumer.positions import Positions, PositionState
+from proxy.consumer.slot_commits import SlotCommits
 from proxy.offsets.commit_text import CommitText, CommitTextError, commit_text_version, parse_commit_text
 from proxy.offsets.ranges import OFFSET_MAX
 from proxy.wire.values import TopicPartition
@@ -25,24 +26,22 @@ class FirstPositions:
         self,
         options: ConsumerOptions,
         positions: Positions,
-        committed: CommittedRequests,
+        committed: SlotCommits,
         offsets: OffsetRequests,
         catch_up: CatchUp,
-        is_settled: Callable[[Iterable[TopicPartition]], bool],
     ) -> None:
         self._options = options
         self._positions = positions
         self._committed = committed
         self._offsets = offsets
         self._catch_up = catch_up
-        self._is_settled = is_settled
 
     def find(self) -> list[BackgroundEvent]:
         """Ask for what is missing, once."""
         missing = [
             each
             for each in self._positions.missing(PositionState.INITIALIZING)
-            if not self._positions[each].held_back and self._is_settled((each,))
+            if not self._positions[each].held_back and self._committed.is_settled((each,))
         ]
         if not missing:
             return []

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from proxy.consumer.deadlines import DelayLimits
+from proxy.consumer.key_filter import KeyFilter
 from proxy.wire.errors import ConfigError
 
 RESETS = ("earliest", "latest", "none")
@@ -45,6 +46,8 @@ class ConsumerOptions:
     """enable.parallel.rebalance (KIP-333): go on at the end of the log, and catch up beside it."""
     catch_up_lag_min: int = 1
     """Offsets that must lie behind for that."""
+    key_filter: KeyFilter | None = None
+    """Which records are read, of every partition; None: all."""
     request_timeout_s: float = 30.0
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from proxy.views.model.plans import HASH_SPACE, read
-from proxy.views.model.slots import RANGES_MAX, NullKeys
 from proxy.wire import messages, registry
+from proxy.wire.key_filter import RANGES_MAX, TAG, NullKeys
 from proxy.wire.key_hash import hash_of_record
 
-KEY_FILTER_TAG = 27501
-"""Of FetchRequest.FetchPartition and FetchResponse.PartitionData (schemas/internal/KeyFilter.json)."""
+KEY_FILTER_TAG = TAG
 
 
 class KeyRanges(NamedTuple):

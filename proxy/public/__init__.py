@@ -21,7 +21,7 @@ for as long as somebody works on them:
             async with consumer.work(record):  # accepted at the end, released by an error
                 await process(record)
 
-A program for a pool of workers: `kafka_share_proxy.share_recipes`.
+Programs to begin with, each whole: `kafka_share_proxy.recipes`, and `kafka_share_proxy.share_recipes`.
 
 Everything below does no I/O, so any client can be used with it.
 
@@ -129,11 +129,14 @@ if TYPE_CHECKING:
     from proxy.client.share_opening import open_share_consumer
     from proxy.client.share_records import ShareRecord
     from proxy.consumer.events import ConsumerError, PartitionLostError
+    from proxy.consumer.key_filter import KeyFilter, slots_of
+    from proxy.consumer.offset_requests import NoOffsetForPartition
     from proxy.consumer.options import ConfigurationError, ConsumerOptions
-    from proxy.consumer.partitions import OffsetAndMetadata
+    from proxy.consumer.partitions import Flow, OffsetAndMetadata
     from proxy.consumer.share_acknowledgements import AcknowledgeType
     from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
     from proxy.consumer.share_options import ShareConsumerOptions
+    from proxy.wire.key_filter import NullKeys
     from proxy.wire.values import TopicPartition
 
 __all__ = [
@@ -152,10 +155,14 @@ __all__ = [
     "ConsumerOptions",
     "ConsumerRecord",
     "ConsumerState",
+    "Flow",
+    "KeyFilter",
     "LedgerFlow",
     "LedgerSnapshot",
     "LockLostError",
     "MalformedCommitText",
+    "NoOffsetForPartition",
+    "NullKeys",
     "OffsetAndMetadata",
     "OffsetLedger",
     "OffsetRanges",
@@ -181,6 +188,7 @@ __all__ = [
     "open_consumer",
     "open_share_consumer",
     "parse_commit_text",
+    "slots_of",
     "write_commit_text",
 ]
 
@@ -195,7 +203,11 @@ _LAZY = {
     "ConsumerOptions": "proxy.consumer.options",
     "ConsumerRecord": "proxy.client.polled_records",
     "ConsumerState": "proxy.client.consumer",
+    "Flow": "proxy.consumer.partitions",
+    "KeyFilter": "proxy.consumer.key_filter",
     "LockLostError": "proxy.consumer.share_holds",
+    "NoOffsetForPartition": "proxy.consumer.offset_requests",
+    "NullKeys": "proxy.wire.key_filter",
     "OffsetAndMetadata": "proxy.consumer.partitions",
     "PartitionLostError": "proxy.consumer.events",
     "PollResult": "proxy.client.application_poll",
@@ -211,6 +223,7 @@ _LAZY = {
     "WokenUp": "proxy.client.consumer",
     "open_consumer": "proxy.client.opening",
     "open_share_consumer": "proxy.client.share_opening",
+    "slots_of": "proxy.consumer.key_filter",
 }
 """Name -> the module that has it, loaded with all it needs when the name is first used."""
 

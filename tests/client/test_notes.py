@@ -9,6 +9,7 @@ import trio
 
 from proxy.client import notes
 from proxy.client.notes import ConsumerNote
+from proxy.consumer.events import PartitionLostError
 from proxy.consumer.partitions import Partitions
 from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
@@ -52,3 +53,24 @@ async def test_transitions_delays_and_losses_are_told(autojump_clock: trio.testi
         after = [note.facts["after"] for note in heard if note.event == notes.REBALANCE_STATE]
         begin = after.index("prepare_revocation")
         assert after[begin : begin + 6] == [*revoke, "assigning_partitions", "stable"]
+
+
+async def test_polls_and_commits_are_told_with_what_came_and_how_long_they_took(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    kafka = FakeKafka(a=1)
+    kafka.produce(A0, 7)
+    heard: list[ConsumerNote] = []
+    options = {"group": "g", "topics": ["a"], "auto_offset_reset": "earliest", "observe": heard.append}
+    async with cluster(kafka) as brokers, brokers.consumer(**options) as consumer:
+        await until(consumer, lambda: sum(note.facts.get("main", 0) for note in heard) == 7)
+        await consumer.commit()
+        with pytest.raises(PartitionLostError):
+            await consumer.commit({A0: 7, A1: 1})
+    polled = [note.facts for note in heard if note.event == notes.POLLED]
+    assert polled[-1] == {"main": 7, "child": 0, "took_s": pytest.approx(polled[-1]["took_s"])}
+    assert all(0 <= each["took_s"] < 1 for each in polled)
+    first, second = [note.facts for note in heard if note.event == notes.COMMITTED]
+    assert (first["partitions"], first["refused"]) == ("a-0", "")
+    assert (second["partitions"], second["refused"]) == ("a-0, a-1", "a-1")
+    assert 0 < first["took_s"] < 1

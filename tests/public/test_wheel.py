@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parents[2]
 USED = "import kafka_share_proxy as k; print(k.__file__, k.OffsetLedger.from_committed(41, 'ic/1;43-45').text())"
@@ -26,6 +27,7 @@ def test_the_names_are_in_the_wheel(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = made.glob("kafka_share_proxy-*.whl")
+    assert {"kafka_share_proxy/py.typed", "proxy/py.typed"} <= set(ZipFile(wheel).namelist())  # PEP 561
     told = subprocess.run(
         [sys.executable, "-S", "-c", USED], capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
         env={"PYTHONPATH": str(wheel)},

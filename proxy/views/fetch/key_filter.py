@@ -13,18 +13,15 @@ from hashlib import sha256
 
 from proxy.loop.interfaces import Workers
 from proxy.views.fetch.view_chunks import Division
-from proxy.views.model.slots import KeyFilterCut, NullKeys
+from proxy.views.model.slots import KeyFilterCut
 from proxy.wire import messages, registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError
+from proxy.wire.key_filter import LAYOUT_VERSION, MURMUR2, TAG, NullKeys
 
-TAG = 27501
-"""Of FetchRequest.FetchPartition and of FetchResponse.PartitionData; Kafka allots its own from 0 up."""
 TAG_BYTES = b"\xed\xd6\x01"
 """The tag as a varint."""
 TAGS_SINCE = 12
 """Fetch has tagged fields from here on."""
-
-LAYOUT_VERSION, MURMUR2 = 1, 1
 
 REQUEST_BYTES_MAX = 2 << 20
 """Bytes of all filters of one request."""

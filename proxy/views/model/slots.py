@@ -14,6 +14,7 @@ from enum import IntEnum
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, Protocol
 
+from proxy.wire.key_filter import KEYS_MAX, RANGES_MAX, NullKeys
 from proxy.wire.key_hash import SPACE, hash_of_record, murmur2
 
 try:
@@ -25,10 +26,6 @@ KERNEL_VERSION = 3
 """`VERSION` of the extension that belongs to these sources: one left over from older ones is not used."""
 SLOTS_MAX = 1024
 """Slots of one view; the kernel keeps a row of counters for each."""
-RANGES_MAX = 65_536
-"""Ranges of one plan or filter."""
-KEYS_MAX = 65_536
-"""Single keys of one filter."""
 STRIPE_OFFSETS = 64
 """Offsets of one stripe of a `__view.s` view."""
 NOWHERE = -1
@@ -41,15 +38,6 @@ class Rule(IntEnum):
     EVEN = 0
     STRIPES = 1
     RANGES = 2
-
-
-class NullKeys(IntEnum):
-    """What happens to records without a key (`NullKeys` of schemas/internal/KeyFilter.json)."""
-
-    DROP = 0
-    KEEP = 1
-    BY_OFFSET = 2
-    """They lie where the hash of their 8-byte big-endian offset does."""
 
 
 class Packed(NamedTuple):

@@ -1,0 +1,104 @@
+"""Which records of a partition a consumer wants: ranges of the keys' hashes, or whole slots of a view.
+
+Theory of operation. Each Fetch carries the filter as a tagged field. The proxy filters and says so in its answer; a
+broker leaves the field aside, and the same records are filtered here (consumer/README.md rules 42-44).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from proxy.wire import messages, registry
+from proxy.wire.key_filter import KEYS_MAX, RANGES_MAX, NullKeys
+from proxy.wire.key_hash import SPACE, hash_of_record
+from proxy.wire.values import TopicPartition
+
+SLOTS_MIN, SLOTS_MAX = 2, 1024
+"""Slots that a view may have (views/README.md rule 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """Records whose key hashes into one of the ranges, or is one of the keys."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    """(first, last) hash of each, both included: murmur2 of the key as an unsigned number, 0 to 2^32 - 1."""
+    keys: tuple[bytes, ...] = ()
+    null_keys: NullKeys = NullKeys.DROP
+    slots: tuple[int, ...] = ()
+    """Made by `slots_of`: the slots that the ranges are, ascending."""
+    of: int = 0
+    """Of how many."""
+    content: bytes = field(init=False, repr=False, compare=False)
+    """The tagged field."""
+    _known: frozenset[bytes] = field(init=False, repr=False, compare=False)
+    _bounds: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Where hashes become wanted, and where they cease to be, in turn."""
+
+    def __post_init__(self) -> None:
+        """Check and pack once. ValueError: nothing is wanted, too much is asked for, or a range is none."""
+        if not self.ranges and not self.keys:
+            raise ValueError("a key filter names neither ranges nor keys: leave it out to read everything")
+        if len(self.ranges) > RANGES_MAX or len(self.keys) > KEYS_MAX:
+            raise ValueError(f"a key filter has at most {RANGES_MAX} ranges and {KEYS_MAX} keys")
+        object.__setattr__(self, "_known", frozenset(self.keys))
+        object.__setattr__(self, "_bounds", _bounds(self.ranges))
+        message = messages.KeyFilter
+        made = message(
+            ranges=[message.HashRange(first=first, last=last) for first, last in self.ranges],
+            keys=list(self.keys),
+            null_keys=self.null_keys,
+        )
+        object.__setattr__(self, "content", registry.codec_of(message, 0).encode(made))
+
+    def wants(self, key: bytes | None, offset: int) -> bool:
+        """Whether a record is wanted; the same as the proxy says."""
+        if key is None and self.null_keys != NullKeys.BY_OFFSET:
+            return self.null_keys == NullKeys.KEEP
+        if key is not None and key in self._known:
+            return True
+        return bisect_right(self._bounds, hash_of_record(key, offset)) % 2 == 1
+
+    def committed_as(self, partition: TopicPartition) -> tuple[TopicPartition, ...]:
+        """What is committed of a base partition: its slots in the view, or with a filter of any other kind itself."""
+        if not self.slots:
+            return (partition,)
+        view = f"__view.r{self.of}.{partition.topic}"
+        return tuple(TopicPartition(view, partition.partition * self.of + slot) for slot in self.slots)
+
+
+def slots_of(of: int, slots: Iterable[int]) -> KeyFilter:
+    """Some slots of the view `__view.r<of>.<topic>`, read and committed together.
+
+    Args:
+        of: how many slots the view has, 2 to 1024.
+        slots: from 0 on.
+
+    Raises ValueError for slots that the view cannot have, or none.
+    """
+    listed = tuple(sorted(set(slots)))
+    if not SLOTS_MIN <= of <= SLOTS_MAX:
+        raise ValueError(f"a view of {of} slots: {SLOTS_MIN} to {SLOTS_MAX} are possible")
+    if not listed or not 0 <= listed[0] <= listed[-1] < of:
+        raise ValueError(f"slots {listed} of {of}: name some of 0 to {of - 1}")
+    ranges = tuple((_begin(slot, of), _begin(slot + 1, of) - 1) for slot in listed)
+    return KeyFilter(ranges, null_keys=NullKeys.BY_OFFSET, slots=listed, of=of)
+
+
+def _begin(slot: int, of: int) -> int:
+    """The lowest hash with (hash * of) >> 32 == slot (views/README.md rule 4)."""
+    return -(-slot * SPACE // of)
+
+
+def _bounds(ranges: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    found: list[int] = []
+    for first, last in sorted(ranges):
+        if not 0 <= first <= last < SPACE:
+            raise ValueError(f"{first} to {last} is no range of hashes: 0 to {SPACE - 1}, the lower one first")
+        if found and first <= found[-1]:
+            found[-1] = max(found[-1], last + 1)
+        else:
+            found += (first, last + 1)
+    return tuple(found)

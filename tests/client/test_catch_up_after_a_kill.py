@@ -1,0 +1,247 @@
+"""What KIP-333 is for, on brokers of 3.9.1 and 4.3.0, with the proxy and without: processes are killed (T12)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from localkafka.cluster import Cluster
+
+from proxy.client.consumer import Consumer
+from proxy.client.notes import CATCH_UP, REBALANCE_STATE, ConsumerNote
+from proxy.client.opening import open_consumer
+from proxy.consumer.partitions import Flow, OffsetAndMetadata
+from proxy.wire.values import TopicPartition
+from tests.client.test_real_brokers import QUIET, Fresh, produce
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ANSWER_S = 90
+MODE = {"enable_parallel_rebalance": True}
+
+
+class Group:
+    """One group of one static member, whose processes follow each other: it has its partition back at once."""
+
+    def __init__(self, kafka: Cluster, bootstrap: str, fresh: Fresh) -> None:
+        self._kafka, self.bootstrap = kafka, bootstrap
+        self.name = fresh("group")
+        self.partition = TopicPartition(fresh("topic"), 0)
+        self.produced = 0
+        self._running: list[subprocess.Popen[str]] = []
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **QUIET})
+        admin.create_topics([NewTopic(self.partition.topic, 1, 1)])[self.partition.topic].result(30)
+
+    def produce_to(self, end: int) -> None:
+        produce(self._kafka, self.partition, range(self.produced, end))
+        self.produced = end
+
+    def grow(self, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap, **QUIET})
+        admin.create_partitions([NewPartitions(self.partition.topic, partitions)])[self.partition.topic].result(30)
+
+    def produce_other(self, partition: TopicPartition, count: int) -> None:
+        produce(self._kafka, partition, range(count))
+
+    def start(self, **options: Any) -> subprocess.Popen[str]:
+        """A process of the member."""
+        known = {"group": self.name, "group_instance_id": "i", "auto_offset_reset": "earliest", **options}
+        command = [sys.executable, "-m", "tests.client.killed_program", self.bootstrap, self.partition.topic]
+        started = subprocess.Popen(
+            [*command, json.dumps(known)], cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._running.append(started)
+        return started
+
+    def crash(self, process: subprocess.Popen[str]) -> None:
+        process.send_signal(signal.SIGKILL)
+        process.wait(ANSWER_S)
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
+        self._running.remove(process)
+
+    def close(self) -> None:
+        for each in list(self._running):
+            self.crash(each)
+
+    def crashed_at_100(self) -> None:
+        """70 is committed, 100 were read, and the log ends at 120."""
+        self.produce_to(100)
+        first = self.start(**MODE)
+        assert say(first, read={"main": 100}, commit=[70])["committed"] == 70
+        self.crash(first)
+        self.produce_to(120)
+
+
+def say(process: subprocess.Popen[str], **order: Any) -> dict[str, Any]:
+    """Have it do something; what it answers."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(order) + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    assert answer, f"the program ended: {process.wait(ANSWER_S)}"
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+@pytest.fixture(params=["3.9.1", "4.3.0", "3.9.1 through the proxy"])
+def group(request: pytest.FixtureRequest, fresh: Fresh) -> Iterator[Group]:
+    kafka = request.getfixturevalue("kafka_43" if request.param == "4.3.0" else "kafka_39")
+    front = request.getfixturevalue("proxy_39") if "proxy" in request.param else kafka
+    made = Group(kafka, front.bootstrap, fresh)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_a002_1_2_and_5_the_newest_at_once_and_the_rest_beside_it(group: Group) -> None:
+    """A002-1: no hole and no overlap. A002-2: committed() is the child's. A002-5: an offset is of one of the flows."""
+    group.crashed_at_100()
+    second = group.start(**MODE)
+    assert say(second, read={"child": 25})["position"] == 120
+    group.produce_to(133)
+    answer = say(second, read={"main": 13}, commit=[95])
+    assert answer["main"] == list(range(120, 133))
+    assert (answer["committed"], answer["text"]) == (95, "ic/1;;pr=95-120")
+    answer = say(second, commit=[97, 131])
+    assert (answer["committed"], answer["text"]) == (97, "ic/1;120-130;pr=97-120")
+    answer = say(second, read={"child": 50})
+    assert sorted(answer["main"] + answer["child"]) == list(range(70, 133))
+    assert answer["child"] == list(range(70, 120))
+    assert answer["alive"] is True
+    group.crash(second)
+    third = group.start(**MODE)
+    answer = say(third, read={"child": 25})
+    assert (answer["main"], answer["child"]) == ([], [*range(97, 120), 131, 132])
+    answer = say(third, commit=[None])
+    assert (answer["committed"], answer["text"], answer["position"]) == (133, "", 133)
+
+
+def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_not_come_again(group: Group) -> None:
+    """A002-4: 90 and 128 were committed, and the log ends at 150. A002-3: 140 was, and the log ends at 190."""
+    group.crashed_at_100()
+    second = group.start(**MODE)
+    say(second, read={"child": 20})
+    group.produce_to(130)
+    say(second, read={"child": 25, "main": 10}, commit=[90, 128])
+    group.crash(second)
+    group.produce_to(150)
+    third = group.start(**MODE)
+    answer = say(third, read={"child": 52})
+    assert (answer["main"], answer["child"]) == ([], [*range(90, 120), *range(128, 150)])
+    assert answer["position"] == 150
+    assert say(third, commit=[None])["committed"] == 150
+    group.produce_to(170)
+    assert say(third, read={"main": 20}, commit=[160])["committed"] == 160
+    group.crash(third)
+    group.produce_to(190)
+    fourth = group.start(**MODE)
+    answer = say(fourth, read={"child": 30})
+    assert (answer["main"], answer["child"], answer["position"]) == ([], list(range(160, 190)), 190)
+    group.produce_to(195)
+    answer = say(fourth, read={"main": 5}, commit=[None])
+    assert (answer["main"], answer["committed"], answer["text"]) == (list(range(190, 195)), 195, "")
+
+
+def test_a002_7_a_stock_consumer_begins_at_the_low_mark_and_misses_nothing(group: Group) -> None:
+    group.crashed_at_100()
+    second = group.start(**MODE)
+    say(second, read={"child": 20})
+    group.produce_to(140)
+    assert say(second, read={"child": 25, "main": 20}, commit=[95, 130])["committed"] == 95
+    group.crash(second)
+    stock = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": group.bootstrap,
+            "group.id": group.name,
+            "group.instance.id": "i",
+            "auto.offset.reset": "error",
+            "partition.assignment.strategy": "range",
+            "enable.auto.commit": False,
+            **QUIET,
+        }
+    )
+    try:
+        stock.subscribe([group.partition.topic])
+        got: list[int] = []
+        while len(got) < 45:
+            message = stock.poll(60)
+            assert message is not None, got
+            assert message.error() is None
+            got.append(message.offset())
+        assert got == list(range(95, 140))
+        stock.commit(offsets=[confluent_kafka.TopicPartition(*group.partition, 140)], asynchronous=False)
+    finally:
+        stock.close()
+    group.produce_to(145)
+    after = say(group.start(**MODE), read={"child": 5})
+    assert (after["main"], after["child"], after["position"]) == ([], list(range(140, 145)), 145)
+
+
+def committed_behind(group: Group, partition: TopicPartition, offset: int) -> None:
+    """As whoever was in the group before left it."""
+    tool = confluent_kafka.Consumer({"bootstrap.servers": group.bootstrap, "group.id": group.name, **QUIET})
+    try:
+        tool.commit(offsets=[confluent_kafka.TopicPartition(*partition, offset)], asynchronous=False)
+    finally:
+        tool.close()
+
+
+async def polled(consumer: Consumer, count: int) -> list[tuple[Flow, int, int]]:
+    got: list[tuple[Flow, int, int]] = []
+    with trio.move_on_after(ANSWER_S):
+        while len(got) < count:
+            got += [(each.flow, each.partition, each.offset) for each in (await consumer.poll(1)).records]
+    assert len(got) == count, got
+    return got
+
+
+async def test_a002_6_and_8_pause_stops_both_flows_and_what_does_not_lie_behind_has_no_second_one(
+    group: Group,
+) -> None:
+    group.produce_to(120)
+    other = group.partition._replace(partition=1)
+    group.grow(2)
+    committed_behind(group, group.partition, 70)
+    committed_behind(group, other, 0)
+    notes: list[ConsumerNote] = []
+    options = {
+        "group": group.name,
+        "auto_offset_reset": "earliest",
+        "observe": notes.append,
+        "max_poll_records": 1,
+        **MODE,
+    }
+    async with open_consumer(group.bootstrap, topics=[group.partition.topic], **options) as consumer:
+        first = await polled(consumer, 1)
+        consumer.pause([group.partition])
+        group.produce_to(125)
+        group.produce_other(other, 3)
+        assert sorted(await polled(consumer, 3)) == sorted((Flow.MAIN, 1, offset) for offset in range(3))
+        assert not (await consumer.poll(1)).records
+        assert set(consumer.catching_up()) == {group.partition}
+        consumer.resume([group.partition])
+        rest = await polled(consumer, 55 - len(first))
+        assert {flow for flow, _, offset in first + rest if offset < 120} == {Flow.CHILD}
+        assert sorted(offset for _, _, offset in first + rest) == list(range(70, 125))
+        await consumer.commit()
+        assert await consumer.committed([group.partition, other]) == {
+            group.partition: OffsetAndMetadata(125),
+            other: OffsetAndMetadata(3),
+        }
+    changes = [note.facts["after"] for note in notes if note.event == REBALANCE_STATE]
+    assert changes.count("UNJOINED") <= 1, "it left once"
+    assert [note.facts["finished"] for note in notes if note.event == CATCH_UP] == [False, True]

@@ -54,12 +54,12 @@ def open_consumer(
         revoke_in_same_poll: give up what is to be revoked within the poll that hears of it, as Kafka's own clients do.
         check_crcs: compare checksums of record batches.
         individual_commits: `done` and `work` note records in any order, and `commit` commits them.
-        max_poll_records: that one poll returns at most.
+        max_poll_records: that one poll returns at most, of each flow where a second one catches up.
         client_id: what requests say of the program; quotas and logs of brokers name it.
         tls: True: certificates that the system trusts; or a context of your own.
         sasl: mechanism, user name, password; the password may be what reads it.
         connect: dials (host, port).
-        observe: is told of transitions, delays and losses, for logs and metrics; must not raise.
+        observe: is told of polls, commits, transitions, delays, losses, catch-up: for logs and metrics; must not raise.
         options: fields of ConsumerOptions by name, `auto_offset_reset="earliest"` for one.
 
     Raises:

@@ -101,7 +101,7 @@ class ConsumerCore:
 
         group_id = options.group_id or ""
         self.coordinator = CoordinatorRequests(group_id, self.coordinator_trace, backoff(), options.request_timeout_s)
-        self.metadata = MetadataRequests(options, backoff())
+        self.metadata = MetadataRequests(options, backoff(), makes_topics=options.allow_auto_create_topics)
         self.flow = RebalanceFlow(self.rebalance_trace, options.delay_limits)
         self.offsets = OffsetRequests(options, self.metadata, self.positions, backoff())
         self.fetches = FetchRequests(options, self.metadata, self.positions, self.offsets, backoff)

@@ -77,8 +77,10 @@ class MetadataTimes(Protocol):
 class MetadataRequests:
     """One Metadata request at a time, for everybody who needs to know something."""
 
-    def __init__(self, options: MetadataTimes, backoff: RetryBackoff) -> None:
+    def __init__(self, options: MetadataTimes, backoff: RetryBackoff, *, makes_topics: bool = False) -> None:
+        """Nothing is asked until something is watched; makes_topics: allow.auto.create.topics."""
         self._options = options
+        self._makes_topics = makes_topics
         self._backoff = backoff
         self.nodes: Mapping[int, NodeAddress] = {}
         """Empty: only the bootstrap servers are known."""
@@ -217,7 +219,7 @@ class MetadataRequests:
         message = messages.MetadataRequest
         wanted = None if self._pattern else sorted(self._watched | self._others)
         topics = None if wanted is None else [message.MetadataRequestTopic(name=name) for name in wanted]
-        return message(topics=topics, allow_auto_topic_creation=False)
+        return message(topics=topics, allow_auto_topic_creation=self._makes_topics)
 
     def _take_topics(self, answer: Any, now: float) -> list[BackgroundEvent]:
         asked = self._watched | self._others

@@ -46,6 +46,8 @@ class ConsumerOptions:
     """enable.parallel.rebalance (KIP-333): go on at the end of the log, and catch up beside it."""
     catch_up_lag_min: int = 1
     """Offsets that must lie behind for that."""
+    allow_auto_create_topics: bool = False
+    """allow.auto.create.topics: brokers that do so make topics that are named and missing, the proxy makes views."""
     key_filter: KeyFilter | None = None
     """Which records are read, of every partition; None: all."""
     request_timeout_s: float = 30.0

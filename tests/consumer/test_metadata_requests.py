@@ -28,6 +28,13 @@ def test_nothing_watched_asks_nothing() -> None:
     nothing(MetadataRequests(OPTIONS, backoff()))
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_missing_topics_are_made_only_where_that_is_allowed(allowed: bool) -> None:
+    metadata = MetadataRequests(OPTIONS, backoff(), makes_topics=allowed)
+    metadata.watch({"a"})
+    assert only(metadata).message.allow_auto_topic_creation is allowed
+
+
 def test_topics_of_others_are_asked_for_on_demand() -> None:
     metadata = known_topics(p=2)
     assert metadata.partition_counts(["p", "q", "x"], NOW) is None

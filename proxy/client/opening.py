@@ -59,7 +59,7 @@ def open_consumer(
         tls: True: certificates that the system trusts; or a context of your own.
         sasl: mechanism, user name, password; the password may be what reads it.
         connect: dials (host, port).
-        observe: is told of polls, commits, transitions, delays, losses, catch-up: for logs and metrics; must not raise.
+        observe: is told of what happens (notes.py), for logs and metrics; must not raise.
         options: fields of ConsumerOptions by name, `auto_offset_reset="earliest"` for one.
 
     Raises:

@@ -24,6 +24,8 @@ from tests.client.test_real_brokers import EARLIEST, QUIET, Dialler, Fresh, crea
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 RECORDS = 2000
+MADE = {"allow_auto_create_topics": True}
+"""The view, where somebody names it first."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ async def test_slots_are_read_in_one_fetch_and_committed_in_one_request(
     produce(kafka_39, partition, range(RECORDS))
     group, got = fresh("group"), []
     for slots in ((0, 1, 2), (3, 4, 5, 6, 7)):
-        options = {"group": group, "partitions": [partition], "key_filter": slots_of(8, slots), **EARLIEST}
+        options = {"group": group, "partitions": [partition], **MADE, "key_filter": slots_of(8, slots), **EARLIEST}
         async with open_consumer(viewed.bootstrap, **options) as consumer:
             mine = await read(consumer, partition)
             assert mine == [n for n in range(RECORDS) if murmur2(b"k%d" % n) * 8 >> 32 in slots]
@@ -115,7 +117,7 @@ async def test_slots_are_read_in_one_fetch_and_committed_in_one_request(
     finally:
         tool.close()
     produce(kafka_39, partition, range(RECORDS, RECORDS + 100))
-    options = {"group": group, "partitions": [partition], "key_filter": slots_of(8, range(8)), **EARLIEST}
+    options = {"group": group, "partitions": [partition], **MADE, "key_filter": slots_of(8, range(8)), **EARLIEST}
     async with open_consumer(viewed.bootstrap, **options) as consumer:
         assert await read(consumer, partition) == list(range(RECORDS, RECORDS + 100))
 
@@ -125,7 +127,7 @@ async def test_views_are_subscribed_to_by_name(kafka_39: Cluster, viewed: Front,
     (partition,) = create(kafka_39, fresh("topic"))
     produce(kafka_39, partition, range(RECORDS))
     view, dialler = f"__view.r4.{partition.topic}", Dialler()
-    options = {"group": fresh("group"), "topics": [view], "assignors": ("cooperative-sticky",), **EARLIEST}
+    options = {"group": fresh("group"), "topics": [view], **MADE, "assignors": ("cooperative-sticky",), **EARLIEST}
     got: list[bytes] = []
 
     async def member() -> None:

@@ -58,9 +58,9 @@ class Hold:
     """Tells it from other deliveries of the same record."""
     lock_until: float
     said: AcknowledgeType | None = None
-    """Due."""
+    """The acknowledgement that is to be sent."""
     sent: AcknowledgeType | None = None
-    """Under way."""
+    """The acknowledgement that was sent and is not answered yet."""
     renewals: int = 0
     again: Any = None
     """What the next poll returns once it is renewed; None: nothing."""

@@ -16,7 +16,7 @@ VERSIONS = (1, 2)
 RENEWING = RECORD_LIMIT = (2, 2)
 """KIP-1222 and KIP-1206 came with version 2."""
 BATCH_OPTIMIZED_MODE, RECORD_LIMIT_MODE = range(2)
-"""ShareAcquireMode."""
+"""Values of ShareAcquireMode (org.apache.kafka.clients.consumer.internals.ShareAcquireMode)."""
 
 
 class ShareMessages:

@@ -13,7 +13,7 @@ async with open_consumer("localhost:9092", group="g", topics=["orders"]) as cons
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from proxy.client.arguments import (
 )
 from proxy.client.group_metadata import group_metadata
 from proxy.client.individual_commits import IndividualCommits
+from proxy.client.interceptors import ConsumerInterceptor, Interceptors
 from proxy.client.network_task import ConsumerClosed, NetworkTask
 from proxy.client.notes import COMMITTED, POLLED, REVOKE_DELAYED, ConsumerNote
 from proxy.client.polled_records import ConsumerRecord
@@ -71,8 +72,11 @@ class Consumer:
         check_crcs: bool = True,
         individual_commits: bool = False,
         max_poll_records: int = POLL_RECORDS_MAX,
+        interceptors: Sequence[ConsumerInterceptor] = (),
     ) -> None:
         self._network = network
+        self._interceptors = Interceptors(interceptors, network.observe)
+        network.core.commits.on_accepted = self._interceptors.committed
         self._core = network.core
         self._options = network.core.options
         self._individual = IndividualCommits(network.core.positions) if individual_commits else None
@@ -186,7 +190,13 @@ class Consumer:
         result = await self._poll.run(begun + timeout_s, records_max)
         facts = {**result.records.counts(), "took_s": trio.current_time() - begun}
         self._network.observe(ConsumerNote(POLLED, facts))
-        return result
+        return self._intercepted(result) if self._interceptors and len(result.records) else result
+
+    def _intercepted(self, result: PollResult) -> PollResult:
+        records = self._interceptors.consumed(result.records)
+        if self._individual is not None and records is not result.records:
+            self._individual.left_out(result.records.parts, records)
+        return result._replace(records=records)
 
     def __aiter__(self) -> Consumer:
         """Record by record, for ever. What is left of a poll when the loop is left comes first in the next loop."""
@@ -346,6 +356,7 @@ class Consumer:
             Exception: what the listener raised; the group is left all the same.
         """
         if self._network.closed:
+            self._interceptors.close()
             return
         try:
             await self.unsubscribe()
@@ -354,6 +365,8 @@ class Consumer:
         except Exception:
             await self._network.call(told.LeaveGroup)
             raise
+        finally:
+            self._interceptors.close()
 
     # Inside: arguments
 

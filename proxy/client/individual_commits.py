@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from proxy.client.polled_records import PartitionRecords
+from proxy.client.polled_records import ConsumerRecord, PartitionRecords
 from proxy.consumer.events import PositionFound
 from proxy.consumer.partitions import Flow, OffsetAndMetadata
 from proxy.consumer.positions import Positions
@@ -89,6 +89,14 @@ class IndividualCommits:
             return False
         self._of[partition].ledger.done(offset)
         return True
+
+    def left_out(self, parts: Iterable[PartitionRecords], returned: Iterable[ConsumerRecord]) -> None:
+        """The application gets only some of the records of a poll: the others count as done."""
+        kept = {(each.topic, each.partition, each.offset) for each in returned}
+        for part in parts:
+            for offset in part.records.positions.offsets:
+                if (*part.partition, offset) not in kept:
+                    self.done(part.partition, offset)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Of each partition the mark and the ranges above it, where they have changed since `committed`."""

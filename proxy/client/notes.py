@@ -22,6 +22,8 @@ POLLED = "polled"
 """main, child: records of each flow that a poll returned; took_s: with the waiting"""
 COMMITTED = "committed"
 """partitions, took_s, refused: partitions that were not committed"""
+INTERCEPTOR_FAILED = "interceptor failed"
+"""interceptor, method, error: what it raised"""
 CATCH_UP = "catch-up"
 """partition, token: offsets that a second flow reads, remaining: of them (a metric), finished, reason"""
 

@@ -14,6 +14,7 @@ from proxy.brokers.own_connection import Connect
 from proxy.client.application_poll import POLL_RECORDS_MAX
 from proxy.client.arguments import PartitionName
 from proxy.client.consumer import Consumer
+from proxy.client.interceptors import ConsumerInterceptor
 from proxy.client.network_task import NetworkTask, jitter
 from proxy.client.notes import COORDINATOR_STATE, REBALANCE_STATE, Observe, ignore, on_state
 from proxy.client.open_block import OpenBlock
@@ -40,6 +41,7 @@ def open_consumer(
     sasl: SaslLogin | tuple[str, str, str] | None = None,
     connect: Connect = trio.open_tcp_stream,
     observe: Observe = ignore,
+    interceptors: Iterable[ConsumerInterceptor] = (),
     **options: Any,
 ) -> AbstractAsyncContextManager[Consumer]:
     """A consumer for the time of an `async with` block; at its end the group is left.
@@ -60,6 +62,7 @@ def open_consumer(
         sasl: mechanism, user name, password; the password may be what reads it.
         connect: dials (host, port).
         observe: is told of what happens (notes.py), for logs and metrics; must not raise.
+        interceptors: see records as poll returns them, and offsets as they are committed (KIP-42).
         options: fields of ConsumerOptions by name, `auto_offset_reset="earliest"` for one.
 
     Raises:
@@ -76,6 +79,7 @@ def open_consumer(
         "check_crcs": check_crcs,
         "individual_commits": individual_commits,
         "max_poll_records": max_poll_records,
+        "interceptors": tuple(interceptors),
     }
 
     def make() -> tuple[NetworkTask, Consumer]:

@@ -88,6 +88,8 @@ class CommitRequests:
         """What this member may commit; None: it belongs to no group, and may commit anything."""
         self._fenced = fenced
         """Who is told that the group refuses this member."""
+        self.on_accepted: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] = lambda _offsets: None
+        """Hears of offsets that the group has accepted, also of automatic commits; must not raise."""
         self._waiting: dict[TopicPartition, PendingCommit] = {}
         self._held: dict[TopicPartition, tuple[PendingCommit, MemberIdentity]] = {}
         """Refused because of the generation; each with who said it."""
@@ -182,6 +184,8 @@ class CommitRequests:
         }
         if not any(codes.values()):
             self._backoff.succeeded()
+        if accepted := {each: pending.offset for each, pending in sent.items() if codes.get(each) == ErrorCode.NONE}:
+            self.on_accepted(accepted)
         events: list[BackgroundEvent] = []
         for partition, pending in sent.items():
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)

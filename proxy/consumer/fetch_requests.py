@@ -69,6 +69,12 @@ class FetchedChunk(NamedTuple):
     until: int | None = None
     """What lies from there on is not to be returned; None where there is no end."""
 
+    def apart(self) -> FetchedChunk:
+        """The same in bytes of its own: a view would keep the whole answer in memory, up to fetch.max.bytes."""
+        records = self.records
+        is_part = isinstance(records, memoryview) and records.nbytes < len(memoryview(records.obj).cast("B"))
+        return self._replace(records=bytes(records)) if is_part else self
+
 
 class OutOfRange(Protocol):
     """Says where to go on when the log does not have an offset."""
@@ -115,11 +121,9 @@ class FetchRequests:
         for chunk in self._buffer:
             if self.is_stale(chunk):
                 self.buffered_bytes -= len(chunk.records)
-            elif (
-                chunk.partition in waiting
-                or not self._positions[chunk.partition].is_returnable
-                or (taken and size + len(chunk.records) > bytes_max)
-            ):
+            elif not self._positions[chunk.partition].is_returnable:
+                kept.append(chunk.apart())
+            elif chunk.partition in waiting or (taken and size + len(chunk.records) > bytes_max):
                 kept.append(chunk)
                 waiting.add(chunk.partition)
             else:

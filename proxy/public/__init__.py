@@ -119,6 +119,7 @@ from proxy.offsets.ranges import OffsetRanges, OffsetSpan, RangeChange
 if TYPE_CHECKING:
     from proxy.client.application_poll import PollResult
     from proxy.client.consumer import Consumer, ConsumerState, WokenUp
+    from proxy.client.interceptors import ConsumerInterceptor
     from proxy.client.network_task import ConsumerClosed
     from proxy.client.notes import ConsumerNote
     from proxy.client.opening import open_consumer
@@ -151,6 +152,7 @@ __all__ = [
     "Consumer",
     "ConsumerClosed",
     "ConsumerError",
+    "ConsumerInterceptor",
     "ConsumerNote",
     "ConsumerOptions",
     "ConsumerRecord",
@@ -199,6 +201,7 @@ _LAZY = {
     "Consumer": "proxy.client.consumer",
     "ConsumerClosed": "proxy.client.network_task",
     "ConsumerError": "proxy.consumer.events",
+    "ConsumerInterceptor": "proxy.client.interceptors",
     "ConsumerNote": "proxy.client.notes",
     "ConsumerOptions": "proxy.consumer.options",
     "ConsumerRecord": "proxy.client.polled_records",

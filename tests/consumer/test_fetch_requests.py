@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.consumer.events import BackgroundError, FetchArrived
-from proxy.consumer.fetch_requests import FetchRequests
+from proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
 from proxy.consumer.metadata_requests import LeaderAndEpoch
 from proxy.consumer.offset_requests import OffsetRequests
 from proxy.consumer.options import ConsumerOptions
@@ -115,6 +115,23 @@ def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
     assert asked(only(play.fetches)) == {2: 10}
     play.positions.resume([A])
     assert play.taken() == [("p-0", 0, 10)]
+
+
+def test_what_a_paused_partition_keeps_does_not_keep_the_answer_it_came_in() -> None:
+    answer = batch(0) + bytes(1 << 20)
+    chunk = FetchedChunk(A, memoryview(answer)[: len(batch(0))], 0, 10, (), 10, 10, 0)
+    assert chunk.apart() == chunk
+    assert type(chunk.apart().records) is bytes
+    whole = chunk._replace(records=memoryview(batch(0)))
+    assert whole.apart() is whole, "there is nothing else in memory"
+    play = Play(A, C)
+    play.answer(only(play.fetches), a=memoryview(answer)[: len(batch(0))], c=batch(0))
+    play.positions.pause([A])
+    assert play.taken() == [("p-2", 0, 10)]
+    play.positions.resume([A])
+    (kept,) = play.fetches.take()
+    assert (kept.partition, bytes(kept.records)) == (A, batch(0))
+    assert play.fetches.buffered_bytes == 0
 
 
 def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:

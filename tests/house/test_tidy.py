@@ -34,6 +34,7 @@ WITHOUT_TEST: dict[str, str] = {
 """Sources without a test file of their own, each with its reason."""
 
 BROAD_CATCHES: dict[str, str] = {
+    "proxy/client/interceptors.py": "an interceptor of the application must not end what it observes, as in Java",
     "proxy/fleet/edge.py": "a fault about one client is the failure of what that client asked, and not of the link",
     "proxy/loop/faults.py": "the one place that catches broadly",
     "proxy/loop/reactor.py": "the loop runs on until Trio has ended, whatever its own code raised",

@@ -17,7 +17,7 @@ from proxy.commits.locked_partitions import with_whole_group
 from proxy.commits.services import CommitServices
 from proxy.commits.storing import end_group, stored
 from proxy.durable.state_partitions import state_partition
-from proxy.loop.promise import Task
+from proxy.loop.recurring import InTurn, look_every
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
@@ -43,19 +43,12 @@ class GroupsThatAreGone:
 
     def __init__(self, services: CommitServices) -> None:
         self._services = services
-        self._suspected: frozenset[str] = frozenset()
-        """Nothing was committed of them in the last look."""
-        self._asked_upto = ""
+        self._turns = InTurn("")
+        """Suspected are those of which nothing was committed in the last look."""
 
     def start(self) -> None:
         """Look now and then from here on."""
-        timers = self._services.timers
-        timers.call_at(timers.now() + LOOK_EVERY_S, lambda: Task(self.look(), self._looked).start())
-
-    def _looked(self, task: Task[None]) -> None:
-        self.start()
-        if task.error is not None:
-            raise task.error
+        look_every(self._services.timers, LOOK_EVERY_S, self.look)
 
     async def look(self) -> None:
         """Ask about some of the groups that are owned here, and end those of which nothing was found twice."""
@@ -64,21 +57,15 @@ class GroupsThatAreGone:
             by_coordinator = await self._coordinators(self._next())
             for node_id, names in by_coordinator.items():
                 suspected |= await self._without_offsets(node_id, names)
-            for name in sorted(suspected & self._suspected):
+            for name in sorted(suspected & self._turns.suspected):
                 await self._end(name, by_coordinator)
         except ProxyError as error:
             self._services.services.notes("ranges-not-checked", reason=str(error))
-        self._suspected = frozenset(suspected)
+        self._turns.suspected = frozenset(suspected)
 
     def _next(self) -> list[str]:
         """The groups to ask about now: all of them in turn."""
-        held = sorted(name for name in self._services.held.groups if self._is_ours(name))
-        after = [name for name in held if name > self._asked_upto][:GROUPS_AT_ONCE]
-        if len(after) < GROUPS_AT_ONCE:
-            after += [name for name in held if name <= self._asked_upto][: GROUPS_AT_ONCE - len(after)]
-        if after:
-            self._asked_upto = after[-1]
-        return sorted(self._suspected.intersection(held).union(after))
+        return self._turns.next(filter(self._is_ours, self._services.held.groups), GROUPS_AT_ONCE)
 
     def _is_ours(self, name: str) -> bool:
         return self._services.gate.lets_in((state_partition(name),))

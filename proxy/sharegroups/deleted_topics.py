@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from proxy.brokers.questions import about_topics
-from proxy.loop.promise import Task
+from proxy.loop.recurring import InTurn, look_every
 from proxy.sharegroups.services import ShareServices
 from proxy.sharegroups.state_writes import told_in_time
 from proxy.wire.api_key import ApiKey
@@ -29,41 +29,25 @@ class DeletedTopics:
 
     def __init__(self, services: ShareServices) -> None:
         self._services = services
-        self._suspected: frozenset[bytes] = frozenset()
-        """No broker knew them in the last look."""
-        self._asked_upto = b""
+        self._turns = InTurn(b"")
+        """Suspected are those that no broker knew in the last look."""
 
     def start(self) -> None:
         """Look now and then from here on."""
-        timers = self._services.timers
-        timers.call_at(timers.now() + LOOK_EVERY_S, lambda: Task(self.look(), self._looked).start())
-
-    def _looked(self, task: Task[None]) -> None:
-        self.start()
-        if task.error is not None:
-            raise task.error
+        look_every(self._services.timers, LOOK_EVERY_S, self.look)
 
     async def look(self) -> None:
         """Ask about some of the topics that are held, and drop what was not found twice."""
-        wanted = self._next()
+        held = {topic_id for _, topic_id in self._services.coordinator.topics()}
+        wanted = self._turns.next(held, TOPICS_AT_ONCE)
         try:
             unknown = await self._unknown_everywhere(wanted)
         except ProxyError as error:
             self._services.notes("share-topics-not-checked", reason=str(error))
             return
-        gone, self._suspected = unknown & self._suspected, unknown - self._suspected
+        gone, self._turns.suspected = unknown & self._turns.suspected, unknown - self._turns.suspected
         if gone:
             await self._drop(gone)
-
-    def _next(self) -> list[bytes]:
-        """The topics to ask about now: all of them in turn."""
-        held = sorted({topic_id for _, topic_id in self._services.coordinator.topics()})
-        after = [topic_id for topic_id in held if topic_id > self._asked_upto][:TOPICS_AT_ONCE]
-        if len(after) < TOPICS_AT_ONCE:
-            after += [topic_id for topic_id in held if topic_id <= self._asked_upto][: TOPICS_AT_ONCE - len(after)]
-        if after:
-            self._asked_upto = after[-1]
-        return sorted(self._suspected.intersection(held).union(after))
 
     async def _unknown_everywhere(self, topic_ids: Sequence[bytes]) -> frozenset[bytes]:
         """Those that no broker knows. Raises ProxyError when one of them does not answer."""
@@ -86,6 +70,6 @@ class DeletedTopics:
             keys = [key for key in services.coordinator.keys_of(group_id) if key.topic_id in topics]
             outcome = await told_in_time(services.timers, services.writes.remove(keys), keys)
             dropped += sum(code == ErrorCode.NONE for code in outcome.values())
-            self._suspected |= {key.topic_id for key, code in outcome.items() if code != ErrorCode.NONE}
+            self._turns.suspected |= {key.topic_id for key, code in outcome.items() if code != ErrorCode.NONE}
         if dropped:
             services.notes("share-topics-deleted", topics=len(topics), groups=len(groups), partitions=dropped)

@@ -1,0 +1,38 @@
+"""Looks now and then: in turn, and again at what is suspected."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.loop.recurring import InTurn, look_every
+from tests.support.ports import ManualTimers
+
+
+def test_all_that_is_held_is_looked_at_in_turn() -> None:
+    turns = InTurn("")
+    assert [turns.next({"c", "a", "b"}, 2) for _ in range(3)] == [["a", "b"], ["a", "c"], ["b", "c"]]
+    assert turns.next({"a"}, 2) == ["a"]
+    assert turns.next((), 2) == []
+
+
+def test_what_is_suspected_is_looked_at_again_while_it_is_held() -> None:
+    turns = InTurn(b"")
+    turns.suspected = frozenset({b"c", b"gone"})
+    assert turns.next([b"a", b"b", b"c"], 1) == [b"a", b"c"]
+
+
+def test_a_look_follows_each_period_whatever_the_one_before_raised() -> None:
+    timers, looks = ManualTimers(), list[float]()
+    begun = timers.now()
+
+    async def look() -> None:
+        looks.append(timers.now())
+        if len(looks) == 1:
+            raise RuntimeError("once")
+
+    look_every(timers, 10, look)
+    with pytest.raises(RuntimeError):
+        timers.advance(10)
+    timers.advance(10)
+    timers.advance(9)
+    assert looks == [begun + 10, begun + 20]

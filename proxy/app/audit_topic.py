@@ -14,11 +14,11 @@ from itertools import count
 import trio
 
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnConnection, OwnSettings, error_name, open_connection
+from proxy.brokers.own_connection import OwnConnection, OwnSettings, open_connection
 from proxy.loop.interfaces import Notes
 from proxy.wire import messages, records
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from proxy.wire.values import Address
 
 PRODUCE_VERSION_MAX = 12

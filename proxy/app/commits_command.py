@@ -24,7 +24,7 @@ from proxy.app.config import Config
 from proxy.brokers import own_log
 from proxy.brokers.internal_topics import TopicLeaders
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnSettings, connection, error_name
+from proxy.brokers.own_connection import OwnSettings, connection
 from proxy.brokers.own_coordinator import CoordinatorRefused, coordinator_of
 from proxy.brokers.questions import about_topics
 from proxy.commits.held_state import HeldCommits
@@ -39,7 +39,7 @@ from proxy.offsets.commit_text import CommitText
 from proxy.offsets.ranges import OffsetRanges, OffsetSpan
 from proxy.wire import messages, records
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
+from proxy.wire.errors import ErrorCode, error_name
 from proxy.wire.primitives import Buffer
 from proxy.wire.values import Address, TopicPartition
 

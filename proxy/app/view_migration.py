@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, error_name
+from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection
 from proxy.brokers.own_coordinator import coordinator_of
 from proxy.brokers.questions import TopicEntry
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.errors import ErrorCode, ProxyError, error_name
 from proxy.wire.values import Address
 
 LIST_OFFSETS_VERSION, OFFSET_COMMIT_VERSION, OFFSET_FETCH_VERSION, DESCRIBE_GROUPS_VERSION = 6, 8, 8, 5

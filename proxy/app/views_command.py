@@ -19,7 +19,6 @@ from proxy.app.config import Config
 from proxy.app.view_migration import CannotMigrate, Migration, Sliced
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_client_connection import OwnPort, drive
-from proxy.brokers.own_connection import error_name
 from proxy.brokers.questions import TopicEntry, about_all_topics
 from proxy.loop.trio_timers import TrioTimers
 from proxy.views import broker_requests, state_records
@@ -32,7 +31,7 @@ from proxy.views.model.plans import read as read_plan
 from proxy.views.state_topic import ViewTopic
 from proxy.views.stored_state import ViewState
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.errors import ErrorCode, ProxyError, error_name
 from proxy.wire.values import Address
 
 T = TypeVar("T")

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import error_name
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
 OFFSETS_TOPIC = "__consumer_offsets"

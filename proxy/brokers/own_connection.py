@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import trio
 
-from proxy.wire import frame_sizes, frames, messages, registry
+from proxy.wire import frame_sizes, frames, messages, registry, sasl
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
 from proxy.wire.messages import Message, RequestMessage
 from proxy.wire.values import Address, Limits
 
@@ -276,38 +276,25 @@ async def _handshake(opened: OwnConnection, mechanism: str) -> messages.SaslHand
 
 async def _authenticate(opened: OwnConnection, identity: Identity) -> None:
     handshake = await _handshake(opened, identity.mechanism)
-    if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        offered = ", ".join(handshake.mechanisms or ()) or "none"
-        raise AuthenticationFailed(f"{opened.address} does not take {identity.mechanism}; it offers {offered}")
-    if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        return  # a listener without SASL: everybody is ANONYMOUS there, the proxy as well
-    if handshake.error_code != ErrorCode.NONE:
-        raise AuthenticationFailed(f"{opened.address} answered {error_name(handshake.error_code)}")
-    exchange = _plain if identity.mechanism == "PLAIN" else _scram
-    lifetime_ms = await exchange(opened, identity)
-    if lifetime_ms > 0:
-        opened.expires = trio.current_time() + SESSION_SHARE * lifetime_ms / 1000
+    if (refusal := sasl.handshake_refusal(handshake, identity.mechanism)) is not None:
+        raise AuthenticationFailed(f"{opened.address} {refusal}")
+    if sasl.wants_login(handshake):
+        lifetime_ms = await _log_in(opened, identity)
+        if lifetime_ms > 0:
+            opened.expires = trio.current_time() + SESSION_SHARE * lifetime_ms / 1000
 
 
-async def _plain(opened: OwnConnection, identity: Identity) -> int:
-    """RFC 4616: authorization id (empty), authentication id, password."""
-    token = "\0".join(("", identity.username, identity.password())).encode()
-    return (await _token(opened, identity, token))[1]
-
-
-async def _scram(opened: OwnConnection, identity: Identity) -> int:
-    """RFC 5802, by the scramp library; also checks that the server knows the password."""
-    from scramp import ScramClient, ScramException
-
-    client = ScramClient([identity.mechanism], identity.username, identity.password())
+async def _log_in(opened: OwnConnection, identity: Identity) -> int:
+    """All tokens, one after the other; how long the session lives, in milliseconds, 0: for ever."""
+    login, received, lifetime_ms = sasl.login(identity.mechanism, identity.username, identity.password()), None, 0
     try:
-        first, _ = await _token(opened, identity, client.get_client_first().encode())
-        client.set_server_first(first.decode())
-        final, lifetime_ms = await _token(opened, identity, client.get_client_final().encode())
-        client.set_server_final(final.decode())
-    except (ScramException, UnicodeDecodeError) as error:
+        while True:
+            token = next(login) if received is None else login.send(received)
+            received, lifetime_ms = await _token(opened, identity, token)
+    except StopIteration:
+        return lifetime_ms
+    except sasl.LoginFailed as error:
         raise AuthenticationFailed(f"{opened.address}: {error}") from None
-    return lifetime_ms
 
 
 async def _token(opened: OwnConnection, identity: Identity, token: bytes) -> tuple[bytes, int]:
@@ -317,11 +304,6 @@ async def _token(opened: OwnConnection, identity: Identity, token: bytes) -> tup
         text = answer.error_message or error_name(answer.error_code)
         raise AuthenticationFailed(f"{opened.address} refuses {identity.username!r}: {text}")
     return bytes(answer.auth_bytes or b""), answer.session_lifetime_ms
-
-
-def error_name(code: int) -> str:
-    """Kafka's name of an error code, and its number."""
-    return f"{ErrorCode.of(code).name} ({code})"
 
 
 def reason_of(error: BaseException) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import trio
 
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import error_name
 from proxy.brokers.questions import CoordinatorOf, about_coordinators
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.errors import ErrorCode, ProxyError, error_name
 from proxy.wire.values import Address
 
 TRIES, PAUSE_S = 20, 0.3

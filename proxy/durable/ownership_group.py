@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 import trio
 
 from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnConnection, connection, error_name
+from proxy.brokers.own_connection import OwnConnection, connection
 from proxy.durable import ownership_rules
 from proxy.durable.ownership_rules import (
     FLEET_PROTOCOL,
@@ -38,7 +38,7 @@ from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
 from proxy.wire.values import Address
 
 GROUP_KEY = 0

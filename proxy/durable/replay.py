@@ -13,12 +13,12 @@ from typing import NamedTuple
 import trio
 
 from proxy.brokers import own_log
-from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, error_name
+from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection
 from proxy.brokers.own_log import EARLIEST, LATEST
 from proxy.durable.partition_log import Replay
 from proxy.loop import faults
 from proxy.wire import messages, records
-from proxy.wire.errors import ErrorCode, UpstreamLost
+from proxy.wire.errors import ErrorCode, UpstreamLost, error_name
 from proxy.wire.primitives import Buffer
 from proxy.wire.values import ZERO_UUID, Address
 

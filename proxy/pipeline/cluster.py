@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from proxy.pipeline.connection import BlockingConnection, error_text
+from proxy.pipeline.connection import BlockingConnection
 from proxy.pipeline.options import SourceOptions
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from proxy.wire.values import ZERO_UUID, Address, TopicPartition
 
 T = TypeVar("T")
@@ -258,9 +258,9 @@ class ClusterClient:
 def checked(code: int, what: str) -> None:
     """Raise TryAgain or ReadRefused unless the code is NONE."""
     if code in RETRIED:
-        raise TryAgain(f"{what}: {error_text(code)}")
+        raise TryAgain(f"{what}: {error_name(code)}")
     if code != ErrorCode.NONE:
-        raise ReadRefused(f"{what}: {error_text(code)}")
+        raise ReadRefused(f"{what}: {error_name(code)}")
 
 
 def _is_view(name: str) -> bool:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from proxy.pipeline.options import Security
-from proxy.wire import frame_sizes, frames, messages, registry
+from proxy.wire import frame_sizes, frames, messages, registry, sasl
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
 from proxy.wire.messages import Message, RequestMessage
 from proxy.wire.values import MIB, Address
 
@@ -127,46 +127,34 @@ class BlockingConnection:
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             answer = self.ask(ApiKey.API_VERSIONS, messages.ApiVersionsRequest(), 0)
         if answer.error_code != ErrorCode.NONE:
-            raise RemoteProtocolError(f"{self.address} answered ApiVersions with {error_text(answer.error_code)}")
+            raise RemoteProtocolError(f"{self.address} answered ApiVersions with {error_name(answer.error_code)}")
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()}
 
     def _authenticate(self, security: Security) -> None:
         handshake = self.ask(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeRequest(mechanism=security.mechanism), 1)
-        if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(handshake.mechanisms or ()) or "none"
-            raise LoginRefused(f"{self.address} does not take {security.mechanism}; it offers {offered}")
-        if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-            return  # a listener without SASL: everybody is ANONYMOUS there
-        if handshake.error_code != ErrorCode.NONE:
-            raise LoginRefused(f"{self.address} answered {error_text(handshake.error_code)}")
-        password = _password(security)
-        if security.mechanism == "PLAIN":
-            self._token("\0".join(("", security.username, password)).encode(), security)
-        else:
-            self._scram(security, password)
+        if (refusal := sasl.handshake_refusal(handshake, security.mechanism)) is not None:
+            raise LoginRefused(f"{self.address} {refusal}")
+        if sasl.wants_login(handshake):
+            self._log_in(security, _password(security))
 
-    def _scram(self, security: Security, password: str) -> None:
-        from scramp import ScramClient, ScramException
-
-        client = ScramClient([security.mechanism], security.username, password)
+    def _log_in(self, security: Security, password: str) -> None:
+        login, received = sasl.login(security.mechanism, security.username, password), None
         try:
-            client.set_server_first(self._token(client.get_client_first().encode(), security).decode())
-            client.set_server_final(self._token(client.get_client_final().encode(), security).decode())
-        except (ScramException, UnicodeDecodeError) as error:
+            while True:
+                token = next(login) if received is None else login.send(received)
+                received = self._token(token, security)
+        except StopIteration:
+            return
+        except sasl.LoginFailed as error:
             raise LoginRefused(f"{self.address}: {error}") from None
 
     def _token(self, token: bytes, security: Security) -> bytes:
         request = messages.SaslAuthenticateRequest(auth_bytes=token)
         answer = self.ask(ApiKey.SASL_AUTHENTICATE, request, self.version(ApiKey.SASL_AUTHENTICATE, 2))
         if answer.error_code != ErrorCode.NONE:
-            reason = answer.error_message or error_text(answer.error_code)
+            reason = answer.error_message or error_name(answer.error_code)
             raise LoginRefused(f"{self.address} refuses {security.username!r}: {reason}")
         return bytes(answer.auth_bytes or b"")
-
-
-def error_text(code: int) -> str:
-    """Kafka's name of an error code, and its number."""
-    return f"{ErrorCode.of(code).name} ({code})"
 
 
 T = TypeVar("T")

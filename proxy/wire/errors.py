@@ -169,6 +169,11 @@ class ErrorCode(IntEnum):
 _CODES: Mapping[int, ErrorCode] = {int(code): code for code in ErrorCode}
 
 
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, and its number."""
+    return f"{ErrorCode.of(code).name} ({code})"
+
+
 class ProxyError(Exception):
     """Base of all errors of this package."""
 

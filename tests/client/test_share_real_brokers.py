@@ -358,7 +358,8 @@ async def test_connections_that_break_lose_no_record(bootstrap: str, fresh: Fres
         with trio.fail_after(LIMIT_S):
             while consumer.state().held:
                 await consumer.commit()
-                await consumer.poll(0.1)
+                for record in await consumer.poll(0.1):  # one whose acceptance went down with its connection
+                    nursery.start_soon(work, consumer, record)
 
 
 async def test_a_broker_without_share_groups_says_so(kafka_39: Cluster, fresh: Fresh) -> None:

@@ -99,11 +99,14 @@ def test_a004_27_members_share_one_partition_without_keys(
     group = Group(front, topic.name, fresh("group"), tmp_path)
     try:
         first = [group.add() for _ in range(STRIPES)]
-        until(lambda: all(len(group.told(member)) > 20 for member in first), "all four to be busy")
+        records = RECORDS
+        while not all(len(group.told(member)) > 20 for member in first) and records < RECORDS_MAX:
+            produce(raw, topic, MORE)  # who came first may have done everything before the last has its stripe
+            records += MORE
+            time.sleep(1)
         dead, *_ = first
         dead.kill()
         added = group.add()
-        records = RECORDS
         while not group.told(added) and records < RECORDS_MAX:  # the dead one has its stripe until its session ends
             produce(raw, topic, MORE)
             records += MORE

@@ -18,15 +18,17 @@ from tests.support.raw import Raw, until
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
 
-def example(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def example(language: str, heading: str) -> str:
+    """The one program of a section in a language."""
+    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
     return found
 
 
 @pytest.mark.broker
 def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callable[[str], str], tmp_path: Path) -> None:
     topic, group = fresh("topic"), fresh("group")
-    program = example("python")
+    program = example("python", "Share groups in ten lines")
     for name, own in (("proxy.example:19092", proxy_39.bootstrap), ('"workers"', f'"{group}"'), ("orders", topic)):
         assert name in program
         program = program.replace(name, own)
@@ -51,6 +53,6 @@ def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callabl
 
 
 def test_the_plan_is_one() -> None:
-    plan = plans.read("hot1", example("json"))
-    assert plan.topic == json.loads(example("json"))["topic"]
+    plan = plans.read("hot1", example("json", "Views"))
+    assert plan.topic == json.loads(example("json", "Views"))["topic"]
     assert plan.slots == 3

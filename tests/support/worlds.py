@@ -330,7 +330,10 @@ class Member:
     def take_all(
         self, count: int, *places: Topic | Place, limit_s: float = BEFORE_LOCK_S
     ) -> dict[tuple[str, int], Any]:
-        """Fetch until so many records are acquired; write down all of them together, by partition."""
+        """Fetch until so many records are acquired; write down all of them together, by partition.
+
+        What adjoins is one span: a record that was produced just now may come with the others or after them.
+        """
         got: dict[tuple[str, int], Any] = {}
         end = time.monotonic() + limit_s
         while sum(last - first + 1 for spans in got.values() for first, last, _ in spans) < count:
@@ -341,9 +344,19 @@ class Member:
                 key = (self.world.plain(topic_id), part.partition_index)
                 assert part.error_code == 0, answer.plain
                 if spans := [(a.first_offset, a.last_offset, a.delivery_count) for a in part.acquired_records]:
-                    got.setdefault(key, []).extend(spans)
+                    got[key] = _joined([*got.get(key, ()), *spans])
         self.world.note(f"acquired by {self.world.plain(self.member_id)}", sorted(got.items()))
         return got
+
+
+def _joined(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """(first, last, delivery count), those that adjoin and came as often put together."""
+    found: list[tuple[int, int, int]] = []
+    for first, last, count in spans:
+        if found and (found[-1][1] + 1, found[-1][2]) == (first, count):
+            first = found.pop()[0]
+        found.append((first, last, count))
+    return found
 
 
 def _acquired(answer: Answer) -> list[Any]:

@@ -45,7 +45,8 @@ class Front:
         self._config |= {"admin": f"{HOST}:{self.admin_port}", "drain_s": 2, **(settings or {})}
         self.child: Child | None = None
         self._files_max = files_max
-        self._command = list(_command() if command is None else command)
+        self.command = list(installed_command() if command is None else command)
+        """What the next start runs."""
 
     @property
     def bootstrap(self) -> str:
@@ -76,7 +77,7 @@ class Front:
         config = self.folder / "proxy.yaml"
         config.write_text(yaml.safe_dump(self._config))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KSP_")}
-        command = [*self._command, "serve", "--config", str(config)]
+        command = [*self.command, "serve", "--config", str(config)]
         if self._files_max is not None:
             command = ["sh", "-c", f'ulimit -n {self._files_max}; exec "$0" "$@"', *command]
         self.child = Child(command, self.log, environment)
@@ -128,6 +129,7 @@ class Front:
         return self.child.output() if self.child is not None else ""
 
 
-def _command() -> list[str]:
+def installed_command() -> list[str]:
+    """The proxy of this environment."""
     script = Path(sys.executable).with_name("kafka-share-proxy")
     return [str(script)] if script.exists() else [sys.executable, "-m", "proxy"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from localkafka.children import Child
 from localkafka.cluster import Cluster
-from localkafka.front import Front
+from localkafka.front import Front, installed_command
 
 from proxy.wire.errors import ErrorCode
 from tests.support import dying_commit_proxy
@@ -117,7 +117,8 @@ def test_t9_a004_12_kill_anywhere_leaves_the_state_before_or_after(
         until(lambda: front.child is not None and front.child.status is not None, "the proxy to be dead")
     finally:
         front.kill()
-    with Front(kafka.bootstrap, tmp_path / "proxy again") as again:
+    front.command = installed_command()
+    with front as again:  # at its address, so that the group of proxies lets it in at once
         found = shown(again.bootstrap, group, topic)
         plain = (found[0], found[1].replace(f";u={TRIGGER}", "").replace(TRIGGER, ""))
         assert plain in (before, after)
@@ -145,7 +146,8 @@ def test_t9_plain_commit_after_a_crash_between_mark_and_tombstones(
         front.kill()
     assert oracle.primary(group, topic)[0] == 48
     assert oracle.live(group, topic) == "45-47,60-61"
-    with Front(kafka.bootstrap, tmp_path / "proxy again") as again:
+    front.command = installed_command()
+    with front as again:
         commit_at_last(again.bootstrap, group, topic, 60)
         assert oracle.primary(group, topic)[0] == 62
         assert oracle.live(group, topic) == ""

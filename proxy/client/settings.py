@@ -13,11 +13,12 @@ import trio
 from proxy.brokers.own_connection import Connect, Identity, OwnSettings
 from proxy.consumer.options import ConfigurationError, ConsumerOptions
 from proxy.consumer.share_options import ShareConsumerOptions
+from proxy.wire.bootstrap import BadServer
+from proxy.wire.bootstrap import servers as bootstrap_servers
 from proxy.wire.values import Address
 
 CLIENT_ID = "kafka-share-proxy-client"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-DEFAULT_PORT = 9092
 
 Options = TypeVar("Options", ConsumerOptions, ShareConsumerOptions)
 
@@ -106,21 +107,13 @@ def checked_options(kind: type[Options], group: str | None, options: Mapping[str
 
 def addresses(bootstrap: str | Iterable[str]) -> tuple[Address, ...]:
     """Servers, each once, in their order. ConfigurationError: one of them is no host and port, or there is none."""
-    listed = [bootstrap] if isinstance(bootstrap, str) else list(bootstrap)
-    found = dict.fromkeys(_address(each.strip()) for part in listed for each in part.split(",") if each.strip())
+    try:
+        found = bootstrap_servers([bootstrap] if isinstance(bootstrap, str) else bootstrap)
+    except BadServer as error:
+        raise ConfigurationError(f"bootstrap server {error}: write host:port, with a port of 1 to 65535") from None
     if not found:
         raise ConfigurationError("bootstrap names no server: write host:port")
-    return tuple(found)
-
-
-def _address(text: str) -> Address:
-    host, colon, port = text.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        host, port = text, str(DEFAULT_PORT)
-    host = host.removeprefix("[").removesuffix("]")
-    if "/" in text or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ConfigurationError(f"bootstrap server {text!r}: write host:port, with a port of 1 to 65535")
-    return Address(host, int(port))
+    return found
 
 
 def _identity(sasl: SaslLogin | tuple[str, str, str] | None) -> Identity | None:

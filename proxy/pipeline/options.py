@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 from proxy.offsets.ranges import OffsetSpan
 from proxy.pipeline.key_ranges import KeyRanges
 from proxy.views.model.plans import BadPlan
+from proxy.wire.bootstrap import BadServer, servers
 from proxy.wire.errors import ProxyError
 from proxy.wire.values import MIB, Address, TopicPartition
 
 T = TypeVar("T")
 
-DEFAULT_PORT = 9092
 EARLIEST, LATEST = "earliest", "latest"
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -175,20 +175,13 @@ def _flag(named: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def _bootstrap(text: str) -> tuple[Address, ...]:
-    found = dict.fromkeys(_address(each.strip()) for each in text.split(",") if each.strip())
+    try:
+        found = servers([text])
+    except BadServer as error:
+        raise BadOption(f"bootstrap={error}: write host:port, with a port of 1 to 65535") from None
     if not found:
         raise BadOption("bootstrap names no server: write bootstrap=host:port,host:port (the proxy's, for key ranges)")
-    return tuple(found)
-
-
-def _address(text: str) -> Address:
-    host, colon, port = text.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        host, port = text, str(DEFAULT_PORT)
-    host = host.removeprefix("[").removesuffix("]")
-    if "/" in text or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise BadOption(f"bootstrap={text!r}: write host:port, with a port of 1 to 65535")
-    return Address(host, int(port))
+    return found
 
 
 def _ranges(named: Mapping[str, str]) -> KeyRanges:

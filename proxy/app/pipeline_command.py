@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -96,12 +95,12 @@ def plan(
             else:
                 made = plan_job.plan_of_topic(spark, given, ranges, weight, sample)
         for line in plan_job.lines_of(made):
-            print(line)  # noqa: T201
+            typer.echo(line)
         return made.topic, planner.written(made.plan, made.topic, made.made_from)
 
     planned, text = _guarded(work)
     _replace(Path(output), text)
-    print(f"{output}: written")  # noqa: T201
+    typer.echo(f"{output}: written")
     if loaded is not None and store is not None:
         _guarded(lambda: _store(loaded, store, planned, text))
 
@@ -131,7 +130,7 @@ def audit(
         with session.session_of("pipeline audit", master, _assignments("--conf", conf)) as spark:
             lines = audit_job.lines_of_folder(spark, source) if is_folder else audit_job.lines_of_topic(spark, given)
             for line in audit_job.lines_of(audit_job.run(spark, lines, out, day, _note)):
-                print(line)  # noqa: T201
+                typer.echo(line)
 
     _guarded(work)
 
@@ -158,7 +157,7 @@ def ingest(
         read_options(given | ({"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}))
         with session.session_of("pipeline ingest", master, _assignments("--conf", conf), streaming=True) as spark:
             done = ingest_job.run(spark, given, ranges, out, checkpoint, _note, once=once)
-        print(f"{done.rows} rows in {done.batches} batches")  # noqa: T201
+        typer.echo(f"{done.rows} rows in {done.batches} batches")
 
     _guarded(work)
 
@@ -190,7 +189,7 @@ def backfill(
         with session.session_of("pipeline backfill", master, _assignments("--conf", conf)) as spark:
             done = backfill_job.run(spark, given, holes, out, _note, commit=commit)
         more = f"; {done.left} holes are left: run it again" if done.left else ""
-        print(f"{done.rows} rows of {done.offsets} offsets that were not done{more}")  # noqa: T201
+        typer.echo(f"{done.rows} rows of {done.offsets} offsets that were not done{more}")
 
     _guarded(work)
 
@@ -220,17 +219,17 @@ def report(
                 with suppress(planner.NothingToPlan):
                     plans.append((heat.topic, plan_job.plan_of_lake(lake, heat.topic, ranges).plan))
         for line in report_page.text(found):
-            print(line)  # noqa: T201
+            typer.echo(line)
         return report_page.page(found, plans)
 
     text = _guarded(work)
     if html is not None:
         _replace(Path(html), text)
-        print(f"{html}: written")  # noqa: T201
+        typer.echo(f"{html}: written")
 
 
 def _note(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201
+    typer.echo(line, err=True)
 
 
 def _settings(file: str | None, brokers: Flags) -> Config:
@@ -242,8 +241,8 @@ def _settings(file: str | None, brokers: Flags) -> Config:
 def _store(config: Config, plan_id: str, topic: str, text: str) -> None:
     from proxy.app import views_command
 
-    print(views_command.run(config, lambda at: views_command.plan(at, plan_id, text.encode(), dry_run=False)))  # noqa: T201
-    print(  # noqa: T201
+    typer.echo(views_command.run(config, lambda at: views_command.plan(at, plan_id, text.encode(), dry_run=False)))
+    typer.echo(
         f"let a group without members go on with it: kafka-share-proxy views migrate GROUP "
         f"--from {topic} --to __view.p{plan_id}.{topic}"
     )
@@ -283,5 +282,5 @@ def _guarded(work: Callable[[], T]) -> T:
 
 
 def _fail(text: str, status: int) -> NoReturn:
-    print(f"kafka-share-proxy: {text}", file=sys.stderr)  # noqa: T201
+    typer.echo(f"kafka-share-proxy: {text}", err=True)
     raise typer.Exit(status)

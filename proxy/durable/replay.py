@@ -98,15 +98,18 @@ async def take(replay: Replay, data: Buffer | None) -> None:
 
 
 async def fetch(
-    opened: OwnConnection, place: ReplayPlace, left: Mapping[int, Replay]
+    opened: OwnConnection, place: ReplayPlace, left: Mapping[int, Replay], wait_ms: int = FETCH_WAIT_MS
 ) -> list[messages.FetchResponse.PartitionData]:
-    """Ask for what follows in each of these partitions; the entries of the answer, errors included."""
+    """Ask for what follows in each of these partitions; the entries of the answer, errors included.
+
+    `wait_ms`: how long a broker that has nothing new waits for it.
+    """
     positions = {partition: replay.next_offset for partition, replay in left.items()}
     return await own_log.fetch(
         opened,
         place.topic,
         positions,
-        wait_ms=FETCH_WAIT_MS,
+        wait_ms=wait_ms,
         max_bytes=FETCH_BYTES,
         partition_bytes=PARTITION_BYTES,
         topic_id=place.topic_id,

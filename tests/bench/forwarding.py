@@ -86,14 +86,14 @@ def wait_for(port: int) -> None:
     raise SystemExit(f"error: nobody listens on port {port}")
 
 
-def store(bootstrap: str, port: int, kload: Path) -> None:
+def store(bootstrap: str, port: int, kload: Path, fill_bytes: int = FILL_BYTES) -> None:
     """Make the topics and store what is fetched later."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     small = {"retention.bytes": str(64 << 20), "segment.bytes": str(32 << 20)}
     topics = [NewTopic("bench", 2, 1, config=small), NewTopic("data", 2, 1, config={"retention.ms": "-1"})]
     for made in admin.create_topics(topics).values():
         made.result(30)
-    arguments = f"-k produce -c 2 -d 5 -p 2 -t data -b 1024 -r 63 -g {FILL_BYTES}".split()
+    arguments = f"-k produce -c 2 -d 5 -p 2 -t data -b 1024 -r 63 -g {fill_bytes}".split()
     for attempt in range(TRIES):
         try:
             load(kload, port, arguments)

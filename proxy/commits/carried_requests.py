@@ -23,6 +23,10 @@ class CarriedCommits:
         """See carried.CarriedRequests."""
         return self._handlers
 
+    def knows(self, group_id: str) -> bool:
+        """See carried.CarriedRequests."""
+        return self._services.knows(group_id) is True
+
     def edge(self) -> NothingKept:
         """See carried.CarriedRequests."""
         return NothingKept()

@@ -41,8 +41,8 @@ class CommittingGroup:
     """A record that says that all its commits go to the owner is in the topic, or on its way."""
     is_mark_stored: bool = False
     """It is in the topic."""
-    mark_seen_at: float = 0.0
-    """From here on the other proxies of a fleet are taken to have read it; inf while it is on its way."""
+    is_mark_seen: bool = False
+    """Every proxy of the fleet has said to this one that it sends the group's commits to the owner."""
     partitions: dict[TopicPartition, PartitionCommits] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     """Those of the partitions."""

@@ -6,19 +6,23 @@ Only for a client that may READ the group: others could fill the topic with mark
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf
 
 from proxy.brokers.rights import ask_read_group, tell_read_group
 from proxy.commits.asked_commits import AskedCommit, CommitRequest
-from proxy.commits.services import CommitServices
+from proxy.commits.held_state import CommittingGroup
+from proxy.commits.services import FEATURE, CommitServices
 from proxy.commits.storing import mark_group, stored
+from proxy.fleet.group_owners import Fleet, PeerLost
 from proxy.forwarding.interfaces import Call
-from proxy.loop.waiting import wait_until
+from proxy.loop.promise import Promise
+from proxy.loop.waiting import settled_by, wait_until
 from proxy.wire.errors import ErrorCode
 
-MARK_SEEN_S = 0.1
-"""In a fleet the first text of a group waits so long after its mark is stored: the others' tails take a fifth of that
-to read it. One whose broker does not answer for longer may yet let a plain commit of that group pass."""
+SEEN_MAX_S = 2.0
+"""In a fleet the first text of a group waits so long at most for the other proxies to have read its mark. Nearly always
+that takes two hundredths of it."""
+ASKED_AGAIN_S = 0.02
+"""A proxy that has not read the mark yet is asked again after this."""
 
 
 async def mark_first(call: Call[CommitRequest], services: CommitServices, found: Iterable[AskedCommit]) -> None:
@@ -27,28 +31,58 @@ async def mark_first(call: Call[CommitRequest], services: CommitServices, found:
     Raises UpstreamLost.
     """
     individual = [asked for asked in found if asked.text is not None and asked.code is None]
-    group_id = call.message.group_id
-    group = services.held.group(group_id)
-    if not individual or (group.is_mark_stored and services.timers.now() >= group.mark_seen_at):
+    group = services.held.group(call.message.group_id)
+    if not individual or (group.is_mark_stored and group.is_mark_seen):
         return
-    code = await _marked(call, services, group_id)
+    code = ErrorCode.NONE if group.is_mark_stored else await _marked(call, services, group)
+    reason = "that the group commits individually could not be stored"
+    if code == ErrorCode.NONE and (left := await _not_seen_by(services, group)):
+        code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not read yet that the group commits individually: {left}"
     for asked in individual if code != ErrorCode.NONE else ():
-        asked.refuse(code, "that the group commits individually could not be stored")
+        asked.refuse(code, reason)
 
 
-async def _marked(call: Call[CommitRequest], services: CommitServices, group_id: str) -> ErrorCode:
+async def _marked(call: Call[CommitRequest], services: CommitServices, group: CommittingGroup) -> ErrorCode:
     connection = call.connection
-    answer = await ask_read_group(connection, group_id)
-    refusal = tell_read_group(connection, group_id, answer, services.timers.now())
+    answer = await ask_read_group(connection, group.group_id)
+    refusal = tell_read_group(connection, group.group_id, answer, services.timers.now())
     if refusal != ErrorCode.NONE:
         return refusal
-    group = services.held.group(group_id)
+    group = services.held.group(group.group_id)  # it may have ended meanwhile
     if not group.is_marked:
         mark_group(services, group)
-    code = await stored(services, group)
-    if code == ErrorCode.NONE:
-        if group.mark_seen_at == inf:
-            group.mark_seen_at = services.timers.now() + MARK_SEEN_S
-        if services.timers.now() < group.mark_seen_at:
-            await wait_until(services.timers, group.mark_seen_at)
-    return code
+    return await stored(services, group)
+
+
+async def _not_seen_by(services: CommitServices, group: CommittingGroup) -> str:
+    """Wait until every proxy of the fleet has read the mark; those that have not by SEEN_MAX_S, empty: all have."""
+    fleet = services.fleet
+    knowing: set[str] = set()
+    deadline = services.timers.now() + SEEN_MAX_S
+    while fleet is not None and fleet.members.keys() - knowing:
+        knowing |= await _knowing(services, fleet, group.group_id, knowing, deadline)
+        left = fleet.members.keys() - knowing
+        if left and services.timers.now() >= deadline:
+            return ", ".join(sorted(left))
+        if left:
+            await wait_until(services.timers, min(services.timers.now() + ASKED_AGAIN_S, deadline))
+    group.is_mark_seen = True
+    return ""
+
+
+async def _knowing(services: CommitServices, fleet: Fleet, group_id: str, known: set[str], deadline: float) -> set[str]:
+    """Who says now that it knows the group, of those that have not said so before."""
+    others = {address: peer for address, peer in fleet.members.items() if peer is not None and address not in known}
+    asked = {address: peer.knows(FEATURE, group_id) for address, peer in others.items()}
+    return {
+        address
+        for address, answer in asked.items()
+        if await settled_by(services.timers, deadline, answer) and _says_yes(answer)
+    }
+
+
+def _says_yes(answer: Promise[bool]) -> bool:
+    try:
+        return answer.result()
+    except PeerLost:
+        return False

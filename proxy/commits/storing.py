@@ -12,7 +12,6 @@ ranges are 1.5 MB of records that are much alike, 45 to 110 KB compressed: one a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf
 from typing import NamedTuple
 
 from proxy.commits.held_state import CommittingGroup
@@ -86,7 +85,7 @@ def _append_all(
 def mark_group(services: CommitServices, group: CommittingGroup) -> None:
     """Have it stored that every commit of the group goes to the owner; `stored` waits for it."""
     group.is_marked = True
-    group.mark_seen_at = 0.0 if services.fleet is None else inf
+    group.is_mark_seen = False
     value = group_value(services.timers.wall_ms())
     _append(services, group, [(GroupKey(group.group_id), value)], (), is_mark=True)
 

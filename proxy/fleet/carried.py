@@ -55,6 +55,9 @@ class CarriedRequests(Protocol):
     def handlers(self) -> Mapping[int, FramedHandler]:
         """API key -> handler of the owner; it gives None where this proxy does not own what the request is about."""
 
+    def knows(self, group_id: str) -> bool:
+        """Whether this proxy sends all requests about the group to its owner."""
+
     def edge(self) -> EdgeOfLink:
         """For a link that was just established."""
 
@@ -117,6 +120,11 @@ class CarriedFeatures:
         """Who serves this API for a feature."""
         served = self._features.get(feature)
         return None if served is None else served.handlers.get(key)
+
+    def knows(self, feature: str, group_id: str) -> bool:
+        """See CarriedRequests; False where the feature is not served here."""
+        served = self._features.get(feature)
+        return served is not None and served.knows(group_id)
 
     def edges(self) -> dict[str, EdgeOfLink]:
         """Feature -> what it keeps for a link that was just established."""

@@ -66,6 +66,7 @@ class PeerEdge:
         self._numbers = count(1)
         self._requests: dict[int, _Asked] = {}
         self._holdings: dict[int, Promise[Holdings]] = {}
+        self._known: dict[int, Promise[bool]] = {}
         self._connections: dict[int, Connection] = {}
         self._lost = ""
 
@@ -121,6 +122,17 @@ class PeerEdge:
         self._send(messages.PeerHoldingsRequest(id=number))
         return promise
 
+    def knows(self, feature: str, group_id: str) -> Promise[bool]:
+        """See group_owners.Peer."""
+        promise: Promise[bool] = Promise()
+        if self._lost:
+            promise.fail(PeerLost(self._lost))
+            return promise
+        number = next(self._numbers)
+        self._known[number] = promise
+        self._send(messages.PeerGroupKnownRequest(id=number, feature=feature, group_id=group_id))
+        return promise
+
     def receive(self, message: Message) -> None:
         """A message of the owner. Raises RemoteProtocolError."""
         receiver = _RECEIVERS.get(type(message).__name__)
@@ -137,8 +149,11 @@ class PeerEdge:
         self._connections.clear()
         for asked in requests.values():
             asked.promise.fail(PeerLost(self._lost))
+        known, self._known = self._known, {}
         for promise in holdings.values():
             promise.fail(PeerLost(self._lost))
+        for answer in known.values():
+            answer.fail(PeerLost(self._lost))
 
     # Connections
 
@@ -238,6 +253,11 @@ class PeerEdge:
             groups = [HeldGroup(group.group_id, group.state) for group in message.groups]
             promise.set(Holdings(groups, list(message.with_settings)))
 
+    def _told_known(self, message: messages.PeerGroupKnown) -> None:
+        promise = self._known.pop(message.id, None)
+        if promise is not None:
+            promise.set(message.is_known)
+
     def _groups_changed(self, message: messages.PeerGroups) -> None:
         self.groups.difference_update(message.removed)
         self.groups.update(message.added)
@@ -258,5 +278,6 @@ _RECEIVERS: dict[str, Callable[[PeerEdge, Any], None]] = {
     "PeerQuestion": PeerEdge._asked,
     "PeerForget": PeerEdge._forgotten,
     "PeerHoldings": PeerEdge._held,
+    "PeerGroupKnown": PeerEdge._told_known,
     "PeerGroups": PeerEdge._groups_changed,
 }

@@ -57,6 +57,9 @@ class Peer(Protocol):
     def holdings(self) -> Promise[Holdings]:
         """What it holds. Fails with PeerLost."""
 
+    def knows(self, feature: str, group_id: str) -> Promise[bool]:
+        """Whether it sends all requests of a feature about this group to the owner. Fails with PeerLost."""
+
 
 class Fleet(Protocol):
     """All other proxies of the fleet."""
@@ -64,6 +67,10 @@ class Fleet(Protocol):
     @property
     def groups(self) -> Mapping[str, None]:
         """Ids of the share groups that others were last heard to hold: a dict, always the same one."""
+
+    @property
+    def members(self) -> Mapping[str, Peer | None]:
+        """Where it is reached -> every other proxy; None: there is no link to it now."""
 
     def owner(self, partition: int) -> Peer | None:
         """Who owns a state partition, if that is another proxy and there is a link to it."""

@@ -109,6 +109,12 @@ class FleetLinks:
         """See group_owners.Fleet."""
         return self._groups
 
+    @property
+    def members(self) -> Mapping[str, Peer | None]:
+        """See group_owners.Fleet."""
+        linked: dict[str, Peer] = {address: edge for address, (_, edge) in self._edges.items()}
+        return {address: linked.get(address) for address in self._table.peers}
+
     def owner(self, partition: int) -> Peer | None:
         """See group_owners.Fleet."""
         found = self._edges.get(self._table.elsewhere.get(partition, ""))

@@ -255,6 +255,10 @@ class PeerOwner:
         groups = [answer.HeldGroup(group_id=group.group_id, state=group.state) for group in held.groups]
         self._send(answer(id=message.id, groups=groups, with_settings=list(held.with_settings)))
 
+    def _group_asked(self, message: messages.PeerGroupKnownRequest) -> None:
+        is_known = self._carried.knows(message.feature, message.group_id)
+        self._send(messages.PeerGroupKnown(id=message.id, is_known=is_known))
+
 
 _RECEIVERS: dict[str, Callable[[PeerOwner, Any], None]] = {
     "PeerRequest": PeerOwner._requested,
@@ -262,4 +266,5 @@ _RECEIVERS: dict[str, Callable[[PeerOwner, Any], None]] = {
     "PeerClosed": PeerOwner._closed,
     "PeerCancel": PeerOwner._cancelled,
     "PeerHoldingsRequest": PeerOwner._holdings,
+    "PeerGroupKnownRequest": PeerOwner._group_asked,
 }

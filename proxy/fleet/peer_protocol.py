@@ -43,6 +43,8 @@ MESSAGES = (
     "PeerHoldings",
     "PeerGroups",
     "PeerCancel",
+    "PeerGroupKnownRequest",
+    "PeerGroupKnown",
 )
 """By kind. New ones are added at the end."""
 VERSION = 0

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from proxy.audit.events import Place
 from proxy.fleet.carried import Prepared
-from proxy.fleet.group_owners import HeldGroup, Holdings
+from proxy.fleet.group_owners import HeldAnywhere, HeldGroup, Holdings
 from proxy.forwarding.address_book import MakesEndpoint, node_endpoints
 from proxy.forwarding.apis import k32_broker_addresses
 from proxy.forwarding.interfaces import Call
@@ -139,6 +139,10 @@ class CarriedShareRequests:
         coordinator = self._services.coordinator
         groups = [HeldGroup(group_id, group.state) for group_id, group in sorted(coordinator.groups.items())]
         return Holdings(groups, list(coordinator.groups_with_settings()))
+
+    def knows(self, group_id: str) -> bool:
+        """See carried.CarriedRequests."""
+        return group_id in HeldAnywhere(self._services.coordinator.groups, self._services.fleet)
 
     def edge(self) -> ShareEdge:
         """See carried.CarriedRequests."""

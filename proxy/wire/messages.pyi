@@ -2330,6 +2330,17 @@ class PeerForget(Message):
     chunks: list[int] = ...
     unknown_tags: Tags = ()
 
+class PeerGroupKnown(Message):
+    id: int = 0
+    is_known: bool = False
+    unknown_tags: Tags = ()
+
+class PeerGroupKnownRequest(Message):
+    id: int = 0
+    feature: str = ""
+    group_id: str = ""
+    unknown_tags: Tags = ()
+
 class PeerGroups(Message):
     added: list[str] = ...
     removed: list[str] = ...

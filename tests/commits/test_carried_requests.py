@@ -12,6 +12,7 @@ from proxy.commits.carried_requests import CarriedCommits
 from proxy.commits.services import FEATURE, CommitServices
 from proxy.fleet.carried import CarriedFeatures, CarriedRequests, NothingKept
 from proxy.fleet.edge import PeerEdge
+from proxy.fleet.group_owners import PeerLost
 from proxy.fleet.owner import PeerOwner
 from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import Committed, CommitWorld
@@ -85,3 +86,22 @@ def test_links_that_come_and_go_wake_who_waits() -> None:
     assert (carried.feature, dict(carried.handlers)) == (FEATURE, {})
     answer: Any = carried.edge()
     assert isinstance(answer, NothingKept)
+
+
+def test_proxy_knows_a_group_once_it_sends_its_commits_to_the_owner(far: FarCommits) -> None:
+    """Asked over a link: the owner itself knows what it holds."""
+    assert not far.peer.knows(FEATURE, "g").result()
+    far.commit(43, "ic/1;45-47")
+    assert far.peer.knows(FEATURE, "g").result()
+    assert not far.peer.knows("another feature", "g").result()
+    assert far.wire.sent.count("PeerGroupKnown") == 3
+
+
+def test_question_whether_a_group_is_known_ends_with_the_link(far: FarCommits) -> None:
+    far.wire.held = []
+    asked = far.peer.knows(FEATURE, "g")
+    assert not asked.done
+    far.wire.cut()
+    for promise in (asked, far.peer.knows(FEATURE, "g")):
+        with pytest.raises(PeerLost):
+            promise.result()

@@ -2,14 +2,64 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from proxy.commits.marking import MARK_SEEN_S
+import pytest
+
+from proxy.commits.marking import ASKED_AGAIN_S, SEEN_MAX_S
+from proxy.commits.services import FEATURE
+from proxy.fleet.group_owners import Peer, PeerLost
+from proxy.loop.promise import Promise
+from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import OFFSET_COMMIT, CommitWorld
 
-ALONE: Any = SimpleNamespace(groups={}, owner=lambda _: None, owners=lambda _: [])
-"""A fleet in which this proxy owns everything at this moment."""
+
+@dataclass
+class Other:
+    """Another proxy, as far as it is asked which groups it knows. See group_owners.Peer."""
+
+    fleet: Fleet
+    read: set[str] = field(default_factory=set)
+    is_lost: bool = False
+    is_silent: bool = False
+
+    def knows(self, feature: str, group_id: str) -> Promise[bool]:
+        assert feature == FEATURE
+        self.fleet.questions += 1
+        promise: Promise[bool] = Promise()
+        if self.is_lost:
+            promise.fail(PeerLost("cut"))
+        elif not self.is_silent:
+            promise.set(group_id in self.read)
+        return promise
+
+
+class Fleet:
+    """A fleet in which this proxy owns everything at this moment. See group_owners.Fleet."""
+
+    def __init__(self) -> None:
+        self.world = CommitWorld()
+        self.world.services.fleet = self
+        self.groups: Mapping[str, None] = {}
+        self.questions = 0
+        self.others = {name: Other(self) for name in ("first", "second")}
+        self.linked = set(self.others)
+
+    @property
+    def members(self) -> Mapping[str, Peer | None]:
+        return {name: other if name in self.linked else None for name, other in self.others.items()}  # type: ignore[misc]
+
+    def owner(self, partition: int) -> Peer | None:
+        return None
+
+    def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
+        return []
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet()
 
 
 def test_second_text_waits_for_the_mark_that_is_on_its_way() -> None:
@@ -32,21 +82,65 @@ def test_marked_groups_are_not_marked_again() -> None:
     assert len(world.journal.appends) == 1
 
 
-def test_other_proxies_of_a_fleet_have_time_to_read_the_mark() -> None:
-    """Also where a second text comes once the mark is stored; later ones do not wait, nor do those after a takeover."""
-    world = CommitWorld()
-    world.services.fleet = ALONE
-    sent = [world.commit(5, f"ic/1;{first}-{first}", partition=index) for index, first in enumerate((7, 9))]
-    assert world.is_marked()
-    assert world.cluster.count(OFFSET_COMMIT) == 0
-    world.timers.advance(MARK_SEEN_S)
+def test_first_text_waits_until_every_other_proxy_has_read_the_mark(fleet: Fleet) -> None:
+    """Also where a second text comes once the mark is stored; later ones ask nobody."""
+    sent = [fleet.world.commit(5, f"ic/1;{first}-{first}", partition=index) for index, first in enumerate((7, 9))]
+    assert fleet.world.is_marked()
+    fleet.others["first"].read.add("g")
+    fleet.world.timers.advance(ASKED_AGAIN_S)
+    assert fleet.world.cluster.count(OFFSET_COMMIT) == 0
+    fleet.others["second"].read.add("g")
+    fleet.world.timers.advance(ASKED_AGAIN_S)
     assert [each.codes for each in sent] == [[0], [0]]
-    assert world.commit(5, "ic/1;11-11").codes == [0]
+    asked = fleet.questions
+    assert fleet.world.commit(5, "ic/1;11-11").codes == [0]
+    assert fleet.questions == asked
 
 
-async def test_mark_that_was_loaded_is_known_to_all() -> None:
-    world = CommitWorld()
-    world.begin(5, "7-7")
-    await world.restart()
-    world.services.fleet = ALONE
-    assert world.commit(5, "ic/1;9-9").codes == [0]
+def test_text_is_refused_for_a_repetition_while_one_proxy_has_not_read_the_mark(fleet: Fleet) -> None:
+    fleet.others["first"].read.add("g")
+    sent = fleet.world.commit(5, "ic/1;7-7")
+    fleet.world.timers.advance(SEEN_MAX_S)
+    assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert fleet.world.cluster.count(OFFSET_COMMIT) == 0
+    (refused,) = [context for event, context in fleet.world.world.notes if event == "commit-refused"]
+    assert "second" in refused["reason"]
+    assert "first" not in refused["reason"]
+    fleet.others["second"].read.add("g")
+    assert fleet.world.commit(5, "ic/1;7-7").codes == [0]
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_proxy_that_cannot_be_asked_is_waited_for_until_it_is_no_member_any_more(fleet: Fleet, is_linked: bool) -> None:
+    fleet.others["first"].read.add("g")
+    fleet.others["second"].is_lost = True
+    fleet.linked = {"first", "second"} if is_linked else {"first"}
+    sent = fleet.world.commit(5, "ic/1;7-7")
+    fleet.world.timers.advance(SEEN_MAX_S / 2)
+    assert fleet.world.cluster.count(OFFSET_COMMIT) == 0
+    del fleet.others["second"]
+    fleet.world.timers.advance(ASKED_AGAIN_S)
+    assert sent.codes == [0]
+
+
+def test_proxy_that_never_answers_holds_the_first_text_for_a_bounded_time(fleet: Fleet) -> None:
+    fleet.others["first"].is_silent = True
+    sent = fleet.world.commit(5, "ic/1;7-7")
+    fleet.world.timers.advance(SEEN_MAX_S)
+    assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_plain_commits_ask_no_other_proxy(fleet: Fleet) -> None:
+    assert fleet.world.commit(5).codes == [0]
+    assert fleet.questions == 0
+
+
+async def test_who_has_read_a_mark_that_was_loaded_is_asked_again(fleet: Fleet) -> None:
+    """The owner before may have died before anybody else had read it."""
+    for other in fleet.others.values():
+        other.read.add("g")
+    fleet.world.begin(5, "7-7")
+    asked = fleet.questions
+    await fleet.world.restart()
+    assert fleet.world.commit(5, "ic/1;9-9").codes == [0]
+    assert fleet.questions == asked + len(fleet.others)

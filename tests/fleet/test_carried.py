@@ -20,6 +20,10 @@ class Feature:
     handlers: Mapping[int, FramedHandler]
     ended: list[int] = field(default_factory=list)
     changes: int = 0
+    known: frozenset[str] = frozenset()
+
+    def knows(self, group_id: str) -> bool:
+        return group_id in self.known
 
     def edge(self) -> EdgeOfLink:
         return NothingKept()
@@ -48,6 +52,12 @@ def test_features_answer_the_same_api_each_for_itself() -> None:
     assert carried.handler("one", 8) is None
     assert carried.handler("three", 42) is None
     assert list(carried.edges()) == ["one", "two"]
+
+
+def test_features_say_which_groups_they_know_each_for_itself() -> None:
+    carried = CarriedFeatures([Feature("one", {}, known=frozenset({"g"})), Feature("two", {})])
+    assert [carried.knows(feature, "g") for feature in ("one", "two", "three")] == [True, False, False]
+    assert not carried.knows("one", "h")
 
 
 def test_all_features_hear_of_links() -> None:

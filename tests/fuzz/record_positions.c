@@ -1,47 +1,20 @@
-/* The kernel that finds records under sanitizers: record_positions SECONDS SEED BATCH-FILE...
+/* The kernel that finds records under sanitizers (harness.h).
  *
- * Records areas, and runs of batches, are damaged at random. Every buffer and every column has its exact size, so that an access one byte outside
- * ends the run. What is found must lie within the area, in order, at ascending offsets. */
+ * Records areas, and runs of batches, are damaged at random. Every buffer and every column has its exact size, so that
+ * an access one byte outside ends the run. What is found must lie within the area, in order, at ascending offsets. */
 #define RECORD_POSITIONS_CORE
 #include "../../proxy/wire/_record_positions.c"
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+#include "harness.h"
 
-enum { BATCHES_MAX = 256, AREA_MAX = 1 << 16, RUN_MAX = 4 };
-static struct { uint8_t *bytes; size_t size; } corpus[BATCHES_MAX];
-static int batches;
-static uint64_t dice_state;
-
-static uint64_t dice(uint64_t sides) {
-    dice_state ^= dice_state << 13; dice_state ^= dice_state >> 7; dice_state ^= dice_state << 17;
-    return sides ? (dice_state >> 11) % sides : 0;
-}
-
-static void fail(const char *what, uint64_t turn) {
-    fprintf(stderr, "turn %llu: %s\n", (unsigned long long)turn, what);
-    abort();
-}
-
-static uint8_t *exact(const uint8_t *from, size_t size) {
-    uint8_t *copied = malloc(size ? size : 1);
-    if (size) memcpy(copied, from, size);
-    return copied;
-}
+enum { RUN_MAX = 4 };
 
 static size_t damage(uint8_t *b, size_t size) {
     static const uint8_t EXTREMES[] = {0, 1, 2, 3, 0x7F, 0x80, 0xFE, 0xFF};
     for (uint64_t left = dice(6); left && size; left--) {
-        size_t at = dice(size), more;
-        switch (dice(7)) {
-        case 0: b[at] ^= (uint8_t)(1u << dice(8)); break;
-        case 1: b[at] = (uint8_t)dice(256); break;
-        case 2: b[at] = EXTREMES[dice(sizeof EXTREMES)]; break;
-        case 3: for (more = dice(11); more && at < size; more--) b[at++] = 0xFF; break;
-        case 4: size = at; break;
-        case 5: more = dice(40); if (size + more < AREA_MAX) { memmove(b + at + more, b + at, size - at); size += more; } break;
-        case 6: more = dice(40); if (at + more < size) { memmove(b + at, b + at + more, size - at - more); size -= more; } break;
-        }
+        size_t at = dice(size);
+        uint64_t kind = dice(PLAIN_DAMAGES + 1);
+        if (kind == PLAIN_DAMAGES) b[at] = EXTREMES[dice(sizeof EXTREMES)];
+        else size = damage_plainly(b, size, at, kind);
     }
     return size;
 }
@@ -169,27 +142,13 @@ static int one(uint64_t turn, uint8_t *room) {
     return !wrong;
 }
 
+static int area_or_run(uint64_t turn, uint8_t *room) {
+    if (turn % 10000 == 0) look_around((int)(turn / 10000 % 3));
+    return turn % 2 ? one(turn, room) : one_run(turn, room);
+}
+
 int main(int count, char **words) {
-    if (count < 4) return fprintf(stderr, "usage: record_positions SECONDS SEED BATCH-FILE...\n"), 2;
-    static uint8_t room[AREA_MAX * (RUN_MAX + 1)];
+    static uint8_t room[BATCH_MAX * (RUN_MAX + 1)];
     make_tables();
-    for (int i = 3; i < count && batches < BATCHES_MAX; i++) {
-        FILE *file = fopen(words[i], "rb");
-        if (!file) return perror(words[i]), 2;
-        corpus[batches].size = fread(room, 1, AREA_MAX - 1, file);
-        corpus[batches].bytes = exact(room, corpus[batches].size);
-        batches++;
-        fclose(file);
-    }
-    dice_state = strtoull(words[2], NULL, 10) * 2654435769u + 1;
-    const double seconds = atof(words[1]);
-    const time_t start = time(NULL);
-    uint64_t turn = 0, good = 0;
-    for (; turn % 1024 || difftime(time(NULL), start) < seconds; turn++) {
-        if (turn % 10000 == 0) look_around((int)(turn / 10000 % 3));
-        good += (uint64_t)(turn % 2 ? one(turn, room) : one_run(turn, room));
-    }
-    printf("%llu areas and runs, %llu of them read, the others refused\n", (unsigned long long)turn, (unsigned long long)good);
-    for (int i = 0; i < batches; i++) free(corpus[i].bytes);
-    return 0;
+    return drive(count, words, room, area_or_run);
 }

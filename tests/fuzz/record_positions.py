@@ -1,28 +1,20 @@
-"""Any bytes against the kernel that finds records: positions within them, or a refusal. `tests/fuzz/run [--help]`
-
-Three runs: the C kernel against its twin in Python on damaged records; the same with an extension that was compiled
-with the address and undefined-behaviour sanitizers; and the core alone under them, in plain C, each time in memory of
-its exact size.
-"""
+"""Any bytes against the kernel that finds records: positions within them, or a refusal (tests/fuzz/harness.py)."""
 
 from __future__ import annotations
 
-import argparse
 import random
 import struct
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from proxy.wire import record_positions, record_runs, records
 from proxy.wire.record_headers import RecordHeaders
 from proxy.wire.record_positions import ROW_BYTES
 from proxy.wire.records import Record
-from tests.fuzz import sanitized
+from tests.fuzz.harness import Kernel
+from tests.fuzz.sanitized import CHECKOUT
 from tests.wire.any_records import damaged, some_batch, with_fields
 
-SOURCE = sanitized.CHECKOUT / "proxy" / "wire" / "_record_positions.c"
 OFFSETS = (0, 0, 1000, (1 << 63) - 1, -1)
 DELTAS = (0, 5, 2000, (1 << 31) - 1, 1 << 31, -1)
 
@@ -88,43 +80,11 @@ def compare(extension: Any, seed: int, seconds: float) -> str:
     return f"{turns} areas and as many runs, {good} of the areas read, the others refused by both"
 
 
-def sanitized_extension(folder: Path, seed: int, seconds: float) -> str:
-    """The same comparison with sanitizers in the extension."""
-    built = sanitized.extension(folder, SOURCE)
-    words = ["--seed", str(seed), "--seconds", str(seconds), "--extension", str(built)]
-    return sanitized.output_of_module("tests.fuzz.record_positions", words)
-
-
-def sanitized_core(folder: Path, seed: int, seconds: float) -> str:
-    """The core alone."""
-    driver = sanitized.driver(folder, Path(__file__).with_name("record_positions.c"))
-    files = []
-    for number in range(60):
-        files.append(folder / f"batch-{number}")
-        files[-1].write_bytes(some_batch(random.Random(number), least=1))
-    return sanitized.output([str(driver), str(seconds), str(seed), *map(str, files)])
-
-
-def main() -> None:
-    """Run as a command."""
-    parser = argparse.ArgumentParser(prog="tests/fuzz/run", description=__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60, help="of each of the three runs (default 60)")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="default: another one each time")
-    parser.add_argument("--extension", help=argparse.SUPPRESS)
-    words = parser.parse_args()
-    if words.extension:
-        module = sanitized.loaded(words.extension, "proxy.wire._record_positions")
-        print(compare(module, words.seed, words.seconds))
-        return
-    print(f"positions of records: seed {words.seed}, {words.seconds:g} s each")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        print("core under sanitizers:     ", sanitized_core(folder, words.seed, words.seconds))
-        print("extension under sanitizers:", sanitized_extension(folder, words.seed, words.seconds))
-    if record_positions.EXTENSION is None:
-        raise SystemExit("error: the extension is not built here")
-    print("extension against twin:    ", compare(record_positions.EXTENSION, words.seed, words.seconds))
+def sound(number: int) -> bytes:
+    """A batch with a record at least."""
+    return some_batch(random.Random(number), least=1)
 
 
 if __name__ == "__main__":
-    main()
+    source = CHECKOUT / "proxy" / "wire" / "_record_positions.c"
+    Kernel("record_positions", source, sound, lambda module: module, compare, record_positions.EXTENSION).run()

@@ -1,30 +1,25 @@
-"""Any bytes against the filter kernel: a batch out, or a refusal; never anything else. `tests/fuzz/run [--help]`
+"""Any bytes against the filter kernel: a batch out, or a refusal; never anything else (tests/fuzz/harness.py).
 
-Three runs: the C kernel against its twin in Python on damaged batches of every codec; the same with an extension that
-was compiled with the address and undefined-behaviour sanitizers; and the core alone under them, in plain C, which tries
-some hundred thousand batches a second, each in a buffer of its exact size.
+Kernel and twin get damaged batches of every codec; the core alone tries some hundred thousand batches a second.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import struct
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from proxy.views.kernel import slicing, slicing_in_python
 from proxy.views.model.slots import Cut, EvenCut
 from proxy.wire import legacy, records
 from proxy.wire.records import Record
-from tests.fuzz import sanitized
+from tests.fuzz.harness import Kernel
+from tests.fuzz.sanitized import CHECKOUT
 from tests.views.kernel.batches import CUTS, sample
 
-SOURCE = sanitized.CHECKOUT / "proxy" / "views" / "kernel" / "_slicing.c"
 EXTREMES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 DECOMPRESSED_MAX = 1 << 18
 
@@ -95,9 +90,8 @@ def compare(kernel: Any, seed: int, seconds: float) -> str:
     return f"{turns} batches, {good} of them taken apart, the others refused by both"
 
 
-def extension_at(path: str) -> Any:
-    """The kernel of another build."""
-    module = sanitized.loaded(path, "proxy.views.kernel._slicing")
+def kernel_of(module: Any) -> Any:
+    """As the proxy calls it."""
 
     def kernel(batch: Any, body: Any, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
         return module.split(batch, body, cut.packed, slots, from_offset)
@@ -105,22 +99,11 @@ def extension_at(path: str) -> Any:
     return kernel
 
 
-def sanitized_extension(folder: Path, seed: int, seconds: float) -> str:
-    """The same comparison with sanitizers in the extension."""
-    built = sanitized.extension(folder, SOURCE)
-    words = ["--seed", str(seed), "--seconds", str(seconds), "--extension", str(built)]
-    return sanitized.output_of_module("tests.fuzz.slicing", words)
-
-
-def sanitized_core(folder: Path, seed: int, seconds: float) -> str:
-    """The core alone."""
-    driver = sanitized.driver(folder, Path(__file__).with_name("kernel.c"))
-    files = []
-    for number in range(60):
-        files.append(folder / f"batch-{number}")
-        batch = long_records(number) if number % 6 == 5 else sample(number, 5 + number, gaps=number % 2 == 1)
-        files[-1].write_bytes(batch if number else dataless())
-    return sanitized.output([str(driver), str(seconds), str(seed), *map(str, files)])
+def sound(number: int) -> bytes:
+    """With and without gaps, with long records, and what compaction leaves."""
+    if number == 0:
+        return records.build_batch(0, [], last_offset=5)
+    return long_records(number) if number % 6 == 5 else sample(number, 5 + number, gaps=number % 2 == 1)
 
 
 def long_records(seed: int) -> bytes:
@@ -131,30 +114,6 @@ def long_records(seed: int) -> bytes:
     return records.build_batch(0, found)
 
 
-def dataless() -> bytes:
-    """What compaction leaves."""
-    return records.build_batch(0, [], last_offset=5)
-
-
-def main() -> None:
-    """Run as a command."""
-    parser = argparse.ArgumentParser(prog="tests/fuzz/run", description=__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60, help="of each of the three runs (default 60)")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="default: another one each time")
-    parser.add_argument("--extension", help=argparse.SUPPRESS)
-    words = parser.parse_args()
-    if words.extension:
-        print(compare(extension_at(words.extension), words.seed, words.seconds))
-        return
-    print(f"seed {words.seed}, {words.seconds:g} s each")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        print("core under sanitizers:     ", sanitized_core(folder, words.seed, words.seconds))
-        print("extension under sanitizers:", sanitized_extension(folder, words.seed, words.seconds))
-    if "c" not in slicing.KERNELS:
-        raise SystemExit("error: the extension is not built here")
-    print("extension against twin:    ", compare(slicing.KERNELS["c"], words.seed, words.seconds))
-
-
 if __name__ == "__main__":
-    main()
+    source = CHECKOUT / "proxy" / "views" / "kernel" / "_slicing.c"
+    Kernel("slicing", source, sound, kernel_of, compare, slicing.KERNELS.get("c")).run()

@@ -1,49 +1,25 @@
-/* The filter kernel under sanitizers: kernel SECONDS SEED BATCH-FILE...
+/* The filter kernel under sanitizers (harness.h).
  *
  * Batches are damaged at random, most are given a right size and checksum again, and taken apart by random cuts. Every
  * buffer has its exact size, so that an access one byte outside ends the run. What comes out must be batches again, with
  * the records that the parts say, and none may be lost when every slot was wanted. */
 #define SLICING_CORE
 #include "../../proxy/views/kernel/_slicing.c"
-#include <stdio.h>
-#include <time.h>
+#include "harness.h"
 
-enum { BATCHES_MAX = 256, SIZE_MAX_ = 1 << 16, RANGES_MAX = 9, KEYS_MAX = 4 };
-static struct { uint8_t *bytes; size_t size; } corpus[BATCHES_MAX];
-static int batches;
-static uint64_t dice_state;
-
-static uint64_t dice(uint64_t sides) {
-    dice_state ^= dice_state << 13; dice_state ^= dice_state >> 7; dice_state ^= dice_state << 17;
-    return sides ? (dice_state >> 11) % sides : 0;
-}
-
-static void fail(const char *what, uint64_t turn) {
-    fprintf(stderr, "turn %llu: %s\n", (unsigned long long)turn, what);
-    abort();
-}
-
-static uint8_t *exact(const uint8_t *from, size_t size) {
-    uint8_t *copied = malloc(size ? size : 1);
-    if (size) memcpy(copied, from, size);
-    return copied;
-}
+enum { RANGES_MAX = 9, KEYS_MAX = 4 };
 
 static const uint32_t EXTREMES[] = {0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x7FFFFFFF, 0x80000000u, 0xFFFFFFFFu, 0xFFFFFFFEu};
 
 static size_t damage(uint8_t *b, size_t size) {
     for (uint64_t left = dice(6); left && size; left--) {
-        size_t at = dice(3) ? dice(size) : dice(size < 90 ? size : 90), more;
-        switch (dice(9)) {
-        case 0: b[at] ^= (uint8_t)(1u << dice(8)); break;
-        case 1: b[at] = (uint8_t)dice(256); break;
-        case 2: b[at] = (uint8_t)EXTREMES[dice(11)]; break;
-        case 3: if (at + 4 <= size) put_big32(b + at, EXTREMES[dice(11)]); break;
-        case 4: for (more = dice(11); more && at < size; more--) b[at++] = 0xFF; break;
-        case 5: size = at; break;
-        case 6: more = dice(40); if (size + more < SIZE_MAX_) { memmove(b + at + more, b + at, size - at); size += more; } break;
-        case 7: more = dice(40); if (at + more < size) { memmove(b + at, b + at + more, size - at - more); size -= more; } break;
-        case 8: if (size >= HEADER) put_big32(b + COUNT_AT, big32(b + COUNT_AT) + (uint32_t)dice(3) - 1); break;
+        size_t at = dice(3) ? dice(size) : dice(size < 90 ? size : 90);
+        uint64_t kind = dice(PLAIN_DAMAGES + 3);
+        switch (kind) {
+        case PLAIN_DAMAGES: b[at] = (uint8_t)EXTREMES[dice(11)]; break;
+        case PLAIN_DAMAGES + 1: if (at + 4 <= size) put_big32(b + at, EXTREMES[dice(11)]); break;
+        case PLAIN_DAMAGES + 2: if (size >= HEADER) put_big32(b + COUNT_AT, big32(b + COUNT_AT) + (uint32_t)dice(3) - 1); break;
+        default: size = damage_plainly(b, size, at, kind);
         }
     }
     if (size >= HEADER && dice(20)) put_big32(b + 8, (uint32_t)(size - LOG_OVERHEAD));
@@ -141,28 +117,14 @@ static int one(uint64_t turn, uint8_t *room) {
     return good;
 }
 
+static int one_by_any_path(uint64_t turn, uint8_t *room) {
+    if (turn % 10000 == 0) look_around(turn % 80000 == 60000 ? PLAIN : turn % 80000 == 70000 ? INSTRUCTIONS : ALL);
+    pieces_from = dice(2) ? 1 : 512;
+    return one(turn, room);
+}
+
 int main(int count, char **words) {
-    if (count < 4) return fprintf(stderr, "usage: kernel SECONDS SEED BATCH-FILE...\n"), 2;
+    static uint8_t room[BATCH_MAX * 2];
     make_tables();
-    static uint8_t room[SIZE_MAX_ * 2];
-    for (int i = 3; i < count && batches < BATCHES_MAX; i++) {
-        FILE *file = fopen(words[i], "rb");
-        if (!file) return perror(words[i]), 2;
-        corpus[batches].size = fread(room, 1, SIZE_MAX_ - 1, file);
-        corpus[batches].bytes = exact(room, corpus[batches].size);
-        batches++;
-        fclose(file);
-    }
-    dice_state = strtoull(words[2], NULL, 10) * 2654435769u + 1;
-    double seconds = atof(words[1]);
-    time_t start = time(NULL);
-    uint64_t turn = 0, good = 0;
-    for (; turn % 1024 || difftime(time(NULL), start) < seconds; turn++) {
-        if (turn % 10000 == 0) look_around(turn % 80000 == 60000 ? PLAIN : turn % 80000 == 70000 ? INSTRUCTIONS : ALL);
-        pieces_from = dice(2) ? 1 : 512;
-        good += (uint64_t)one(turn, room);
-    }
-    printf("%llu batches, %llu of them taken apart, the others refused\n", (unsigned long long)turn, (unsigned long long)good);
-    for (int i = 0; i < batches; i++) free(corpus[i].bytes);
-    return 0;
+    return drive(count, words, room, one_by_any_path);
 }

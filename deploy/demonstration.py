@@ -20,7 +20,7 @@ from types import FrameType
 
 from confluent_kafka import KafkaException, Message, Producer, ShareConsumer
 from localkafka import jars, java
-from localkafka.cluster import BrokerError, Cluster
+from localkafka.cluster import SMALL, BrokerError, Cluster
 from localkafka.connection import Connection, build
 from localkafka.front import Front, FrontError
 from localkafka.share_client import ACCEPT, RENEW, Record, ShareClient, ShareError
@@ -140,7 +140,7 @@ def _demonstrate(keep: bool) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-share-proxy-")))
         out.rule("1. A Kafka without share groups", align="left")
         with out.status(f"Starting Kafka {RELEASE} ..."):
-            kafka = stack.enter_context(Cluster(RELEASE, folder / "kafka"))
+            kafka = stack.enter_context(Cluster(RELEASE, folder / "kafka", java_options=SMALL))
         out.print(f"Kafka {RELEASE}, one broker, listens on [bold]{kafka.bootstrap}[/].")
         with out.status("Starting the proxy ..."):
             front = stack.enter_context(

@@ -15,20 +15,28 @@ import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 from localkafka.addresses import HOST, free_ports
 from localkafka.children import Child
+from localkafka.class_archive import archive_options
 from localkafka.jars import class_path
 from localkafka.java import QUICK_START, find_java
 
 START_S = 240.0
 """How long a cluster may take to be ready; 3 s on an idle machine."""
+
+ARCHIVE_S = 60.0
+"""How long a broker may take to end that writes an archive of its classes."""
+SMALL = (*QUICK_START, "-Xms128m", "-Xmx512m")
+"""Options of Java for a broker of a few minutes."""
 
 _DEFAULTS = {
     "auto.leader.rebalance.enable": "false",
@@ -109,10 +117,10 @@ class Cluster:
     """A Kafka cluster of `nodes` nodes with the ids first_id, first_id + 1, ...
 
     `release` is a name in jars.toml, `properties` are added to every node's, `features` are given to the storage
-    format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements), `plugins` (folders of
-    classes) to their class path. Where a relay listens on
-    `relay_port` and passes on to `relayed_port` of the only node, clients that come through it are told of its address
-    alone. The folder is removed by `stop` unless something failed.
+    format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements; None: SMALL, with classes
+    out of an archive that the first such broker of a release makes), `plugins` (folders of classes) to their class
+    path. Where a relay listens on `relay_port` and passes on to `relayed_port` of the only node, clients that come
+    through it are told of its address alone. The folder is removed by `stop` unless something failed.
     """
 
     def __init__(
@@ -125,7 +133,7 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         features: Sequence[str] = (),
         sasl: Sasl | None = None,
-        java_options: Sequence[str] = (*QUICK_START, "-Xms128m", "-Xmx512m"),
+        java_options: Sequence[str] | None = None,
         relay_port: int | None = None,
         plugins: Sequence[Path] = (),
     ) -> None:
@@ -169,10 +177,12 @@ class Cluster:
     def start(self) -> None:
         """Format, start every node, and wait until all serve; raises BrokerError."""
         java, jars = find_java(), os.pathsep.join((class_path(self.release), *map(str, self._plugins)))
+        archive = _archived(self.release) if self._java_options is None else ()
+        options = (*SMALL, *archive) if self._java_options is None else self._java_options
         for node in self.nodes:
-            self._format(node, [java, *QUICK_START, "-cp", jars])
+            self._format(node, [java, *QUICK_START, *archive, "-cp", jars])
             node.command = [
-                java, *self._java_options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                java, *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                 "-Dorg.slf4j.simpleLogger.showDateTime=true",
                 "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaConfig=error", "-cp", jars,
                 "kafka.Kafka", str(_settings(node)),
@@ -272,6 +282,20 @@ class Cluster:
                 f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
             ),
         }
+
+
+@cache
+def _archived(release: str) -> tuple[str, ...]:
+    """The options to use the archive of what a broker of that release, and the format before it, loads."""
+
+    def make(writing: str) -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            options = (*SMALL, "-Xlog:disable", writing)
+            with Cluster(release, Path(folder) / "kafka", java_options=options) as kafka:
+                child = kafka.nodes[0].child
+                return -1 if child is None else child.stop(ARCHIVE_S)
+
+    return archive_options(find_java(), class_path(release), "broker", make)
 
 
 def live_brokers(port: int) -> int:

@@ -1,21 +1,15 @@
-"""Kafka's own command-line tools, from the released jars.
-
-Half the time of a tool is the loading of its classes: they come from an archive (JEP 350), which is made in the user's
-cache folder when it is missing. A Java that cannot do that does without.
-"""
+"""Kafka's own command-line tools, from the released jars; their classes come from an archive."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import subprocess
 from functools import cache
 from pathlib import Path
 
 from localkafka.children import Child
-from localkafka.jars import cache_folder, class_path
+from localkafka.class_archive import archive_options
+from localkafka.jars import class_path
 from localkafka.java import QUICK_START, find_java
-from localkafka.turns import turn
 
 from tests.support.programs import output_of
 
@@ -36,27 +30,18 @@ def command(tool: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",)) 
 
 @cache
 def _archived(java: str, jars: str) -> tuple[str, ...]:
-    """The options to use the archive of a class path."""
-    files = [Path(name) for name in (java, *jars.split(os.pathsep))]
-    digest = hashlib.sha256("".join(f"{file} {file.stat().st_mtime_ns}\n" for file in files).encode()).hexdigest()
-    archive = cache_folder().parent / "classes" / f"{digest[:16]}.jsa"
-    with turn(archive.parent):
-        if not archive.exists():
-            _make(archive, java, jars)
-    return ("-Xlog:disable", f"-XX:SharedArchiveFile={archive}") if archive.exists() else ()
-
-
-def _make(archive: Path, java: str, jars: str) -> None:
-    """Archive what a tool loads that asks a port where nobody listens."""
-    part = archive.with_suffix(".part")
-    options = ["-Xlog:disable", f"-XX:ArchiveClassesAtExit={part}", "-cp", jars]
+    """The options to use the archive of what a tool loads that asks a port where nobody listens."""
     asking = ["--bootstrap-server", "127.0.0.1:1", "--list", "--timeout", "100"]
-    subprocess.run(
-        [java, *QUICK_START, *options, f"{TOOLS}.consumer.group.ConsumerGroupCommand", *asking],
-        capture_output=True, timeout=RUN_S, check=False,
-    )  # fmt: skip
-    if part.exists():
-        part.rename(archive)
+
+    def make(writing: str) -> int:
+        done = subprocess.run(
+            [java, *QUICK_START, "-Xlog:disable", writing, "-cp", jars,
+             f"{TOOLS}.consumer.group.ConsumerGroupCommand", *asking],
+            capture_output=True, timeout=RUN_S, check=False,
+        )  # fmt: skip
+        return done.returncode
+
+    return archive_options(java, jars, "tool", make)
 
 
 def tool(name: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",), text: str | None = None) -> str:

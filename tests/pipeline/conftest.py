@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from localkafka.front import Front
+from localkafka.java import QUICK_START
 
 from tests.support import audit_story
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import Raw, Topic
 
 SMALL = {
+    "spark.driver.extraJavaOptions": " ".join(QUICK_START),
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""A few rows are done sooner by code that need not be compiled first."""
+"""A few rows are done sooner by code that need not be compiled first, or not to the utmost."""
 
 
 @pytest.fixture(scope="session")

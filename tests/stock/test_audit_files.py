@@ -7,6 +7,7 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from tests.support.worlds import ACCEPT, World
 pytestmark = [pytest.mark.broker]
 
 RECORDS = 600
+ROTATIONS_MAX = 100
+"""While the files are read."""
 SETTINGS: dict[str, Any] = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}}
 
 
@@ -36,7 +39,13 @@ class AuditedFront:
         self.front = running.front(kafka.bootstrap, SETTINGS | {"audit": audit})
 
     def lines(self) -> list[bytes]:
-        """Of all files, the oldest first, ends included."""
+        """Of all files, the oldest first, ends included; read again where they were rotated meanwhile."""
+        for _ in range(ROTATIONS_MAX):
+            with suppress(FileNotFoundError):
+                return self._read()
+        raise AssertionError("the files are rotated without end")
+
+    def _read(self) -> list[bytes]:
         numbered = sorted(self.file.parent.glob("audit.jsonl.*"), key=lambda path: -int(path.suffix[1:]))
         written = [path for path in (*numbered, self.file) if path.exists()]
         return [line for path in written for line in path.read_bytes().splitlines(keepends=True)]

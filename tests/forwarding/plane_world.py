@@ -212,7 +212,7 @@ class World:
     def close(self) -> None:
         self.plane.close()
         for _ in range(3):
-            self.turn()  # what was being dialled is closed when it comes
+            self.reactor.turn(0)  # what was being dialled is closed when it comes
         for peer in self.peers:
             peer.close()
         self.reactor.shut()

@@ -3,7 +3,7 @@
 A broker or proxy is ended by its own handle; a process still there after the last test fails the run. Topics and groups
 are a test's own: take their names from the fixture `fresh`.
 
-The whole run is shared by two processes: tests/support/sharing.py.
+The whole run is shared by three processes: tests/support/sharing.py.
 """
 
 from __future__ import annotations
@@ -105,10 +105,9 @@ def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """See tests/support/sharing.py."""
     if item.get_closest_marker("xdist_group") is None:
-        group = file = item.path.relative_to(CHECKOUT).as_posix()
-        if "broker" in item.keywords:
-            parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
-            group = group_of(file, getattr(item, "fixturenames", ()), parameters)
+        file = item.path.relative_to(CHECKOUT).as_posix()
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        group = group_of(file, getattr(item, "fixturenames", ()), parameters, "broker" in item.keywords)
         item.add_marker(pytest.mark.xdist_group(group))
 
 

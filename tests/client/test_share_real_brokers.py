@@ -27,7 +27,7 @@ from proxy.wire.errors import ErrorCode
 from tests.client.test_real_brokers import QUIET, Dialler
 from tests.support.raw import Raw
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240), pytest.mark.xdist_group("quick")]
 
 Fresh = Callable[[str], str]
 LIMIT_S = 40

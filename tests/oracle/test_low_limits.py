@@ -11,7 +11,7 @@ from tests.support.brokers import TIGHT, Running
 from tests.support.raw import until
 from tests.support.worlds import World
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(480), pytest.mark.xdist_group("kafka_39")]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(480), pytest.mark.xdist_group("quick")]
 
 
 @pytest.fixture(scope="module", params=["native", "proxy"])

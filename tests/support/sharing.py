@@ -1,6 +1,6 @@
 """How the whole run is shared by several processes (pytest-xdist, `--dist loadgroup`).
 
-What must be in one process is a group: a file, or all tests that share brokers of the session, so that each of those is
+What must be in one process is a group: a file, or all tests that share brokers or Spark, so that each of those is
 started once. A test that needs more than its fixtures and parameters show names its `xdist_group` itself.
 """
 
@@ -10,23 +10,31 @@ from collections.abc import Iterable
 
 from tests.support.brokers import NEW, OLD
 
-SHARED = ("kafka_39", "kafka_43")
-"""Groups of tests that share brokers of the session; who needs both is in the first."""
+SHARED = ("kafka_43", "kafka_39", "quick")
+"""What tests share of the session, what takes longest first: brokers of 4.3.0, and Spark; those of 3.9.1; those that
+allow locks of a second. Who needs several is with the last of them."""
 
 
-def group_of(file: str, fixtures: Iterable[str], parameters: Iterable[object]) -> str:
-    """The group of a test that needs real brokers; `front` is one of two proxies, as its parameter says."""
+def group_of(file: str, fixtures: Iterable[str], parameters: Iterable[object], needs_broker: bool = True) -> str:
+    """The group of a test; `front` is one of two proxies, as its parameter says.
+
+    Half of what needs brokers needs one of 3.9.1, which starts in two seconds: each folder's tests are a group.
+    """
     needed, values = set(fixtures), set(map(str, parameters))
-    if needed & {"kafka_39", "proxy_39", "proxy_39_quick", "kafka_43_quick"} or ("front" in needed and OLD in values):
-        return "kafka_39"
-    if needed & {"kafka_43", "proxy_43"} or ("front" in needed and NEW in values):
+    if not needs_broker:
+        return "kafka_43" if "spark" in needed else file
+    if needed & {"proxy_39_quick", "kafka_43_quick", "outcomes"}:
+        return "quick"
+    is_old = needed & {"kafka_39", "proxy_39"} or ("front" in needed and OLD in values)
+    if not is_old and (needed & {"kafka_43", "proxy_43"} or ("front" in needed and NEW in values)):
         return "kafka_43"
-    return file if "running" in needed else "kafka_39"
+    return file if "running" in needed and not is_old else f"kafka_39 {file.split('/')[1]}"
 
 
 def rank_of(group: str, marks: Iterable[str]) -> int:
     """Long groups begin first, lest one of them begins last and is waited for."""
-    if group in SHARED:
-        return SHARED.index(group)
+    shared = group.partition(" ")[0]
+    if shared in SHARED:
+        return SHARED.index(shared)
     named = set(marks)
     return len(SHARED) + (0 if "broker" in named else 1 if "slow" in named else 2)

@@ -9,8 +9,9 @@ missing rights included, is said of the view.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from proxy.brokers.interfaces import Connection
 from proxy.forwarding.ask_and_reply import ask, told
@@ -24,10 +25,8 @@ R = TypeVar("R", bound=Message)
 """The class of the answers."""
 E = TypeVar("E")
 """The class of what they say of a partition."""
-
-
-class _Throttles(Protocol):
-    throttle_time_ms: int
+Q = TypeVar("Q", bound=Message)
+"""The class of the requests."""
 
 
 class Question(NamedTuple):
@@ -43,6 +42,62 @@ Place = tuple[str, int]
 
 Asked = Question | ErrorCode
 """What is asked about a partition of a request, or why nothing is."""
+
+
+Topics = Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
+"""Name of each topic of a request, and of each of its partitions the number and `Question.content`."""
+
+
+class Wording(ABC, Generic[Q, R, E]):
+    """The fields in which one API asks about partitions of topics, and answers."""
+
+    @abstractmethod
+    def questions(self, request: Q) -> Topics:
+        """What a client asks."""
+
+    @abstractmethod
+    def request(self, like: Q, by_topic: Mapping[str, Sequence[Question]]) -> RequestMessage[R]:
+        """A request with other questions."""
+
+    @abstractmethod
+    def entries(self, answer: R) -> Iterable[tuple[Place, E]]:
+        """What an answer says: of which place, and what."""
+
+    @abstractmethod
+    def entry(self, partition: int, source: E | ErrorCode) -> E:
+        """What is said of a partition: as of another one, or why nothing is."""
+
+    @abstractmethod
+    def answer(self, throttle_ms: int, topics: Iterable[tuple[str, list[E]]]) -> R:
+        """The whole answer, topic by topic."""
+
+
+async def answer_from_bases(
+    call: Call[Q], views: ViewServices, wording: Wording[Q, R, E], response: type[R], throttle: Callable[[R], int]
+) -> R:
+    """Return an answer about views that says what the broker says about their bases.
+
+    Args:
+        call: names views.
+        views: known, and made where the client may have them.
+        wording: of the API.
+        response: the class of the answer.
+        throttle: the throttle time of an answer.
+    """
+    topics = wording.questions(call.message)
+    asked = await questions_about(call.connection, views, topics)
+    told = await ask_in_rounds(call, asked, lambda by_topic: wording.request(call.message, by_topic), response)
+    found = by_question(told, wording.entries)
+
+    def entry(partition: int, question: Asked) -> E:
+        source = found.get(question) if isinstance(question, Question) else question
+        return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
+
+    said = [
+        (name, [entry(partition, each) for (partition, _), each in zip(places, questions, strict=True)])
+        for (name, places), questions in zip(topics, asked, strict=True)
+    ]
+    return wording.answer(max((throttle(answer) for _, answer in told), default=0), said)
 
 
 async def make_ready(
@@ -69,16 +124,8 @@ def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | N
     return view.name.base, view.place(partition)[0]
 
 
-async def questions_about(
-    connection: Connection, views: ViewServices, topics: Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
-) -> list[list[Asked]]:
-    """For each topic of a request, and each of its partitions, what is to be asked.
-
-    Args:
-        connection: of the client.
-        views: known, and made where the client may have them.
-        topics: name of each topic, and of each of its partitions the number and what is asked (`Question.content`).
-    """
+async def questions_about(connection: Connection, views: ViewServices, topics: Topics) -> list[list[Asked]]:
+    """For each topic of a request, and each of its partitions, what is to be asked over the client's connection."""
     refused = await make_ready(connection, views, {name: [number for number, _ in asked] for name, asked in topics})
 
     def question(name: str, partition: int, content: tuple[int, ...]) -> Asked:
@@ -124,13 +171,3 @@ def by_question(
 ) -> dict[Question, E]:
     """What was answered to each question. `entries` lists what an answer says: of which place, and what."""
     return {chosen[place]: entry for chosen, answer in told for place, entry in entries(answer) if place in chosen}
-
-
-def error_of(question: Asked) -> ErrorCode:
-    """What a partition is told that no answer came for."""
-    return question if isinstance(question, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def throttle_ms(told: Iterable[tuple[dict[Place, Question], _Throttles]]) -> int:
-    """The longest that any of the answers asks for."""
-    return max((answer.throttle_time_ms for _, answer in told), default=0)

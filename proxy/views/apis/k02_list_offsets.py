@@ -11,97 +11,65 @@ KIPs: 320, 396, 734, 405, 1005, 1023. See views/README.md rule 21 and views/READ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
-from proxy.views.apis.base_questions import (
-    Asked,
-    Place,
-    Question,
-    ask_in_rounds,
-    by_question,
-    error_of,
-    questions_about,
-    throttle_ms,
-)
+from proxy.views.apis.base_questions import Place, Question, Topics, Wording, answer_from_bases
 from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.services import ViewServices
-from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode
+from proxy.wire.message_classes import copied
+from proxy.wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
 KEY = ApiKey.LIST_OFFSETS
 
 
-async def handle(call: Call[messages.ListOffsetsRequest], views: ViewServices) -> bytes | None:
-    """Answer one ListOffsets, or let it pass."""
-    topics = [
-        (t.name, [(e.partition_index, (e.timestamp, e.current_leader_epoch)) for e in t.partitions])
-        for t in call.message.topics
-    ]
-    asked = await questions_about(call.connection, views, topics)
-    told = await ask_in_rounds(call, asked, _writer(call), messages.ListOffsetsResponse)
-    return reply(call, _answer(call, asked, told))
+async def handle(call: Call[ListOffsetsRequest], views: ViewServices) -> bytes | None:
+    """Answer one ListOffsets."""
+    response = ListOffsetsResponse
+    return reply(call, await answer_from_bases(call, views, _Wording(), response, lambda each: each.throttle_time_ms))
 
 
-def _writer(
-    call: Call[messages.ListOffsetsRequest],
-) -> Callable[[Mapping[str, Sequence[Question]]], messages.ListOffsetsRequest]:
-    message, request = messages.ListOffsetsRequest, call.message
-
-    def make(by_topic: Mapping[str, Sequence[Question]]) -> messages.ListOffsetsRequest:
-        return message(
-            replica_id=request.replica_id,
-            isolation_level=request.isolation_level,
-            timeout_ms=request.timeout_ms,
-            topics=[
-                message.ListOffsetsTopic(
-                    name=name,
-                    partitions=[
-                        message.ListOffsetsPartition(
-                            partition_index=question.partition,
-                            timestamp=question.content[0],
-                            current_leader_epoch=question.content[1],
-                        )
-                        for question in questions
-                    ],
-                )
-                for name, questions in by_topic.items()
-            ],
-        )
-
-    return make
+Entry = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-def _answer(
-    call: Call[messages.ListOffsetsRequest],
-    asked: Sequence[Sequence[Asked]],
-    told: Sequence[tuple[dict[Place, Question], messages.ListOffsetsResponse]],
-) -> messages.ListOffsetsResponse:
-    message = messages.ListOffsetsResponse
-    found = by_question(
-        told, lambda answer: (((t.name, e.partition_index), e) for t in answer.topics for e in t.partitions)
-    )
+class _Wording(Wording[ListOffsetsRequest, ListOffsetsResponse, Entry]):
+    def questions(self, request: ListOffsetsRequest) -> Topics:
+        return [
+            (topic.name, [(e.partition_index, (e.timestamp, e.current_leader_epoch)) for e in topic.partitions])
+            for topic in request.topics
+        ]
 
-    def entry_of(partition: int, question: Asked) -> messages.ListOffsetsResponse.ListOffsetsPartitionResponse:
-        source = found.get(question) if isinstance(question, Question) else None
-        entry = message.ListOffsetsPartitionResponse(partition_index=partition)
-        if source is None:
-            entry.error_code = error_of(question)
-        else:
-            entry.error_code, entry.timestamp = source.error_code, source.timestamp
-            entry.offset, entry.leader_epoch = source.offset, source.leader_epoch
+    def request(self, like: ListOffsetsRequest, by_topic: Mapping[str, Sequence[Question]]) -> ListOffsetsRequest:
+        asked = copied(like)
+        asked.topics = [
+            ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[_asked(each) for each in questions])
+            for name, questions in by_topic.items()
+        ]
+        return asked
+
+    def entries(self, answer: ListOffsetsResponse) -> Iterable[tuple[Place, Entry]]:
+        return (((topic.name, e.partition_index), e) for topic in answer.topics for e in topic.partitions)
+
+    def entry(self, partition: int, source: Entry | ErrorCode) -> Entry:
+        entry = Entry(error_code=source) if isinstance(source, ErrorCode) else copied(source)
+        entry.partition_index = partition
         return entry
 
-    topics = [
-        message.ListOffsetsTopicResponse(
-            name=topic.name,
-            partitions=[entry_of(e.partition_index, each) for e, each in zip(topic.partitions, questions, strict=True)],
-        )
-        for topic, questions in zip(call.message.topics, asked, strict=True)
-    ]
-    return message(throttle_time_ms=throttle_ms(told), topics=topics)
+    def answer(self, throttle_ms: int, topics: Iterable[tuple[str, list[Entry]]]) -> ListOffsetsResponse:
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse
+        said = [topic(name=name, partitions=entries) for name, entries in topics]
+        return ListOffsetsResponse(throttle_time_ms=throttle_ms, topics=said)
+
+
+def _asked(question: Question) -> ListOffsetsRequest.ListOffsetsPartition:
+    timestamp, epoch = question.content
+    return ListOffsetsRequest.ListOffsetsPartition(
+        partition_index=question.partition, timestamp=timestamp, current_leader_epoch=epoch
+    )
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

@@ -10,93 +10,67 @@ KIPs: 101, 320. See views/README.md rule 21 and views/README.md rule 29.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
 from proxy.forwarding.interfaces import Call
-from proxy.views.apis.base_questions import (
-    Asked,
-    Place,
-    Question,
-    ask_in_rounds,
-    by_question,
-    error_of,
-    questions_about,
-    throttle_ms,
-)
+from proxy.views.apis.base_questions import Place, Question, Topics, Wording, answer_from_bases
 from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.services import ViewServices
-from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
+from proxy.wire.errors import ErrorCode
+from proxy.wire.message_classes import copied
+from proxy.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
-async def handle(call: Call[messages.OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
-    """Answer one OffsetForLeaderEpoch, or let it pass."""
-    topics = [
-        (t.topic, [(e.partition, (e.current_leader_epoch, e.leader_epoch)) for e in t.partitions])
-        for t in call.message.topics
-    ]
-    asked = await questions_about(call.connection, views, topics)
-    told = await ask_in_rounds(call, asked, _writer(call), messages.OffsetForLeaderEpochResponse)
-    return reply(call, _answer(call, asked, told))
+async def handle(call: Call[OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
+    """Answer one OffsetForLeaderEpoch."""
+    response = OffsetForLeaderEpochResponse
+    return reply(call, await answer_from_bases(call, views, _Wording(), response, lambda each: each.throttle_time_ms))
 
 
-def _writer(
-    call: Call[messages.OffsetForLeaderEpochRequest],
-) -> Callable[[Mapping[str, Sequence[Question]]], messages.OffsetForLeaderEpochRequest]:
-    message, request = messages.OffsetForLeaderEpochRequest, call.message
-
-    def make(by_topic: Mapping[str, Sequence[Question]]) -> messages.OffsetForLeaderEpochRequest:
-        return message(
-            replica_id=request.replica_id,
-            topics=[
-                message.OffsetForLeaderTopic(
-                    topic=name,
-                    partitions=[
-                        message.OffsetForLeaderPartition(
-                            partition=question.partition,
-                            current_leader_epoch=question.content[0],
-                            leader_epoch=question.content[1],
-                        )
-                        for question in questions
-                    ],
-                )
-                for name, questions in by_topic.items()
-            ],
-        )
-
-    return make
+Entry = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-def _answer(
-    call: Call[messages.OffsetForLeaderEpochRequest],
-    asked: Sequence[Sequence[Asked]],
-    told: Sequence[tuple[dict[Place, Question], messages.OffsetForLeaderEpochResponse]],
-) -> messages.OffsetForLeaderEpochResponse:
-    message = messages.OffsetForLeaderEpochResponse
-    found = by_question(told, lambda answer: (((t.topic, e.partition), e) for t in answer.topics for e in t.partitions))
+class _Wording(Wording[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, Entry]):
+    def questions(self, request: OffsetForLeaderEpochRequest) -> Topics:
+        return [
+            (topic.topic, [(e.partition, (e.current_leader_epoch, e.leader_epoch)) for e in topic.partitions])
+            for topic in request.topics
+        ]
 
-    def entry_of(partition: int, question: Asked) -> messages.OffsetForLeaderEpochResponse.EpochEndOffset:
-        source = found.get(question) if isinstance(question, Question) else None
-        entry = message.EpochEndOffset(partition=partition)
-        if source is None:
-            entry.error_code = error_of(question)
-        else:
-            entry.error_code, entry.leader_epoch = source.error_code, source.leader_epoch
-            entry.end_offset = source.end_offset
+    def request(
+        self, like: OffsetForLeaderEpochRequest, by_topic: Mapping[str, Sequence[Question]]
+    ) -> OffsetForLeaderEpochRequest:
+        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        asked = copied(like)
+        asked.topics = [
+            topic(topic=name, partitions=[_asked(each) for each in questions]) for name, questions in by_topic.items()
+        ]
+        return asked
+
+    def entries(self, answer: OffsetForLeaderEpochResponse) -> Iterable[tuple[Place, Entry]]:
+        return (((topic.topic, e.partition), e) for topic in answer.topics for e in topic.partitions)
+
+    def entry(self, partition: int, source: Entry | ErrorCode) -> Entry:
+        entry = Entry(error_code=source) if isinstance(source, ErrorCode) else copied(source)
+        entry.partition = partition
         return entry
 
-    topics = [
-        message.OffsetForLeaderTopicResult(
-            topic=topic.topic,
-            partitions=[entry_of(e.partition, each) for e, each in zip(topic.partitions, questions, strict=True)],
-        )
-        for topic, questions in zip(call.message.topics, asked, strict=True)
-    ]
-    return message(throttle_time_ms=throttle_ms(told), topics=topics)
+    def answer(self, throttle_ms: int, topics: Iterable[tuple[str, list[Entry]]]) -> OffsetForLeaderEpochResponse:
+        topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        said = [topic(topic=name, partitions=entries) for name, entries in topics]
+        return OffsetForLeaderEpochResponse(throttle_time_ms=throttle_ms, topics=said)
+
+
+def _asked(question: Question) -> OffsetForLeaderEpochRequest.OffsetForLeaderPartition:
+    current, epoch = question.content
+    return OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+        partition=question.partition, current_leader_epoch=current, leader_epoch=epoch
+    )
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

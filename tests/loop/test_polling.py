@@ -101,14 +101,6 @@ def test_a_peer_that_takes_nothing_more_is_a_hang_up(kqueue: KqueuePoller, kerne
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    ends = socket.socketpair()
-    yield ends
-    for end in ends:
-        end.close()
-
-
-@pytest.fixture
 def poller() -> Iterator[Poller]:
     made = new_poller()
     yield made

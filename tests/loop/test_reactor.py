@@ -46,14 +46,6 @@ def reactor(request: pytest.FixtureRequest) -> Iterator[Reactor]:
     made.shut()
 
 
-@pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    ends = socket.socketpair()
-    yield ends
-    for end in ends:
-        end.close()
-
-
 def turn_until(reactor: Reactor, condition: object) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not condition():  # type: ignore[operator]

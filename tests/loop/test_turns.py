@@ -70,14 +70,6 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     made.reactor.shut()
 
 
-@pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    ends = socket.socketpair()
-    yield ends
-    for end in ends:
-        end.close()
-
-
 def serve_once(watched: Watched, pair: tuple[socket.socket, socket.socket], seconds: float) -> None:
     ours, theirs = pair
     watched.reactor.register(ours.fileno(), READ, Owner(ours, seconds).ready)

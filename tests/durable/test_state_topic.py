@@ -16,45 +16,17 @@ from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, TOPIC
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from proxy.wire.values import Address
+from tests.support.topic_client import TopicClient
 
 
-class Client:
-    """Answers as a cluster of some brokers would."""
+class Client(TopicClient):
+    """Has a coordinator, and settings of the topic."""
 
     def __init__(self, brokers: int = 3) -> None:
-        self.brokers = brokers
-        self.topics: dict[str, tuple[int, int]] = {}
-        """Name -> (partitions, replicas)."""
-        self.leaderless: set[int] = set()
-        self.topic_code = ErrorCode.NONE
-        self.create_code = ErrorCode.NONE
+        super().__init__(brokers)
         self.coordinator_code = ErrorCode.NONE
-        self.created: Any = None
         self.message_bytes: str | None = "1048588"
         """As the brokers tell it; None: to nobody who may not read it."""
-
-    def address_of(self, node_id: int, advertised: Address) -> Address:
-        return Address("pinned", 1) if node_id == 2 else advertised
-
-    async def metadata(self, names: list[str]) -> tuple[Any, None]:
-        answer = registry.message("MetadataResponse")
-        brokers = [answer.MetadataResponseBroker(node_id=n, host=f"b{n}", port=9) for n in range(1, self.brokers + 1)]
-        return answer(brokers=brokers, topics=[self._topic(answer, name) for name in names]), None
-
-    def _topic(self, answer: Any, name: str) -> Any:
-        topic = answer.MetadataResponseTopic
-        if name not in self.topics:
-            return topic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=[])
-        count, replicas = self.topics[name]
-        partitions = [
-            answer.MetadataResponsePartition(
-                partition_index=index,
-                leader_id=-1 if index in self.leaderless else 1,
-                replica_nodes=list(range(1, replicas + 1)),
-            )
-            for index in range(count)
-        ]
-        return topic(name=name, error_code=self.topic_code, partitions=partitions)
 
     def _configs(self, question: Any) -> Any:
         (resource,) = question.resources
@@ -69,9 +41,7 @@ class Client:
 
     async def ask(self, key: int, question: Any) -> tuple[Any, None]:
         if key == 19:
-            (self.created,) = question.topics
-            answer = registry.message("CreateTopicsResponse")
-            return answer(topics=[answer.CreatableTopicResult(name=TOPIC, error_code=self.create_code)]), None
+            return await super().ask(key, question)
         if key == 32:
             return self._configs(question), None
         answer = registry.message("FindCoordinatorResponse")

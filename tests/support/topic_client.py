@@ -1,0 +1,45 @@
+"""What a topic of the proxy's own asks a cluster (proxy/brokers/internal_topics.py), answered from memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.wire import registry
+from proxy.wire.errors import ErrorCode
+from proxy.wire.values import Address
+
+
+class TopicClient:
+    """Answers as a cluster of some brokers would."""
+
+    def __init__(self, brokers: int = 3, **topics: tuple[int, int]) -> None:
+        self.brokers = brokers
+        self.topics = topics
+        """Name -> (partitions, replicas)."""
+        self.leaderless: set[int] = set()
+        self.topic_code = self.create_code = ErrorCode.NONE
+        self.created: Any = None
+
+    def address_of(self, node_id: int, advertised: Address) -> Address:
+        return Address("pinned", 1) if node_id == 2 else advertised
+
+    async def metadata(self, names: list[str]) -> tuple[Any, None]:
+        answer = registry.message("MetadataResponse")
+        brokers = [answer.MetadataResponseBroker(node_id=n, host=f"b{n}", port=9) for n in range(1, self.brokers + 1)]
+        return answer(brokers=brokers, topics=[self._topic(answer, name) for name in names]), None
+
+    def _topic(self, answer: Any, name: str) -> Any:
+        topic, partition = answer.MetadataResponseTopic, answer.MetadataResponsePartition
+        if name not in self.topics:
+            return topic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=[])
+        count, replicas = self.topics[name]
+        nodes = list(range(1, replicas + 1))
+        leader = {index: -1 if index in self.leaderless else 1 + index % self.brokers for index in range(count)}
+        partitions = [partition(partition_index=i, leader_id=leader[i], replica_nodes=nodes) for i in range(count)]
+        return topic(name=name, error_code=self.topic_code, partitions=partitions)
+
+    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+        assert key == 19
+        (self.created,) = question.topics
+        answer = registry.message("CreateTopicsResponse")
+        return answer(topics=[answer.CreatableTopicResult(name=self.created.name, error_code=self.create_code)]), None

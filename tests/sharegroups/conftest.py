@@ -9,11 +9,12 @@ import pytest
 
 from proxy.brokers.cluster_view import ClusterView
 from proxy.brokers.connection_slots import SlotValues
+from proxy.durable.interfaces import JournalRefused
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.loop.promise import Task, settled
+from proxy.loop.promise import Promise, Task, settled
 from proxy.sharegroups import services, share_group_apis
 from proxy.sharegroups.model.group import Heartbeat, TopicInfo
 from proxy.sharegroups.model.settings import BrokerShareLimits
@@ -21,7 +22,8 @@ from proxy.wire import frames, registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import UNKNOWN_NODE, Limits
 from tests.support.far import FarWorld
-from tests.support.ports import ManualTimers, Reply, SlowJournal, answered
+from tests.support.ports import ManualTimers, Reply, SlowJournal, Topic, answered
+from tests.support.share_steps import ten_records
 
 
 class Clock:
@@ -110,6 +112,15 @@ class Client:
         """Never closed."""
 
 
+class RefusingJournal:
+    """Refuses all."""
+
+    def append(self, _records: Any) -> Promise[None]:
+        refused: Promise[None] = Promise()
+        refused.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
+        return refused
+
+
 class GroupWorld:
     """A proxy's share groups, one broker behind it, one client in front of it."""
 
@@ -127,6 +138,10 @@ class GroupWorld:
         self.services = self._services(BrokerShareLimits())
         self.journal.slow = True
         return self.journal
+
+    def refuse_writes(self) -> None:
+        """Nothing can be stored from now on."""
+        self.services.writes._journal = RefusingJournal()
 
     def _services(self, limits: BrokerShareLimits) -> services.ShareServices:
         return services.build(
@@ -207,6 +222,18 @@ class GroupWorld:
 @pytest.fixture
 def world() -> GroupWorld:
     return GroupWorld()
+
+
+@pytest.fixture
+def journal() -> SlowJournal:
+    """Of a world that a module makes with it."""
+    return SlowJournal()
+
+
+@pytest.fixture
+def topic(world: Any) -> Topic:
+    """Of a module's own world, with ten records."""
+    return ten_records(world)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

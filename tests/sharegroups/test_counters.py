@@ -9,17 +9,12 @@ from proxy.sharegroups.counters import OTHERS, ShareFigures
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import Limits
 from tests.support.ports import SlowJournal, World, acquired
-from tests.support.share_steps import ACCEPT, EARLIEST, REJECT, RELEASE, RENEW, from_the_start, ten_records
+from tests.support.share_steps import ACCEPT, EARLIEST, REJECT, RELEASE, RENEW, from_the_start
 
 
 @pytest.fixture
 def world() -> World:
     return from_the_start(World())
-
-
-@pytest.fixture
-def topic(world):
-    return ten_records(world)
 
 
 def of(world, group_id="g"):

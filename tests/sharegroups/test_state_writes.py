@@ -12,23 +12,13 @@ from proxy.sharegroups.model.snapshot import ShareSnapshot
 from proxy.sharegroups.state_records import StateKey
 from proxy.sharegroups.state_writes import ShareWrites
 from proxy.wire.errors import ErrorCode
-from tests.support.ports import SlowJournal, World, acquired, entries
-from tests.support.share_steps import ACCEPT, code, from_the_start, held, start_offset, ten_records
-
-
-@pytest.fixture
-def journal() -> SlowJournal:
-    return SlowJournal()
+from tests.support.ports import World, acquired, entries
+from tests.support.share_steps import ACCEPT, code, from_the_start, held, start_offset
 
 
 @pytest.fixture
 def world(journal) -> World:
     return from_the_start(World(journal=journal))
-
-
-@pytest.fixture
-def topic(world):
-    return ten_records(world)
 
 
 def test_answer_waits_for_the_journal(world, journal, topic):

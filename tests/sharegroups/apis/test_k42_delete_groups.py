@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
-from proxy.loop.promise import Promise
+from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.sharegroups.model.coordinator import ShareKey
 from proxy.sharegroups.model.sessions import SessionKey
 from proxy.sharegroups.state_records import StateKey
@@ -87,13 +86,7 @@ def test_a_deletion_that_cannot_be_stored_is_no_success(world):
     """The client is told to try again, and the group is still there to be deleted."""
     world.group("shared")
 
-    class Refusing:
-        def append(self, records):
-            refused = Promise()
-            refused.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
-            return refused
-
-    world.services.writes._journal = Refusing()
+    world.refuse_writes()
     assert codes(world.call(DELETE, 2, groups_names=["shared"])) == {"shared": 15}
     assert "shared" in world.services.coordinator.groups
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
-from proxy.loop.promise import Promise
+from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.sharegroups.apis.group_configs import settings_of
 from proxy.sharegroups.state_records import StateKey
 from proxy.wire import registry
@@ -237,13 +236,7 @@ def test_alter_configs_replaces_everything(world, knows_groups, version):
 def test_what_cannot_be_stored_does_not_hold(world, knows_groups):
     """The client is told, and the old settings stay in force."""
 
-    class Refusing:
-        def append(self, records):
-            refused = Promise()
-            refused.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
-            return refused
-
-    world.services.writes._journal = Refusing()
+    world.refuse_writes()
     assert alter(world, resource("g", (TIMEOUT, SET, "50000"))) == [("g", 15)]
     assert stored(world) == {}
 

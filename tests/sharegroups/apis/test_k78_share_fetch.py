@@ -8,7 +8,7 @@ from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.wire import records
 from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
-from tests.support.share_steps import ACCEPT, EARLIEST, RELEASE, RENEW, from_the_start, held, start_offset, ten_records
+from tests.support.share_steps import ACCEPT, EARLIEST, RELEASE, RENEW, from_the_start, held, start_offset
 
 AT_OWNER_AND_EDGE = True
 
@@ -16,11 +16,6 @@ AT_OWNER_AND_EDGE = True
 @pytest.fixture
 def world() -> World:
     return from_the_start(World())
-
-
-@pytest.fixture
-def topic(world):
-    return ten_records(world)
 
 
 def test_first_fetch_gives_all_records_from_the_start(world):

@@ -5,25 +5,15 @@ from __future__ import annotations
 import pytest
 
 from proxy.wire.errors import ErrorCode
-from tests.support.ports import SlowJournal, World, acquired, entries
-from tests.support.share_steps import ACCEPT, RENEW, code, from_the_start, held, ten_records
+from tests.support.ports import World, acquired, entries
+from tests.support.share_steps import ACCEPT, RENEW, code, from_the_start, held
 
 AT_OWNER_AND_EDGE = True
 
 
 @pytest.fixture
-def journal() -> SlowJournal:
-    return SlowJournal()
-
-
-@pytest.fixture
 def world(journal) -> World:
     return from_the_start(World(journal=journal))
-
-
-@pytest.fixture
-def topic(world):
-    return ten_records(world)
 
 
 def test_final_epoch_releases_the_rest_and_ends(world, topic):

@@ -12,7 +12,7 @@ import pytest
 from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.sharegroups.model.renewal import RenewalBound
 from proxy.wire.errors import ErrorCode
-from tests.support.ports import SlowJournal, World, acquired, entries
+from tests.support.ports import World, acquired, entries
 from tests.support.share_steps import (
     ACCEPT,
     EARLIEST,
@@ -23,25 +23,14 @@ from tests.support.share_steps import (
     from_the_start,
     held,
     start_offset,
-    ten_records,
 )
 
 AT_OWNER_AND_EDGE = True
 
 
 @pytest.fixture
-def journal() -> SlowJournal:
-    return SlowJournal()
-
-
-@pytest.fixture
 def world(journal) -> World:
     return from_the_start(World(journal=journal))
-
-
-@pytest.fixture
-def topic(world):
-    return ten_records(world)
 
 
 def test_accepted_records_are_settled(world, topic):

@@ -24,7 +24,7 @@ from tests.oracle import (  # noqa: F401 - they enter their items
     items_work,
 )
 from tests.oracle.compare import differences
-from tests.oracle.items import ITEMS
+from tests.oracle.items import ITEMS, Script
 from tests.support.worlds import World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
@@ -61,6 +61,12 @@ CLIENT_ONLY = {
     136: "Kafka 4.4 only",
 }
 """Items about clients of which nothing shows on the wire, or nothing that other items do not show."""
+RACES = {
+    "118b": "what a ShareFetch releases is to be had again once the broker has written it, which on a busy machine may "
+    "be before it looks for what else there is",
+}
+"""Scripts of which the native broker decides by chance, and why; the proxy has one try."""
+NATIVE_TRIES = 5
 RESULT_S = 300.0
 """All scripts of both worlds may stand before the one that is waited for."""
 AT_ONCE = 6
@@ -74,7 +80,7 @@ class Outcomes:
         self._pool = ThreadPoolExecutor(AT_ONCE)
         worlds = {"native": native, "proxy": proxy}
         self._running = {
-            (name, world): self._pool.submit(_run, name, world, bootstrap)
+            (name, world): self._pool.submit(_run, ITEMS[name], name, world, bootstrap)
             for name in names
             for world, bootstrap in worlds.items()
         }
@@ -94,13 +100,21 @@ class Outcomes:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _run(name: str, world_name: str, bootstrap: str) -> World:
-    world = World(world_name, bootstrap, f"item-{name}-{world_name}")
-    try:
-        ITEMS[name](world)
-    finally:
-        world.close()
-    return world
+def _run(script: Script, name: str, world_name: str, bootstrap: str) -> World:
+    """The world in which a script held."""
+    tries = NATIVE_TRIES if world_name == "native" and name in RACES else 1
+    for number in range(1, tries + 1):
+        world = World(world_name, bootstrap, f"item-{name}-{world_name}{number if number > 1 else ''}")
+        try:
+            script(world)
+        except AssertionError:
+            if number == tries:
+                raise
+        else:
+            return world
+        finally:
+            world.close()
+    raise AssertionError("no try was made")
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +138,25 @@ def test_item(name: str, outcomes: Outcomes) -> None:
     """The same script gives the same answers."""
     native, proxy = outcomes.of(name)
     assert differences(name, native.transcript, proxy.transcript) == []
+
+
+def test_a_script_that_the_native_broker_decides_by_chance_is_tried_again() -> None:
+    """And the proxy has one; nobody is forgiven for ever."""
+    played: list[str] = []
+
+    def script(world: World) -> None:
+        """Holds at the third try."""
+        played.append(world.name_of_topic("t"))
+        assert len(played) == 3
+
+    assert _run(script, "118b", "native", "127.0.0.1:1").name == "native"
+    assert played == ["item-118b-native-t", "item-118b-native2-t", "item-118b-native3-t"]
+    for name, world, tries in (("118b", "proxy", 1), ("003", "native", 1), ("118b", "native", NATIVE_TRIES)):
+        played[:] = ["before"] * 3
+        with pytest.raises(AssertionError):
+            _run(script, name, world, "127.0.0.1:1")
+        assert len(played) == 3 + tries
+    assert set(RACES) <= set(ITEMS)
 
 
 def test_list_is_complete() -> None:

@@ -8,7 +8,7 @@ returned is taken out of the buffer in the step in which `poll` returns, so ther
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import trio
@@ -64,7 +64,7 @@ class ApplicationPoll:
         """The listener has heard of them, and they are not given up yet."""
 
     async def run(self, deadline: float, records_max: int) -> PollResult:
-        """Poll. Raises as `Consumer.poll`."""
+        """Poll; positions stay before the records that it returns. Raises as `Consumer.poll`."""
         if self._is_polling:
             raise trio.BusyResourceError("another task polls this consumer")
         self._is_polling = True
@@ -198,6 +198,12 @@ class ApplicationPoll:
             records = PolledRecords(parts)
             if len(records) or not parts:
                 return records
+            self.passed(parts)
+
+    def passed(self, parts: Iterable[PartitionRecords]) -> None:
+        """The application has been given these: their positions go ahead."""
+        for part in parts:
+            self._network.core.consumed(part.partition, part.next_offset, part.flow)
 
     def _taken_of(self, supply: RecordSupply, records_max: int, *, is_first: bool) -> list[PartitionRecords]:
         room = self._individual.room if self._individual else lambda _: records_max

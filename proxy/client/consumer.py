@@ -13,7 +13,7 @@ async with open_consumer("localhost:9092", group="g", topics=["orders"]) as cons
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from proxy.client.arguments import (
 from proxy.client.group_metadata import group_metadata
 from proxy.client.individual_commits import IndividualCommits
 from proxy.client.interceptors import ConsumerInterceptor, Interceptors
+from proxy.client.iterated_records import IteratedRecords
 from proxy.client.network_task import ConsumerClosed, NetworkTask
 from proxy.client.notes import COMMITTED, POLLED, REVOKE_DELAYED, ConsumerNote
 from proxy.client.polled_records import ConsumerRecord
@@ -90,7 +91,7 @@ class Consumer:
         self._max_poll_records = max_poll_records
         self._by_hand: Partitions | None = None
         """What was assigned without a group."""
-        self._iterated: Iterator[ConsumerRecord] = iter(())
+        self._iterated = IteratedRecords(self._core)
 
     # What is to be read
 
@@ -122,6 +123,7 @@ class Consumer:
 
     async def unsubscribe(self) -> None:
         """Give everything up, and leave the group; what was to be revoked is revoked now."""
+        self._iterated.settle()
         if self._by_hand is None:
             await self._poll.tell_revoked(self._core.positions.assigned)
         await self._network.call(told.LeaveGroup)
@@ -186,6 +188,15 @@ class Consumer:
         records_max = self._max_poll_records if max_records is None else max_records
         if records_max < 1:
             raise ValueError(f"max_records {max_records}: 1 or more")
+        self._iterated.settle()
+        if self._iterated.has_left:
+            result = (await self._polled(0, 0))._replace(records=self._iterated.take(records_max))
+        else:
+            result = await self._polled(timeout_s, records_max)
+        self._poll.passed(result.records.parts)
+        return result
+
+    async def _polled(self, timeout_s: float, records_max: int) -> PollResult:
         begun = trio.current_time()
         result = await self._poll.run(begun + timeout_s, records_max)
         facts = {**result.records.counts(), "took_s": trio.current_time() - begun}
@@ -199,16 +210,21 @@ class Consumer:
         return result._replace(records=records)
 
     def __aiter__(self) -> Consumer:
-        """Record by record, for ever. What is left of a poll when the loop is left comes first in the next loop."""
+        """Record by record, for ever. What is left when the loop is left comes first in the next loop, or poll.
+
+        Commits, and `position`, go up to the last record that the loop was given.
+        """
         return self
 
     async def __anext__(self) -> ConsumerRecord:
         """The next record; other tasks run when a new poll is needed, not between records of the same."""
+        iterated = self._iterated
         while True:
-            for record in self._iterated:
-                if (record.topic, record.partition) in self._core.positions:
+            if iterated.position.moves == iterated.moves:
+                for record in iterated.current:
                     return record
-            self._iterated = iter((await self.poll()).records)
+            if not iterated.advance():
+                iterated.begin((await self._polled(math.inf, self._max_poll_records)).records)
 
     def wakeup(self) -> None:
         """Have the poll that waits raise WokenUp, or else the next one; cancelling it is the better way in Trio."""
@@ -219,6 +235,7 @@ class Consumer:
         name = self._assigned(partition)
         if offset < 0:
             raise ValueError(f"offset {offset} of {name} is negative")
+        self._iterated.forget(name)
         self._network.tell(told.Seek(name, offset))
 
     def pause(self, partitions: Iterable[PartitionName]) -> None:
@@ -239,6 +256,7 @@ class Consumer:
             NoOffsetForPartition: nothing is committed, and auto_offset_reset is "none".
         """
         name = self._assigned(partition)
+        self._iterated.settle()
 
         def is_settled() -> bool:
             found = self._core.positions.get(name)
@@ -383,6 +401,7 @@ class Consumer:
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         if self._individual is not None:
             return self._individual.to_commit()
+        self._iterated.settle()
         return self._core.to_commit(self._core.positions.assigned)
 
     async def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:

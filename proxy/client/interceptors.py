@@ -5,14 +5,13 @@ Source: ConsumerInterceptor and ConsumerInterceptors of Kafka's clients (KIP-42)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, overload
+from typing import TypeVar
 
 from proxy.client.notes import INTERCEPTOR_FAILED, ConsumerNote, Observe
-from proxy.client.polled_records import ConsumerRecord, PolledRecords
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.wire.records import Record
+from proxy.client.polled_records import ConsumerRecord, MadeRecords, PolledRecords
+from proxy.consumer.partitions import OffsetAndMetadata
 from proxy.wire.values import TopicPartition
 
 T = TypeVar("T")
@@ -36,36 +35,6 @@ class ConsumerInterceptor:
         """Called once, when the consumer is closed."""
 
 
-class InterceptedRecords(PolledRecords):
-    """The records of one poll as interceptors left them; what is to be committed is that of all."""
-
-    def __init__(self, polled: PolledRecords, records: Iterable[ConsumerRecord]) -> None:
-        super().__init__(polled.parts)
-        self._records = tuple(records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @overload
-    def __getitem__(self, index: int) -> ConsumerRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[ConsumerRecord]: ...
-    def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
-        return list(self._records[index]) if isinstance(index, slice) else self._records[index]
-
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        return iter(self._records)
-
-    @property
-    def partitions(self) -> Partitions:
-        """Of which there are records."""
-        return frozenset(TopicPartition(each.topic, each.partition) for each in self._records)
-
-    def of(self, partition: TopicPartition) -> Iterator[Record]:
-        """The records of one partition, without its name."""
-        return (Record(*each[2:]) for each in self._records if (each.topic, each.partition) == partition)
-
-
 class Interceptors:
     """All of one consumer, each given what the one before returned."""
 
@@ -82,7 +51,7 @@ class Interceptors:
         for each in self._all:
             given = records
             records = self._called(each, "on_consume", partial(each.on_consume, given), given)
-        return polled if records is polled else InterceptedRecords(polled, records)
+        return polled if records is polled else MadeRecords(polled.parts, records)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Tell all of them."""

@@ -19,7 +19,7 @@ from proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
 from proxy.wire.compression import CodecMissing
 from proxy.wire.errors import RemoteProtocolError
 from proxy.wire.fetched_records import fetched_records
-from proxy.wire.record_views import LazyRecords
+from proxy.wire.record_views import BUILT_AT_ONCE, LazyRecords
 from proxy.wire.records import Record
 from proxy.wire.values import TopicPartition
 
@@ -81,6 +81,16 @@ class PartitionRecords(NamedTuple):
     leader_epoch: int
     flow: Flow = Flow.MAIN
 
+    def cut(self, count: int) -> tuple[PartitionRecords | None, PartitionRecords | None]:
+        """The first so many records, and the others; None where there are none."""
+        if len(self.records) <= count:
+            return self, None
+        if count <= 0:
+            return None, self
+        later = self.records[count:]
+        first = self._replace(records=self.records[:count], next_offset=later.positions.offsets[0])
+        return first, self._replace(records=later)
+
 
 class PolledRecords(Sequence[ConsumerRecord]):
     """The records of one poll, in order within each partition."""
@@ -129,11 +139,65 @@ class PolledRecords(Sequence[ConsumerRecord]):
         """The records of one partition, without its name: the quickest way to read them."""
         return chain.from_iterable(part.records for part in self.parts if part.partition == partition)
 
+    def pieces(self) -> Iterator[tuple[PartitionRecords, Sequence[ConsumerRecord]]]:
+        """The records in lists that are made when they are asked for, each with the part that it is of."""
+        for part in self.parts:
+            first, rest = part.cut(BUILT_AT_ONCE)
+            while first is not None:
+                yield first, list(first.records.iterated(_KINDS[part.flow], part.partition))
+                first, rest = (None, None) if rest is None else rest.cut(BUILT_AT_ONCE)
+
     def next_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What to commit once all of them are processed (KIP-1094)."""
         return {
             part.partition: OffsetAndMetadata(part.next_offset, leader_epoch=part.leader_epoch) for part in self.parts
         }
+
+
+class MadeRecords(PolledRecords):
+    """Records that were made already, all or some of their parts, and perhaps changed."""
+
+    def __init__(self, parts: Iterable[PartitionRecords], records: Iterable[ConsumerRecord]) -> None:
+        super().__init__(parts)
+        self._records = tuple(records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ConsumerRecord]: ...
+    def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
+        return list(self._records[index]) if isinstance(index, slice) else self._records[index]
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return iter(self._records)
+
+    @property
+    def partitions(self) -> Partitions:
+        """Of which there are records."""
+        return frozenset(TopicPartition(each.topic, each.partition) for each in self._records)
+
+    def counts(self) -> Mapping[str, int]:
+        """How many records of each flow, by its name."""
+        child = sum(1 for each in self._records if each.flow is Flow.CHILD)
+        return {Flow.MAIN.value: len(self) - child, Flow.CHILD.value: child}
+
+    def of(self, partition: TopicPartition) -> Iterator[Record]:
+        """The records of one partition, without its name."""
+        return (Record(*each[2:]) for each in self._records if (each.topic, each.partition) == partition)
+
+    def pieces(self) -> Iterator[tuple[PartitionRecords, Sequence[ConsumerRecord]]]:
+        """The records of each part; one that no part has comes with the first part."""
+        of_part: list[list[ConsumerRecord]] = [[] for _ in self.parts]
+        ends: dict[tuple[TopicPartition, Flow], list[tuple[int, int]]] = {}
+        for number, part in enumerate(self.parts):
+            ends.setdefault((part.partition, part.flow), []).append((part.next_offset, number))
+        for record in self._records:
+            known = ends.get((TopicPartition(record.topic, record.partition), record.flow), ())
+            of_part[next((number for end, number in known if record.offset < end), 0)].append(record)
+        return zip(self.parts, of_part, strict=True)
 
 
 class OpenedChunk(NamedTuple):

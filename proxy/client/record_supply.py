@@ -44,19 +44,17 @@ class RecordSupply:
     def take(
         self, records_max: int, room: Room, bytes_max: int = POLL_BYTES_MAX, *, may_raise: bool = True
     ) -> list[PartitionRecords]:
-        """The next records, whose positions go ahead; some parts may be without any, past markers for instance.
+        """The next records; some parts may be without any, past markers for instance. Positions stay.
 
         Raises:
             RecordsUnreadable: nothing else comes first; its position stays, and is read again. Where it may not raise,
                 it does so later.
         """
         taken = self._of_ready(records_max, room, may_raise)
-        if not taken:
+        if not taken and records_max > 0:
             for chunk in self._fetches.take(bytes_max):
                 self._ready += self._open(chunk)
             taken = self._of_ready(records_max, room, may_raise)
-        for part in taken:
-            self._core.consumed(part.partition, part.next_offset, part.flow)
         return taken
 
     def _open(self, chunk: FetchedChunk) -> Iterator[_Ready]:
@@ -94,7 +92,7 @@ class RecordSupply:
                 continue
             left = rooms.get(partition)
             left = room(partition) if left is None else left
-            now, later = _cut(found, min(records_max, left))
+            now, later = found.cut(min(records_max, left))
             if now is not None:
                 taken.append(now)
                 records_max -= len(now.records)
@@ -104,14 +102,3 @@ class RecordSupply:
                 stopped.add(partition)
         self._ready.extendleft(reversed(kept))
         return taken
-
-
-def _cut(part: PartitionRecords, count: int) -> tuple[PartitionRecords | None, PartitionRecords | None]:
-    """What may be returned now, and the rest."""
-    if len(part.records) <= count:
-        return part, None
-    if count <= 0:
-        return None, part
-    later = part.records[count:]
-    now = part._replace(records=part.records[:count], next_offset=later[0].offset)
-    return now, part._replace(records=later)

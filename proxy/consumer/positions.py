@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 
 from proxy.consumer.metadata_requests import NO_EPOCH, LeaderAndEpoch
 from proxy.consumer.partitions import Partitions
@@ -61,7 +62,8 @@ class Position:
     preferred: tuple[int, float] | None = None
     """A follower that the leader wants to be read instead of it, and until when (KIP-392)."""
     moves: int = 0
-    """How often it was sought, reset or assigned: what was asked for before is stale."""
+    """Another number whenever it is sought, reset, assigned or given up: what was asked for before is stale. No two
+    positions of a consumer ever have the same."""
     ranges: tuple[OffsetSpan, ...] | None = None
     """What is read, ascending, and nothing between; None: everything, without an end."""
 
@@ -86,6 +88,7 @@ class Positions:
 
     def __init__(self) -> None:
         self._of: dict[TopicPartition, Position] = {}
+        self._moves = count(1)
 
     def __contains__(self, partition: object) -> bool:
         return partition in self._of
@@ -104,8 +107,9 @@ class Positions:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Exactly these; what stays keeps its position and whether it is paused."""
-        before = self._of
-        self._of = {each: before.get(each) or Position() for each in sorted(partitions)}
+        before, wanted = self._of, sorted(partitions)
+        self.drop(before.keys() - set(wanted))
+        self._of = {each: before.get(each) or Position(moves=next(self._moves)) for each in wanted}
 
     def include(self, partitions: Iterable[TopicPartition]) -> None:
         """These as well."""
@@ -114,7 +118,9 @@ class Positions:
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more."""
         for each in partitions:
-            self._of.pop(each, None)
+            position = self._of.pop(each, None)
+            if position is not None:
+                position.moves = next(self._moves)
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
         """These are to be revoked."""
@@ -150,7 +156,7 @@ class Positions:
             position.offset, position.ranges = offset, ranges
             self.fetched(partition, offset, record_epoch)
             position.asking, position.problem = False, None
-            position.moves += 1
+            position.moves = next(self._moves)
 
     def log_was_cut(self, partition: TopicPartition, end_offset: int, epoch: int) -> None:
         """Go on where the log ends in an epoch, or where the application is, if that is before (KIP-320, KIP-595)."""
@@ -178,7 +184,7 @@ class Positions:
             position.state = PositionState.RESETTING
             position.offset = None
             position.asking = False
-            position.moves += 1
+            position.moves = next(self._moves)
 
     def consumed(self, partition: TopicPartition, next_offset: int) -> None:
         """The application has got everything below."""

@@ -131,9 +131,14 @@ def ours_iterated(bootstrap: str, topic: str, meter: Meter) -> None:
 
         partitions = [(topic, number) for number in range(PARTITIONS)]
         async with open_consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:
+            count = size = 0
             async for record in consumer:
-                if meter.came(1, len(record.value or b"")):
-                    return
+                count += 1
+                size += len(record.value)
+                if count == POLL_MAX or meter.seen + count == meter.wanted:
+                    if meter.came(count, size):
+                        return
+                    count = size = 0
 
     trio.run(read)
 
@@ -191,10 +196,17 @@ def confluent(bootstrap: str, topic: str, meter: Meter) -> None:
 def confluent_poll(bootstrap: str, topic: str, meter: Meter) -> None:
     """With `poll`."""
     consumer = _confluent(bootstrap, topic)
+    count = size = 0
     while True:
         found = consumer.poll(1.0)
-        if found is not None and meter.came(1, len(found.value() or b"")):
-            break
+        if found is None:
+            continue
+        count += 1
+        size += len(found.value())
+        if count == POLL_MAX or meter.seen + count == meter.wanted:
+            if meter.came(count, size):
+                break
+            count = size = 0
     consumer.close()
 
 

@@ -29,7 +29,10 @@ class Buffered:
         self.core.fetches._buffer.append(chunk(data, first, next_offset, partition)._replace(moves=moves))
 
     def take(self, records_max: int = 1000, room: int = 1000) -> list[tuple[int, int]]:
-        return shown(self.supply.take(records_max, lambda _: room))
+        taken = self.supply.take(records_max, lambda _: room)
+        for part in taken:
+            self.core.consumed(part.partition, part.next_offset, part.flow)
+        return shown(taken)
 
     def position(self, partition: TopicPartition = A0) -> int | None:
         return self.core.positions[partition].offset
@@ -109,3 +112,14 @@ def test_an_error_of_one_partition_keeps_what_others_have() -> None:
     with pytest.raises(RecordsUnreadable):
         world.take()
     assert world.take() == [(1, 0), (1, 1)]
+
+
+def test_what_was_kept_is_forgotten_when_its_partition_comes_back() -> None:
+    """Others may have read on meanwhile: what the group gives back begins at what is committed."""
+    world = Buffered(A0)
+    world.add(batch(0, 5), 0, 5)
+    assert world.take(2) == [(0, 0), (0, 1)]
+    world.core.positions.drop([A0])
+    world.core.positions.assign([A0])
+    world.core.positions.seek(A0, 4)
+    assert (world.take(), world.position()) == ([], 4)

@@ -6,6 +6,7 @@ request at a time is asked. Sources: KIP-35, KIP-511 (ApiVersions), KIP-43, KIP-
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ CLIENT_ID = "kafka-share-proxy"
 ANSWER_TIMEOUT_S = 15.0
 """A broker that does not answer a question of ours for so long is given up."""
 SESSION_SHARE = 0.8
-"""A session with a lifetime is replaced when this share of it is over (KIP-368; clients re-authenticate at 85-95 %)."""
+"""A session with a lifetime is renewed when this share of it is over (KIP-368; clients re-authenticate at 85-95 %)."""
 READ_BYTES = 64 << 10
 END_OF_HEAD_TAG, END_OF_HEAD = 27502, b"\r\n\r\n"
 """A tagged field of our first request, which brokers leave aside (KIP-482). A server that speaks HTTP takes it for the
@@ -92,8 +93,8 @@ class OwnConnection:
     def __init__(self, address: Address, stream: trio.abc.Stream, settings: OwnSettings) -> None:
         self.address = address
         self.versions = BrokerVersions(ranges={}, finalized={}, answer=None)
-        self.expires = float("inf")
-        """When (trio.current_time) the SASL session should be replaced."""
+        self.expires = math.inf
+        """When (trio.current_time) the SASL session should be renewed, or the connection replaced."""
         self.answered = False
         """Whether it answered anything that needs an identity where one is asked for."""
         self._stream = stream
@@ -266,44 +267,27 @@ async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[s
 
     To be asked on a connection that has not authenticated; nothing else may be asked on it afterwards.
     """
-    answer = await _handshake(opened, mechanism)
+    request = messages.SaslHandshakeRequest(mechanism=mechanism)
+    answer = await opened.ask(ApiKey.SASL_HANDSHAKE, request, version=sasl.HANDSHAKE_VERSION)
     return () if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE else tuple(answer.mechanisms or ())
 
 
-async def _handshake(opened: OwnConnection, mechanism: str) -> messages.SaslHandshakeResponse:
-    return await opened.ask(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeRequest(mechanism=mechanism), version=1)
-
-
 async def _authenticate(opened: OwnConnection, identity: Identity) -> None:
-    handshake = await _handshake(opened, identity.mechanism)
-    if (refusal := sasl.handshake_refusal(handshake, identity.mechanism)) is not None:
-        raise AuthenticationFailed(f"{opened.address} {refusal}")
-    if sasl.wants_login(handshake):
-        lifetime_ms = await _log_in(opened, identity)
-        if lifetime_ms > 0:
-            opened.expires = trio.current_time() + SESSION_SHARE * lifetime_ms / 1000
-
-
-async def _log_in(opened: OwnConnection, identity: Identity) -> int:
-    """All tokens, one after the other; how long the session lives, in milliseconds, 0: for ever."""
-    login, received, lifetime_ms = sasl.login(identity.mechanism, identity.username, identity.password()), None, 0
+    asking, answer = sasl.authentication(identity.mechanism, identity.username, identity.password), None
     try:
         while True:
-            token = next(login) if received is None else login.send(received)
-            received, lifetime_ms = await _token(opened, identity, token)
-    except StopIteration:
-        return lifetime_ms
+            key, question = asking.send(answer)
+            version = sasl.HANDSHAKE_VERSION if key == ApiKey.SASL_HANDSHAKE else None
+            answer = await opened.ask(key, question, version)
+    except StopIteration as ended:
+        opened.expires = session_ends(ended.value)
     except sasl.LoginFailed as error:
-        raise AuthenticationFailed(f"{opened.address}: {error}") from None
+        raise AuthenticationFailed(f"{opened.address} {error}") from None
 
 
-async def _token(opened: OwnConnection, identity: Identity, token: bytes) -> tuple[bytes, int]:
-    request = messages.SaslAuthenticateRequest(auth_bytes=token)
-    answer = await opened.ask(ApiKey.SASL_AUTHENTICATE, request)
-    if answer.error_code != ErrorCode.NONE:
-        text = answer.error_message or error_name(answer.error_code)
-        raise AuthenticationFailed(f"{opened.address} refuses {identity.username!r}: {text}")
-    return bytes(answer.auth_bytes or b""), answer.session_lifetime_ms
+def session_ends(lifetime_ms: int) -> float:
+    """When (trio.current_time) a session that begins now should be renewed; 0: it has no lifetime."""
+    return trio.current_time() + SESSION_SHARE * lifetime_ms / 1000 if lifetime_ms > 0 else math.inf
 
 
 def reason_of(error: BaseException) -> str:

@@ -4,22 +4,33 @@ Theory of operation. `send` puts a frame into a queue and its request into the l
 one reads. Answers come in the order of the requests, so the first that waits is the one that is answered. Nobody who
 asked stands in the middle of a write or a read, so nobody who is cancelled can leave the stream between two frames. A
 connection that fails in any way ends as a whole, and everything that waits is told why.
+
+A session with a lifetime is renewed on the connection (KIP-368): once it is due, requests are held back; when nothing
+waits for an answer any more, the broker is asked what `proxy.wire.sasl.authentication` says; then they are sent.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
-from proxy.brokers.own_connection import STREAM_ENDED, BrokerVersions, OwnConnection, OwnSettings, reason_of
+from proxy.brokers.own_connection import (
+    ANSWER_TIMEOUT_S,
+    STREAM_ENDED,
+    BrokerVersions,
+    OwnConnection,
+    OwnSettings,
+    reason_of,
+    session_ends,
+)
 from proxy.consumer.requests import FailureKind, Outcome, RequestFailure
-from proxy.wire import frame_sizes, frames, registry
+from proxy.wire import frame_sizes, frames, registry, sasl
 from proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from proxy.wire.primitives import Buffer
 from proxy.wire.values import MIB, Address
@@ -27,7 +38,7 @@ from proxy.wire.values import MIB, Address
 ANSWER_BYTES_MAX = 100 * MIB
 """Largest answer that is believed; fetch.max.bytes is 50 MiB, and a batch may be larger than what was asked for."""
 WAITING_MAX = 100
-"""Requests of one connection that wait for their answer; one more is refused."""
+"""Requests of one connection that are held back or wait for their answer; one more is refused."""
 READ_BYTES = 64 << 10
 """Of one read between frames; a larger frame is read into memory of its own."""
 READ_BYTES_MAX = MIB
@@ -38,6 +49,12 @@ CORRELATION_IDS = 1 << 31
 
 Done = Callable[[Outcome], None]
 """Called once, from the connection's task or from `send`; must not raise."""
+
+AUTHENTICATION_VERSIONS = {
+    "SaslHandshake": (sasl.HANDSHAKE_VERSION, sasl.HANDSHAKE_VERSION),
+    "SaslAuthenticate": (1, 2),
+}
+"""From 1 on SaslAuthenticate tells how long the session lives."""
 
 API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
 """Name of an API, "Fetch" -> key."""
@@ -55,6 +72,16 @@ class _Waiting:
     done: Done
 
 
+class _Asked(NamedTuple):
+    """A request as its caller gave it: the arguments of `send`."""
+
+    api: str
+    message: Any
+    versions: tuple[int, int]
+    timeout_s: float
+    done: Done
+
+
 class BrokerConnection:
     """An open connection; `run` does its work."""
 
@@ -62,14 +89,19 @@ class BrokerConnection:
         """Take over what has been set up. RemoteProtocolError: the broker sent more than answers."""
         self.address: Address = opened.address
         self.versions: BrokerVersions = opened.versions
-        self.expires = opened.expires
-        """When (trio.current_time) it should be replaced; infinite where sessions have no lifetime."""
         self.trouble = ""
         """Why it has ended; empty while it is open."""
         self.has_answered = False
         """Whether it ever answered: a broker that wants an identity ends the connection at the first request."""
         self._stream = opened.hand_over()
         self._client_id = settings.client_id
+        self._identity = settings.identity
+        self._renew_at = opened.expires
+        """When (trio.current_time) the session is to be renewed; infinite where it has no lifetime."""
+        self._renewing: Generator[sasl.Question, Any, int] | None = None
+        """What the broker is still to be asked for that."""
+        self._held_back: list[_Asked] = []
+        """Until the session is renewed."""
         self._answer_bytes_max = answer_bytes_max
         self._scope = trio.CancelScope()
         self._waiting: deque[_Waiting] = deque()
@@ -85,7 +117,7 @@ class BrokerConnection:
     @property
     def waiting(self) -> int:
         """Requests without an answer."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held_back)
 
     @property
     def is_open(self) -> bool:
@@ -102,10 +134,19 @@ class BrokerConnection:
             timeout_s: for the answer, from now on; when it is over the connection ends, since answers come in order.
             done: gets the response, or why there is none.
         """
-        refusal = self._refusal()
+        if (refusal := self._refusal()) is not None:
+            done(refusal)
+        elif trio.current_time() < self._renew_at:
+            self._send(_Asked(api, message, versions, timeout_s, done))
+        else:
+            self._held_back.append(_Asked(api, message, versions, timeout_s, done))
+            self._renew_session()
+
+    def _send(self, asked: _Asked) -> None:
+        api, message, versions, timeout_s, done = asked
         version = self._version(api, versions)
-        if refusal is not None or isinstance(version, str):
-            done(refusal or RequestFailure(FailureKind.UNSUPPORTED_VERSION, str(version)))
+        if isinstance(version, str):
+            done(RequestFailure(FailureKind.UNSUPPORTED_VERSION, version))
             return
         correlation_id = next(self._correlation_ids) % CORRELATION_IDS
         deadline = trio.current_time() + timeout_s
@@ -116,19 +157,12 @@ class BrokerConnection:
 
     def close(self, reason: str) -> None:
         """End it: what waits is told so at once; harmless twice."""
-        if self.trouble:
-            return
-        self.trouble = reason
-        waiting, self._waiting = self._waiting, deque()
-        self._unsent.clear()
-        self._scope.cancel()
-        for each in waiting:
-            each.done(RequestFailure(FailureKind.DISCONNECTED, f"{each.api}: {self.address}: {reason}"))
+        self._close(reason, FailureKind.DISCONNECTED)
 
     def close_when_idle(self, reason: str) -> None:
         """End it as soon as nothing waits for an answer; nothing is to be sent any more."""
         self._last_reason = reason
-        if not self._waiting:
+        if not self.waiting:
             self.close(reason)
 
     async def run(self) -> None:
@@ -144,10 +178,52 @@ class BrokerConnection:
 
     # Inside
 
+    def _close(self, reason: str, kind: FailureKind) -> None:
+        if self.trouble:
+            return
+        self.trouble = reason
+        unanswered: list[_Waiting | _Asked] = [*self._waiting, *self._held_back]
+        self._waiting.clear()
+        self._held_back.clear()
+        self._unsent.clear()
+        self._scope.cancel()
+        for each in unanswered:
+            each.done(RequestFailure(kind, f"{each.api}: {self.address}: {reason}"))
+
+    def _renew_session(self) -> None:
+        """Begin where nothing waits for an answer: meanwhile a broker takes nothing else."""
+        if self._identity is None or self._renewing is not None or self._waiting:
+            return
+        who = self._identity
+        self._renewing = sasl.authentication(who.mechanism, who.username, who.password)
+        self._ask_on(None)
+
+    def _ask_on(self, answer: Outcome | None) -> None:
+        """The next question of a login; at its end what was held back is sent."""
+        if self._renewing is None or isinstance(answer, RequestFailure):
+            return  # the connection has ended
+        try:
+            key, question = self._renewing.send(answer)
+        except StopIteration as ended:
+            self._renewed(session_ends(ended.value))
+        except sasl.LoginFailed as error:
+            self._close(str(error), FailureKind.AUTHENTICATION)
+        except OSError as error:  # the password cannot be read
+            self._close(reason_of(error), FailureKind.DISCONNECTED)
+        else:
+            api = registry.API_KEYS[key]
+            self._send(_Asked(api, question, AUTHENTICATION_VERSIONS[api], ANSWER_TIMEOUT_S, self._ask_on))
+
+    def _renewed(self, renew_at: float) -> None:
+        self._renewing, self._renew_at = None, renew_at
+        held_back, self._held_back = self._held_back, []
+        for each in held_back:
+            self._send(each)
+
     def _refusal(self) -> RequestFailure | None:
         if self.trouble:
             return RequestFailure(FailureKind.DISCONNECTED, f"{self.address}: {self.trouble}")
-        if len(self._waiting) >= WAITING_MAX:
+        if self.waiting >= WAITING_MAX:
             text = f"{self.address}: {WAITING_MAX} requests wait already"
             return RequestFailure(FailureKind.DISCONNECTED, text)
         return None
@@ -212,6 +288,8 @@ class BrokerConnection:
         self.has_answered = True
         self._set_deadline()
         first.done(answer)
+        if self._held_back:
+            self._renew_session()
         if self._last_reason is not None:
             self.close_when_idle(self._last_reason)
 

@@ -139,12 +139,12 @@ class BrokerConnections:
     # Connections
 
     def _retire(self, place: _Place) -> None:
-        """A connection that has ended, is too old, or leads where the node is no more is not used again."""
+        """A connection that has ended, or leads where the node is no more, is not used again."""
         opened = place.connection
         if opened is None:
             return
         moved = place.node_id != ANY_NODE and opened.address not in self._addresses(place.node_id)
-        if not opened.is_open or moved or trio.current_time() >= opened.expires:
+        if not opened.is_open or moved:
             place.connection = None
             opened.close_when_idle("replaced")
 

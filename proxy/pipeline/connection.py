@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -131,30 +132,17 @@ class BlockingConnection:
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()}
 
     def _authenticate(self, security: Security) -> None:
-        handshake = self.ask(ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeRequest(mechanism=security.mechanism), 1)
-        if (refusal := sasl.handshake_refusal(handshake, security.mechanism)) is not None:
-            raise LoginRefused(f"{self.address} {refusal}")
-        if sasl.wants_login(handshake):
-            self._log_in(security, _password(security))
-
-    def _log_in(self, security: Security, password: str) -> None:
-        login, received = sasl.login(security.mechanism, security.username, password), None
+        asking = sasl.authentication(security.mechanism, security.username, partial(_password, security))
+        answer = None
         try:
             while True:
-                token = next(login) if received is None else login.send(received)
-                received = self._token(token, security)
+                key, question = asking.send(answer)
+                is_handshake = key == ApiKey.SASL_HANDSHAKE
+                answer = self.ask(key, question, sasl.HANDSHAKE_VERSION if is_handshake else self.version(key, 2))
         except StopIteration:
             return
         except sasl.LoginFailed as error:
-            raise LoginRefused(f"{self.address}: {error}") from None
-
-    def _token(self, token: bytes, security: Security) -> bytes:
-        request = messages.SaslAuthenticateRequest(auth_bytes=token)
-        answer = self.ask(ApiKey.SASL_AUTHENTICATE, request, self.version(ApiKey.SASL_AUTHENTICATE, 2))
-        if answer.error_code != ErrorCode.NONE:
-            reason = answer.error_message or error_name(answer.error_code)
-            raise LoginRefused(f"{self.address} refuses {security.username!r}: {reason}")
-        return bytes(answer.auth_bytes or b"")
+            raise LoginRefused(f"{self.address} {error}") from None
 
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import trio
 import trustme
 
 from proxy.brokers.own_connection import Identity
-from proxy.client import broker_connections
+from proxy.client import broker_connection, broker_connections
 from proxy.client.broker_connections import BrokerConnections
 from proxy.consumer.requests import ANY_NODE, FailureKind, Lane, Outcome, RequestFailure, UnsentRequest
 from proxy.wire.values import Address
@@ -82,6 +82,18 @@ async def test_each_lane_of_a_node_has_a_connection_of_its_own(autojump_clock: C
                 assert await world.ask("a", 1, lane) == "a"
         assert broker.connections == len(Lane)
         assert {(node, lane) for node, lane, _ in world.pool.open_connections()} == {(1, lane) for lane in Lane}
+
+
+@asynccontextmanager
+async def expiring(mechanism: str) -> AsyncIterator[tuple[Pool, Broker, list[str]]]:
+    """Connected to a broker whose sessions live for 10 s. Yields the passwords as well, of which the first is used."""
+    broker, passwords = Broker(mechanism=mechanism), ["s3cret"]
+    broker.lifetime_ms = 10_000
+    broker.topics["a"] = 1
+    identity = Identity(mechanism=mechanism, username="proxy", password=lambda: passwords[0])
+    async with pool({ONE: broker}, identity=identity) as world:
+        assert await world.ask("a", 1) == "c"
+        yield world, broker, passwords
 
 
 async def test_requests_wait_for_the_connection_and_go_out_in_their_order(autojump_clock: Clock) -> None:
@@ -173,19 +185,68 @@ async def test_a_connection_that_is_closed_before_its_first_answer_is_made_again
         assert world.pool.troubles == {}
 
 
-async def test_a_session_that_ends_is_replaced_before_it_does(autojump_clock: Clock) -> None:
-    broker = Broker(mechanism="PLAIN")
-    broker.lifetime_ms = 10_000
-    broker.topics["a"] = 1
-    identity = Identity(mechanism="PLAIN", username="proxy", password=lambda: "s3cret")
-    async with pool({ONE: broker}, identity=identity) as world:
-        assert await world.ask("a", 1) == "c"
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_a_session_that_ends_is_renewed_on_its_connection_before_it_does(
+    mechanism: str, autojump_clock: Clock
+) -> None:
+    """KIP-368: what a broker keeps by connection, a share session for one, goes on."""
+    async with expiring(mechanism) as (world, broker, _):
         await trio.sleep(7.5)
         assert await world.ask("a", 1) == "c"
-        assert broker.connections == 1
+        assert (broker.connections, broker.handshakes) == (1, 1)
+        for renewed in (2, 3):
+            await trio.sleep(8.1)
+            assert await world.ask("a", 1) == "c"
+            assert (broker.connections, broker.handshakes) == (1, renewed)
+
+
+async def test_what_is_sent_while_a_session_is_renewed_goes_out_behind_it_in_order(autojump_clock: Clock) -> None:
+    """A broker takes nothing else meanwhile; what was asked before is answered before."""
+    async with expiring("SCRAM-SHA-512") as (world, broker, _):
+        await trio.sleep(7.9)
+        world.outcomes.clear()
+        world.send("before", 1)
+        await trio.sleep(0.2)
+        for name in ("first", "second"):
+            world.send(name, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        world.send("third", 1)
         await trio.sleep(1)
+        assert [name for name, _ in world.outcomes] == ["before", "first", "second", "third"]
+        assert world.words() == ["c"] * 4
+        assert (broker.connections, broker.handshakes) == (1, 2)
+
+
+async def test_a_session_that_may_not_be_renewed_ends_with_its_connection(autojump_clock: Clock) -> None:
+    async with expiring("PLAIN") as (world, broker, passwords):
+        passwords[:] = ["wrong"]
+        await trio.sleep(8.1)
+        assert await world.ask("a", 1) == "authentication failed"
+        assert "refuses 'proxy'" in str(world.outcomes)
+        passwords[:] = ["s3cret"]
         assert await world.ask("a", 1) == "c"
         assert broker.connections == 2
+
+
+async def test_a_connection_that_ends_while_its_session_is_renewed_fails_what_waits(autojump_clock: Clock) -> None:
+    async with expiring("PLAIN") as (world, broker, _):
+        broker.silent = True
+        await trio.sleep(8.1)
+        assert await world.ask("a", 1) == "disconnected"
+        broker.silent = False
+        assert await world.ask("a", 1) == "c"
+        assert broker.connections == 2
+
+
+async def test_no_more_is_held_back_than_may_wait(autojump_clock: Clock) -> None:
+    async with expiring("PLAIN") as (world, broker, _):
+        broker.silent = True
+        await trio.sleep(8.1)
+        world.outcomes.clear()
+        for _ in range(broker_connection.WAITING_MAX + 1):
+            world.send("a", 1)
+        assert world.words() == ["disconnected"] * 2
+        assert "wait already" in str(world.outcomes)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

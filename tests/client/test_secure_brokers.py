@@ -1,4 +1,4 @@
-"""TLS and SASL with brokers of 3.9.1 and 4.3.0, for data, the group and its coordinator alike."""
+"""TLS and SASL with brokers of 3.9.1 and 4.3.0, for data, the group, its coordinator and share groups alike."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import trio
 import trustme
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
@@ -23,13 +26,19 @@ from localkafka.cluster import Cluster
 
 from proxy.client.opening import open_consumer
 from proxy.client.settings import SaslLogin
+from proxy.client.share_consumer import ShareConsumer
+from proxy.client.share_opening import open_share_consumer
 from proxy.consumer.partitions import OffsetAndMetadata
 from proxy.wire.values import TopicPartition
+from tests.client.test_real_brokers import Dialler
 from tests.support.brokers import NEW, OLD, Running
+from tests.support.worlds import warm_up
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+EXPIRING, LIFETIME_S = MECHANISMS[2], 2.0
+"""Of this mechanism sessions have a lifetime (KIP-368)."""
 USER, PASSWORD = "alice", "alice=secret, with what SCRAM escapes"
 SECURITY = "org.apache.kafka.common.security"
 QUIET = {"log_level": 2}
@@ -44,6 +53,8 @@ class Secure(NamedTuple):
     """Where everybody is let in, without TLS."""
     authority: str
     """PEM of who signed the broker's certificate."""
+    shared: str
+    """Where share groups are served to such clients: the broker, or a proxy in front of it that ends TLS itself."""
 
 
 def properties(folder: Path, authority: trustme.CA) -> dict[str, str]:
@@ -64,6 +75,7 @@ def properties(folder: Path, authority: trustme.CA) -> dict[str, str]:
     for mechanism in MECHANISMS[1:]:
         key = f"listener.name.client.{mechanism.lower()}.sasl.jaas.config"
         values[key] = f"{SECURITY}.scram.ScramLoginModule required;"
+    values[f"listener.name.client.{EXPIRING.lower()}.connections.max.reauth.ms"] = str(round(LIFETIME_S * 1000))
     return values
 
 
@@ -88,7 +100,29 @@ def secure(request: pytest.FixtureRequest, running: Running, tmp_path_factory: p
         wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
         for changed in admin.alter_user_scram_credentials([wanted]).values():
             changed.result(30)
-    return Secure(cluster.bootstrap, internal, authority.cert_pem.bytes().decode())
+    pem = authority.cert_pem.bytes().decode()
+    native = request.param == NEW
+    shared = cluster if native else running.front(cluster.bootstrap, proxy_settings(cluster, folder, pem))
+    if native:
+        warm_up(internal)
+    return Secure(cluster.bootstrap, internal, pem, shared.bootstrap)
+
+
+def proxy_settings(cluster: Cluster, folder: Path, authority: str) -> dict[str, Any]:
+    """TLS with one certificate on both sides, and SASL that passes through."""
+    (folder / "ca.pem").write_text(authority)
+    keystore = str(folder / "keystore.pem")
+    upstream = {
+        "bootstrap": cluster.bootstrap,
+        "tls": {"ca_file": str(folder / "ca.pem")},
+        "sasl": {"mechanism": "SCRAM-SHA-256", "username": USER, "password": PASSWORD},
+    }
+    return {
+        "upstream": upstream,
+        "client_tls": {"cert_file": keystore, "key_file": keystore},
+        "share_groups": {"state": "memory"},
+        "commits": {"state": "memory"},
+    }
 
 
 def filled(secure: Secure, topic: str, count: int) -> list[TopicPartition]:
@@ -153,3 +187,75 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_believed(secure: Sec
             while not consumer.state().troubles:
                 await consumer.poll(0.2)
             assert "the certificate is not accepted" in str(consumer.state().troubles)
+
+
+# Sessions with a lifetime
+
+
+def from_the_start(secure: Secure, group: str) -> None:
+    """A share group that reads a log from its begin, and assigns at once."""
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
+    tls = {"security.protocol": "SASL_SSL", "ssl.ca.pem": secure.authority}
+    admin = AdminClient({"bootstrap.servers": secure.shared, **tls, **login, **QUIET})
+    wanted = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
+    for altered in admin.incremental_alter_configs(
+        [ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)]
+    ).values():
+        altered.result(30)
+
+
+async def held(consumer: ShareConsumer, count: int) -> list[Any]:
+    got: list[Any] = []
+    with trio.move_on_after(60):
+        while len(got) < count:
+            got += await consumer.poll(1)
+    assert len(got) == count, consumer.state()
+    return got
+
+
+async def test_what_a_share_consumer_holds_outlives_the_sessions_of_sasl(secure: Secure, fresh: Fresh) -> None:
+    """A share session ends with its connection, and its locks with it: so sessions are renewed where they are."""
+    topic, group = filled(secure, fresh("topic"), 5)[0].topic, fresh("group")
+    await trio.to_thread.run_sync(from_the_start, secure, group)
+    dialler = Dialler()
+    options: dict[str, Any] = {
+        "group": group,
+        "topics": [topic],
+        "tls": ssl.create_default_context(cadata=secure.authority),
+        "sasl": SaslLogin(EXPIRING, USER, PASSWORD),
+        "acknowledgement_mode": "explicit",
+    }
+    async with (
+        open_share_consumer(secure.shared, connect=dialler, **options) as consumer,
+        open_share_consumer(secure.shared, **options) as other,
+    ):
+        records = await held(consumer, 10)
+        connections = len(dialler.streams)
+        with trio.move_on_after(2.5 * LIFETIME_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(consumer.poll)
+                assert await other.poll() == []
+        for record in records:
+            assert consumer.acknowledge(record)
+        assert await consumer.commit() == dict.fromkeys({record.origin for record in records})
+        assert len(dialler.streams) == connections
+        assert await other.poll(0.5) == []
+
+
+async def test_a_member_goes_on_over_its_connections_when_sessions_of_sasl_end(secure: Secure, fresh: Fresh) -> None:
+    """No connection is made anew, and no broker ends one."""
+    partitions = filled(secure, fresh("topic"), 100)
+    dialler = Dialler()
+    tls = ssl.create_default_context(cadata=secure.authority)
+    options: dict[str, Any] = {"tls": tls, "sasl": (EXPIRING, USER, PASSWORD), "auto_offset_reset": "earliest"}
+    topics, group = [partitions[0].topic], fresh("group")
+    async with open_consumer(secure.bootstrap, group=group, topics=topics, connect=dialler, **options) as consumer:
+        await read(consumer, 200)
+        connections = len(dialler.streams)
+        began = trio.current_time()
+        while trio.current_time() < began + 1.5 * LIFETIME_S:
+            await consumer.commit()
+            assert (await consumer.poll(0.2)).lost == frozenset()
+        assert len(dialler.streams) == connections
+        assert consumer.state().troubles == {}

@@ -42,6 +42,7 @@ class Broker:
         self.users = {"proxy": "s3cret"}
         self.lifetime_ms = 0
         self.connections = 0
+        self.handshakes = 0
         self.garbage: bytes | None = None
         self.silent = False
         self._open: list[trio.CancelScope] = []
@@ -135,6 +136,8 @@ class Broker:
         answer = registry.message("SaslHandshakeResponse")
         if not self.mechanism:
             return answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+        self.authenticated, self._scram = False, None  # nothing but SaslAuthenticate may follow (KIP-368)
+        self.handshakes += 1
         wrong = request.mechanism != self.mechanism
         return answer(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM if wrong else 0, mechanisms=[self.mechanism])
 

@@ -68,6 +68,28 @@ class _OpenCall:
     errors: dict[TopicPartition, ProxyError] = field(default_factory=dict)
 
 
+class _Refusals:
+    """Since when brokers have refused each partition for reasons that may pass, while nothing else was answered."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._since: dict[TopicPartition, float] = {}
+
+    def last_too_long(self, partition: TopicPartition, code: ErrorCode, now: float) -> bool:
+        """Note another one. A rebalance takes the time that it takes, so it does not count."""
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            return False
+        return now - self._since.setdefault(partition, now) >= self._timeout_s
+
+    def forget(self, partition: TopicPartition) -> None:
+        """It is committed, or the last word is spoken."""
+        self._since.pop(partition, None)
+
+    def error(self, partition: TopicPartition, code: ErrorCode) -> BrokerRefused:
+        """What callers are told in the end."""
+        return BrokerRefused("OffsetCommit", code, str(partition), f"again and again for {self._timeout_s:g} s")
+
+
 class CommitRequests:
     """All commits of one consumer."""
 
@@ -93,6 +115,7 @@ class CommitRequests:
         self._waiting: dict[TopicPartition, PendingCommit] = {}
         self._held: dict[TopicPartition, tuple[PendingCommit, MemberIdentity]] = {}
         """Refused because of the generation; each with who said it."""
+        self._refusals = _Refusals(options.api_timeout_s)
         self._under_way: set[TopicPartition] = set()
         self._calls: dict[int, _OpenCall] = {}
 
@@ -129,6 +152,7 @@ class CommitRequests:
         """These are lost: what is not under way is not sent any more."""
         events: list[BackgroundEvent] = []
         for each in partitions:
+            self._refusals.forget(each)
             pending = self._waiting.pop(each, None)
             if pending is not None:
                 events += self._settle(each, pending.call_ids, _lost(each))
@@ -241,13 +265,11 @@ class CommitRequests:
     def _take(
         self, partition: TopicPartition, pending: PendingCommit, code: ErrorCode, who: MemberIdentity, now: float
     ) -> list[BackgroundEvent]:
+        if code in RETRIABLE:
+            return self._try_again(partition, pending, code, now)
+        self._refusals.forget(partition)
         if not code:
             return self._settle(partition, pending.call_ids, None)
-        if code in RETRIABLE:
-            self._coordinator.note(code, now)
-            self._backoff.failed(now)
-            self._enqueue(partition, pending, newest=False)
-            return []
         if code in OUTDATED and self._holds() is not None:
             events = self._fenced(who, code, now)
             if partition in self._waiting:
@@ -256,6 +278,20 @@ class CommitRequests:
                 self._held[partition] = (pending, who)
             return [*events, *self._recommit()]
         return self._settle(partition, pending.call_ids, BrokerRefused("OffsetCommit", code, str(partition)))
+
+    def _try_again(
+        self, partition: TopicPartition, pending: PendingCommit, code: ErrorCode, now: float
+    ) -> list[BackgroundEvent]:
+        """After a pause, until it has taken too long: then also what came behind it is told."""
+        self._coordinator.note(code, now)
+        self._backoff.failed(now)
+        if not self._refusals.last_too_long(partition, code, now):
+            self._enqueue(partition, pending, newest=False)
+            return []
+        self._refusals.forget(partition)
+        newer = self._waiting.pop(partition, None)
+        call_ids = [*pending.call_ids, *(newer.call_ids if newer else ())]
+        return self._settle(partition, call_ids, self._refusals.error(partition, code))
 
     def _recommit(self) -> list[BackgroundEvent]:
         """What was refused because of the generation, once there is a newer one, or none."""

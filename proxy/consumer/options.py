@@ -51,6 +51,8 @@ class ConsumerOptions:
     key_filter: KeyFilter | None = None
     """Which records are read, of every partition; None: all."""
     request_timeout_s: float = 30.0
+    api_timeout_s: float = 60.0
+    """default.api.timeout.ms: for so long a commit is tried again that is refused for a reason that may pass."""
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
     metadata_max_age_s: float = 300.0
@@ -104,6 +106,7 @@ def _not_positive(options: ConsumerOptions) -> list[str]:
         "heartbeat.interval.ms": options.heartbeat_interval_s,
         "max.poll.interval.ms": options.max_poll_interval_s,
         "request.timeout.ms": options.request_timeout_s,
+        "default.api.timeout.ms": options.api_timeout_s,
         "max_revoke_delay": options.max_revoke_delay_s,
         "fetch.max.bytes": options.fetch_max_bytes,
         "buffer_bytes_max": options.buffer_bytes_max,

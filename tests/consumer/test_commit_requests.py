@@ -220,3 +220,36 @@ def test_a001_7_any_order_of_calls_and_answers_ends_each_call_once_in_the_order_
         wanted = iter([offset for at, offset in calls if at == place])
         sent_once = [each for n, each in enumerate(on_the_wire[place]) if n == 0 or each != on_the_wire[place][n - 1]]
         assert all(offset in wanted for offset in sent_once), "in the order of the calls, some left out"
+
+
+def test_a_topic_that_stays_unknown_is_told_after_the_time_out_of_calls() -> None:
+    """A topic that was deleted: Kafka's clients try again until default.api.timeout.ms is over, and so do we."""
+    group = Group()
+    assert group.commit(1, a=5, b=6) == []
+    now, requests = NOW, 0
+    done: list[Any] = []
+    while not done and requests < 1000:
+        wanted = group.commits.poll(now)
+        for request in wanted.requests:
+            requests += 1
+            done += group.answer(request, now, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        now = max(now, min(wanted.wake_at, now + 1)) if wanted.requests == () else now
+    assert now - NOW == pytest.approx(OPTIONS.api_timeout_s, abs=2 * OPTIONS.retry_backoff_max_s)
+    assert requests < 100, "with the pauses of retry.backoff.max.ms"
+    ((call_id, refused),) = [(each.call_id, each.value) for each in done]
+    assert call_id == 1
+    (error,) = refused.errors.values()
+    assert str(error) == "OffsetCommit of p-0: UNKNOWN_TOPIC_OR_PARTITION (again and again for 60 s)"
+    assert group.commits.is_idle
+    assert group.commit(2, a=7) == []
+    assert group.answer(only(group.commits, now + 2), now + 2, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == []
+    assert group.answer(only(group.commits, now + 4), now + 4) == [CallDone(call_id=2)], "it was made again"
+
+
+def test_a_rebalance_may_take_longer_than_the_time_out_of_calls() -> None:
+    group = Group()
+    group.commit(1, a=5)
+    for after_s in (0, 40, 80, 120):
+        now = NOW + after_s
+        assert group.answer(only(group.commits, now), now, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
+    assert group.answer(only(group.commits, NOW + 160), NOW + 160) == [CallDone(call_id=1)]

@@ -247,7 +247,7 @@ def _opened(chunk: FetchedChunk, *, read_committed: bool, check_crcs: bool) -> O
 
 def _wanted(part: PartitionRecords, key_filter: KeyFilter) -> list[PartitionRecords]:
     """What a broker does not leave out; the last part goes as far as the whole did."""
-    unwanted = [(each.offset, each.offset) for each in part.records if not key_filter.wants(each.key, each.offset)]
+    unwanted = [(offset, offset) for offset in key_filter.unwanted(part.records)]
     if not unwanted:
         return [part]
     runs = part.records.outside(unwanted)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from proxy.wire import messages, registry
 from proxy.wire.key_filter import KEYS_MAX, RANGES_MAX, NullKeys
-from proxy.wire.key_hash import SPACE, hash_of_record
+from proxy.wire.key_hash import SPACE
+from proxy.wire.record_views import LazyRecords
 from proxy.wire.values import TopicPartition
 
 SLOTS_MIN, SLOTS_MAX = 2, 1024
@@ -53,13 +54,20 @@ class KeyFilter:
         )
         object.__setattr__(self, "content", registry.codec_of(message, 0).encode(made))
 
-    def wants(self, key: bytes | None, offset: int) -> bool:
-        """Whether a record is wanted; the same as the proxy says."""
-        if key is None and self.null_keys != NullKeys.BY_OFFSET:
-            return self.null_keys == NullKeys.KEEP
-        if key is not None and key in self._known:
-            return True
-        return bisect_right(self._bounds, hash_of_record(key, offset)) % 2 == 1
+    def unwanted(self, records: LazyRecords) -> list[int]:
+        """Offsets of those that are not wanted, ascending; no record is made to tell."""
+        positions = records.positions
+        wanted = [bisect_right(self._bounds, each) % 2 for each in positions.key_hashes(records.area)]
+        if self.null_keys != NullKeys.BY_OFFSET:
+            keep = self.null_keys == NullKeys.KEEP
+            wanted = [keep if size < 0 else each for size, each in zip(positions.key_sizes, wanted, strict=True)]
+        if self._known:
+            keys = memoryview(records.area)
+            places = zip(positions.key_starts, positions.key_sizes, wanted, strict=True)
+            wanted = [
+                each or (size >= 0 and bytes(keys[start : start + size]) in self._known) for start, size, each in places
+            ]
+        return [offset for offset, each in zip(positions.offsets, wanted, strict=True) if not each]
 
     def committed_as(self, partition: TopicPartition) -> tuple[TopicPartition, ...]:
         """What is committed of a base partition: its slots in the view, or with a filter of any other kind itself."""

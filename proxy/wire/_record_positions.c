@@ -203,6 +203,17 @@ static const char *sample_keys(Area *of, Sampling *to) {
     return NULL;
 }
 
+/* The hash of each row's key, or of its offset where it has none; 0 if a key is not within the bytes. */
+static int hash_keys(const uint8_t *bytes, int64_t size, const Columns *from, size_t first, size_t last, uint8_t *to) {
+    for (size_t row = first; row < last; row++, to += 4) {
+        const int64_t start = (int32_t)native32(from->narrow[KEY_START] + 4 * row), key = (int32_t)native32(from->narrow[KEY_SIZE] + 4 * row);
+        if (key >= 0 && (start < 0 || start > size || key > size - start)) return 0;
+        const uint32_t hash = LIKELY(key >= 0) ? murmur2(bytes + start, (size_t)key) : hash_of_offset((int64_t)native64(from->wide[OFFSET] + 8 * row));
+        memcpy(to, &hash, 4);
+    }
+    return 1;
+}
+
 /* Adds samples to the records and the bytes of their buckets. */
 static void tally_samples(const uint8_t *samples, size_t rows, uint8_t *records, uint8_t *bytes) {
     for (; rows; rows--, samples += SAMPLE) {
@@ -217,7 +228,7 @@ static void tally_samples(const uint8_t *samples, size_t rows, uint8_t *records,
 /* ---- Python ---- */
 #ifndef RECORD_POSITIONS_CORE
 
-enum { VERSION = 2, RELEASE_FROM = 32 << 10 };
+enum { VERSION = 3, RELEASE_FROM = 32 << 10 };
 
 static PyObject *shortened(PyObject *whole, const Columns *columns, size_t rows) { /* steals whole */
     Columns fewer;
@@ -430,6 +441,31 @@ static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count
     return found;
 }
 
+PyDoc_STRVAR(hashes_doc, "hashes(area, columns, first, last) -> uint32 of each row; raises ValueError");
+
+static PyObject *hashes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    char *memory;
+    Py_ssize_t size;
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "hashes takes 4 arguments, not %zd", count);
+    const Py_ssize_t first = PyLong_AsSsize_t(args[2]), last = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &memory, &size) < 0) return NULL;
+    if (size % ROW || first < 0 || last < first || last > size / ROW) return PyErr_Format(PyExc_ValueError, "no such rows");
+    PyObject *found = PyBytes_FromStringAndSize(NULL, 4 * (last - first));
+    if (!found || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    Columns columns;
+    lay_out(&columns, (uint8_t *)memory, (size_t)(size / ROW));
+    const int fits = hash_keys(data.buf, data.len, &columns, (size_t)first, (size_t)last, (uint8_t *)PyBytes_AsString(found));
+    PyBuffer_Release(&data);
+    if (fits) return found;
+    Py_DECREF(found);
+    return outside();
+}
+
 static PyObject *sampled_from(Area *area, Sampling *to) {
     if (!has_room(area)) return PyErr_Format(PyExc_ValueError, "%u records cannot be in %zu bytes", (unsigned)area->count, area->size);
     const size_t rows = samples_max(area, to);
@@ -500,6 +536,7 @@ static PyMethodDef functions[] = {
     {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, find_doc},
     {"find_run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
     {"build", (PyCFunction)(void (*)(void))build, METH_FASTCALL, build_doc},
+    {"hashes", (PyCFunction)(void (*)(void))hashes, METH_FASTCALL, hashes_doc},
     {"sample", (PyCFunction)(void (*)(void))sample, METH_FASTCALL, sample_doc},
     {"tally", (PyCFunction)(void (*)(void))tally, METH_FASTCALL, tally_doc},
     {NULL, NULL, 0, NULL},

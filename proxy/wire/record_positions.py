@@ -13,6 +13,7 @@ from struct import calcsize
 from typing import Any, Literal, TypeVar
 
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.key_hash import hash_of_record
 from proxy.wire.primitives import Buffer
 from proxy.wire.record_headers import RecordHeaders, behind_headers, sized
 from proxy.wire.varints import read_varlong
@@ -22,7 +23,7 @@ try:
 except ImportError:  # no compiler was there when this was installed
     _record_positions = None  # type: ignore[assignment]
 
-BUILT_VERSION = 2
+BUILT_VERSION = 3
 """`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 
 RECORD_MIN = 7
@@ -126,6 +127,17 @@ class RecordPositions:
             ValueError: they were found in other bytes.
         """
         return _build(area, self._columns, self.first, self.last, record_type, timestamp_type, RecordHeaders, origin)
+
+    def key_hashes(self, area: Buffer) -> memoryview:
+        """Where each record lies in the hash space, uint32: as `key_hash.hash_of_record`.
+
+        Args:
+            area: the bytes in which they were found.
+
+        Raises:
+            ValueError: they were found in other bytes.
+        """
+        return memoryview(_hashes(area, self._columns, self.first, self.last)).cast("I")
 
 
 def find(
@@ -250,8 +262,7 @@ def _twin_build(
     headers_type: Any,
     origin: tuple[Hashable, ...],
 ) -> list[Built]:
-    if len(columns) % ROW_BYTES or not 0 <= first <= last <= len(columns) // ROW_BYTES:
-        raise ValueError("no such rows")
+    _check_rows(columns, first, last)
     rows = RecordPositions(columns, first, last)
     data = bytes(area)
     made = []
@@ -262,6 +273,18 @@ def _twin_build(
         fields = (_content(data, key, key_size), _content(data, value, value_size), headers, timestamp, offset)
         made.append(tuple.__new__(record_type, (*origin, *fields, timestamp_type)))
     return made
+
+
+def _twin_hashes(area: Buffer, columns: bytes, first: int, last: int) -> bytes:
+    _check_rows(columns, first, last)
+    rows, data = RecordPositions(columns, first, last), bytes(area)
+    keys = (_content(data, start, size) for start, size in zip(rows.key_starts, rows.key_sizes, strict=True))
+    return array("I", map(hash_of_record, keys, rows.offsets)).tobytes()
+
+
+def _check_rows(columns: bytes, first: int, last: int) -> None:
+    if len(columns) % ROW_BYTES or not 0 <= first <= last <= len(columns) // ROW_BYTES:
+        raise ValueError("no such rows")
 
 
 def _content(data: bytes, start: int, size: int) -> bytes | None:
@@ -291,3 +314,5 @@ KERNEL = "python" if EXTENSION is None else "c"
 _find: Callable[[Buffer, int, int, int, int, int | None], bytes]
 _find = _twin_find if EXTENSION is None else EXTENSION.find
 _build = _twin_build if EXTENSION is None else EXTENSION.build
+_hashes: Callable[[Buffer, bytes, int, int], bytes]
+_hashes = _twin_hashes if EXTENSION is None else EXTENSION.hashes

@@ -9,13 +9,24 @@ from hypothesis import strategies as st
 from proxy.consumer.key_filter import KeyFilter, slots_of
 from proxy.views.fetch.key_filter import read_filter
 from proxy.views.model.slots import EvenCut
+from proxy.wire import records
 from proxy.wire.key_filter import NullKeys
 from proxy.wire.key_hash import SPACE, murmur2
+from proxy.wire.record_views import LazyRecords
 from proxy.wire.values import TopicPartition
 
 HASHES = st.integers(0, SPACE - 1)
 RANGES = st.lists(st.tuples(HASHES, HASHES).map(lambda two: (min(two), max(two))), min_size=1, max_size=5)
 KEYS = st.one_of(st.none(), st.binary(max_size=9))
+
+
+def of_keys(keys: list[bytes | None], base: int = 0) -> LazyRecords:
+    """Records with such keys, one after the other."""
+    if not keys:
+        return LazyRecords()
+    batch = records.build_batch(base, [records.Record(key, b"value") for key in keys])
+    (header,) = records.iter_batches(batch)
+    return LazyRecords(*records.find_records(batch, header), header.timestamp_type)
 
 
 @given(
@@ -26,23 +37,25 @@ def test_it_wants_what_the_proxy_gives_for_its_field(
 ) -> None:
     made = KeyFilter(tuple(ranges), tuple(keys), null_keys)
     proxys = read_filter(made.content, b"").cut
-    for key in data.draw(st.lists(KEYS, max_size=10)) + keys:
-        for offset in (0, 77, 1 << 40):
-            assert made.wants(key, offset) == (proxys.slot_of(key, offset) == 0)
+    for base in (0, 77, 1 << 40):
+        given_keys = data.draw(st.lists(KEYS, max_size=10)) + keys
+        wanted = [proxys.slot_of(key, base + number) == 0 for number, key in enumerate(given_keys)]
+        assert made.unwanted(of_keys(given_keys, base)) == [base + n for n, each in enumerate(wanted) if not each]
 
 
 @given(of=st.integers(2, 1024), key=KEYS, offset=st.integers(0, 1 << 50), data=st.data())
 def test_slots_are_those_of_the_view(of: int, key: bytes | None, offset: int, data: st.DataObject) -> None:
     slots = data.draw(st.sets(st.integers(0, of - 1), min_size=1, max_size=4))
-    assert slots_of(of, slots).wants(key, offset) == (EvenCut(of).slot_of(key, offset) in slots)
+    is_wanted = EvenCut(of).slot_of(key, offset) in slots
+    assert slots_of(of, slots).unwanted(of_keys([key], offset)) == ([] if is_wanted else [offset])
 
 
 def test_neighbours_touch_and_the_last_one_ends_with_the_space() -> None:
     first, second, third = slots_of(3, [0, 1, 2]).ranges
     assert (first[0], second[0], third[0], third[1]) == (0, first[1] + 1, second[1] + 1, SPACE - 1)
     edge = murmur2(b"21")
-    assert KeyFilter(((edge, edge),)).wants(b"21", 0)
-    assert not KeyFilter(((edge + 1, SPACE - 1), (0, edge - 1))).wants(b"21", 0)
+    assert KeyFilter(((edge, edge),)).unwanted(of_keys([b"21"])) == []
+    assert KeyFilter(((edge + 1, SPACE - 1), (0, edge - 1))).unwanted(of_keys([b"21"])) == [0]
 
 
 def test_slots_are_committed_under_the_views_name() -> None:

@@ -72,10 +72,14 @@ static void drop(Columns *columns) {
 /* As the extension shortens what it found, and whether that lies where it says. */
 static void check_short(const Area *of, const Columns *columns, uint64_t turn) {
     Columns fewer;
-    uint8_t *memory = malloc(of->found * ROW + 1);
+    uint8_t *memory = malloc(of->found * ROW + 1), *hashes = malloc(of->found * 4 + 1);
     lay_out(&fewer, memory, of->found);
     shorten(columns, &fewer, of->found);
     check(of, &fewer, turn);
+    if (!hash_keys(of->bytes, (int64_t)of->size, &fewer, 0, of->found, hashes)) fail("a key lies outside", turn);
+    for (uint64_t left = dice(4); left && of->found; left--) memory[dice(of->found * ROW)] = (uint8_t)dice(256);
+    hash_keys(of->bytes, (int64_t)of->size, &fewer, dice(of->found + 1), of->found, hashes); /* whatever the columns say */
+    free(hashes);
     free(memory);
 }
 

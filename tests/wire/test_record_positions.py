@@ -13,16 +13,18 @@ from hypothesis import given, settings
 
 from proxy.wire import record_positions, records
 from proxy.wire.errors import RemoteProtocolError
+from proxy.wire.key_hash import hash_of_record
 from proxy.wire.record_headers import RecordHeaders
 from proxy.wire.record_positions import COLUMNS, ROW_BYTES, RecordPositions
 from proxy.wire.records import Record
 from proxy.wire.varints import varlong
 from tests.wire.any_records import as_construct_reads_them, batches_of_records, damaged, some_batch, with_fields
 
-TWIN = (record_positions._twin_find, record_positions._twin_build)
+TWIN = (record_positions._twin_find, record_positions._twin_build, record_positions._twin_hashes)
 KERNELS: dict[str, Any] = {"python": TWIN}
 if record_positions.KERNEL == "c":
-    KERNELS["c"] = (record_positions._record_positions.find, record_positions._record_positions.build)
+    extension = record_positions._record_positions
+    KERNELS["c"] = (extension.find, extension.build, extension.hashes)
 needs_c = pytest.mark.skipif(record_positions.KERNEL != "c", reason="the extension was not built here")
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 
@@ -105,7 +107,7 @@ def test_extension_and_twin_take_and_refuse_the_same(seed: int) -> None:
     for _ in range(30):
         area = damaged(dice, area_of(batch))
         count = max(0, header.records_count + dice.choice((0, 0, 0, 0, 1, -1)))
-        outcomes = [outcome(find, area, count) for find, _ in KERNELS.values()]
+        outcomes = [outcome(find, area, count) for find, *_ in KERNELS.values()]
         assert outcomes[0] == outcomes[1]
 
 
@@ -270,6 +272,34 @@ def test_positions_of_other_bytes_are_refused(kernel: str, column: int, number: 
         return
     with pytest.raises(ValueError, match="not of these bytes"):
         KERNELS[kernel][1](area, bytes(held), 0, 1, Record, 0, RecordHeaders, ())
+
+
+@every_kernel
+@given(made=batches_of_records())
+@settings(deadline=None)
+def test_keys_lie_where_their_hash_says(kernel: str, made: tuple[int, list[Record], int]) -> None:
+    """And records without one where the hash of their offset does."""
+    base, expected, last = made
+    batch = records.build_batch(base, expected, last_offset=last)
+    held, hashes = columns(kernel, batch), KERNELS[kernel][2]
+    wanted = [hash_of_record(each.key, each.offset) for each in built(kernel, batch)]
+    assert list(memoryview(hashes(area_of(batch), held, 0, len(wanted))).cast("I")) == wanted
+    half = len(wanted) // 2
+    assert list(memoryview(hashes(area_of(batch), held, half, len(wanted))).cast("I")) == wanted[half:]
+    for first, last in ((-1, 1), (2, 1), (0, len(wanted) + 1)):
+        with pytest.raises(ValueError, match="rows"):
+            hashes(area_of(batch), held, first, last)
+
+
+@every_kernel
+@pytest.mark.parametrize(("column", "number"), [(2, -1), (2, 1 << 20), (3, 1 << 20), (3, (1 << 31) - 1)])
+def test_no_key_is_hashed_that_is_not_of_these_bytes(kernel: str, column: int, number: int) -> None:
+    area = one()
+    held = bytearray(KERNELS[kernel][0](area, 1, 0, 0, 0, None))
+    at = 16 + 4 * (column - 2)
+    held[at : at + 4] = array("i", [number]).tobytes()
+    with pytest.raises(ValueError, match="not of these bytes"):
+        KERNELS[kernel][2](area, bytes(held), 0, 1)
 
 
 @needs_c

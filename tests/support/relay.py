@@ -1,9 +1,10 @@
-"""A TCP relay that does what bad networks do: cuts connections, stalls them, loses answers that were under way."""
+"""A TCP relay that does what bad networks do: cuts, stalls, trickles, and loses answers that were under way."""
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -11,6 +12,8 @@ from types import TracebackType
 from localkafka.addresses import HOST
 
 CHUNK = 1 << 16
+DROP_S = 0.005
+"""Between the pieces of data that trickles."""
 PRODUCE = 0
 
 
@@ -22,6 +25,8 @@ class Relay:
     port: int = 0
     stalled: bool = False
     """Nothing passes, in either direction; it is kept, as by a network that comes back."""
+    trickle: int = CHUNK
+    """Bytes that pass at a time, with a pause between."""
     losing_answers: bool = False
     """Requests pass, answers do not: the connection is cut when one comes."""
     lost_answers: int = 0
@@ -72,6 +77,7 @@ class Relay:
         """A good network again."""
         with self._moves:
             self.stalled = self.losing_answers = self.refusing = False
+            self.trickle = CHUNK
             self._moves.notify_all()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -98,6 +104,15 @@ class Relay:
         client.close()
         server.close()
 
+    def _send(self, sink: socket.socket, data: bytes) -> None:
+        sent = 0
+        while sent < len(data):
+            piece = data[sent : sent + self.trickle]
+            sink.sendall(piece)
+            sent += len(piece)
+            if sent < len(data):
+                time.sleep(DROP_S)
+
     def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
         with suppress(OSError):
             while data := source.recv(CHUNK):
@@ -107,7 +122,7 @@ class Relay:
                     self.lost_answers += 1
                     break
                 self.answer_bytes += len(data) if is_answer else 0
-                sink.sendall(data)
+                self._send(sink, data)
         for sock in (source, sink):
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ssl
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -74,21 +75,16 @@ def open_consumer(
     )
     reading = _Reading.checked(settings, topics, pattern, partitions)
     _check_together(settings, listener, revoke_in_same_poll, individual_commits, max_poll_records)
-    ways: dict[str, Any] = {
-        "revoke_in_same_poll": revoke_in_same_poll,
-        "check_crcs": check_crcs,
-        "individual_commits": individual_commits,
-        "max_poll_records": max_poll_records,
-        "interceptors": tuple(interceptors),
-    }
-
-    def make() -> tuple[NetworkTask, Consumer]:
-        network = _network_task(settings, observe)
-        consumer = Consumer(network, listener, **ways)
-        reading.begin(consumer)
-        return network, consumer
-
-    return OpenBlock(make)
+    over = partial(
+        Consumer,
+        listener=listener,
+        revoke_in_same_poll=revoke_in_same_poll,
+        check_crcs=check_crcs,
+        individual_commits=individual_commits,
+        max_poll_records=max_poll_records,
+        interceptors=tuple(interceptors),
+    )
+    return OpenBlock(lambda: _network_and_consumer(settings, observe, over, reading))
 
 
 class _Reading(NamedTuple):
@@ -134,6 +130,15 @@ def _check_together(
         raise ConfigurationError("individual_commits and automatic commits exclude each other: polled is not done")
     if max_poll_records < 1:
         raise ConfigurationError(f"max_poll_records {max_poll_records}: 1 or more")
+
+
+def _network_and_consumer(
+    settings: ClientSettings, observe: Observe, over: Callable[[NetworkTask], Consumer], reading: _Reading
+) -> tuple[NetworkTask, Consumer]:
+    network = _network_task(settings, observe)
+    consumer = over(network)
+    reading.begin(consumer)
+    return network, consumer
 
 
 def _network_task(settings: ClientSettings, observe: Observe) -> NetworkTask:

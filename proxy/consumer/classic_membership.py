@@ -18,6 +18,7 @@ from proxy.consumer.coordinator_requests import GONE, CoordinatorRequests
 from proxy.consumer.deadlines import RebalanceProtocol
 from proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
 from proxy.consumer.group_leader import GroupLeader, GroupTopics
+from proxy.consumer.group_membership import GroupMembership
 from proxy.consumer.group_protocol import NO_GENERATION, MalformedAssignment, MalformedMember, read_assignment
 from proxy.consumer.options import ConsumerOptions
 from proxy.consumer.partitions import NOTHING, Partitions
@@ -35,7 +36,7 @@ FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
 """The group goes on without this member: it has lost what it had, and joins as a new one."""
 
 
-class ClassicMembership:
+class ClassicMembership(GroupMembership):
     """A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
     def __init__(
@@ -48,20 +49,12 @@ class ClassicMembership:
         backoff: RetryBackoff,
         is_settled: Callable[[Partitions], bool],
     ) -> None:
-        self._options = options
-        self._flow = flow
-        self._coordinator = coordinator
+        super().__init__(options, flow, coordinator, backoff, is_settled)
         self._assignors = assignors
         self._leader = GroupLeader(assignors, topics)
-        self._backoff = backoff
-        self._is_settled = is_settled
-        """Whether no commit of these is due or under way."""
         cooperative = all(each.protocol is RebalanceProtocol.COOPERATIVE for each in assignors)
         self.protocol = RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER
         self.who = MemberIdentity(instance_id=options.group_instance_id)
-        self.fatal: ConsumerError | None = None
-        """Why the group will not have this member; nothing is asked any more."""
-        self._topics: frozenset[str] = frozenset()
         self._rejoin: str | None = None
         self._sync_due: str | None = None
         """The name of the assignor, while SyncGroup is due."""
@@ -69,11 +62,7 @@ class ClassicMembership:
         self._assigned_generation = NO_GENERATION
         self._in_flight: dict[str, UnsentRequest] = {}
         """Name of an API -> its request that is not answered yet."""
-        self._next_heartbeat = self._session_deadline = math.inf
-        self._poll_deadline = math.inf
-        """Infinite also while the application does not poll: then nothing joins."""
-        self._settle_by = math.inf
-        self._leave_as: MemberIdentity | None = None
+        self._next_heartbeat = math.inf
         self._leave_reason = ""
 
     # What the application does
@@ -83,19 +72,6 @@ class ClassicMembership:
         if topics != self._topics:
             self._topics = topics
             self._rejoin = "the subscription has changed"
-
-    @property
-    def is_polled(self) -> bool:
-        """The application has called poll, and this not so long ago that the group had to be left."""
-        return self._poll_deadline < math.inf
-
-    def polled(self, now: float) -> None:
-        """The application has called poll."""
-        self._poll_deadline = now + self._options.max_poll_interval_s
-
-    def acknowledge_revoked(self, partitions: Partitions, _: float) -> None:
-        """The application has let go."""
-        self._flow.release(partitions)
 
     def acknowledge_assigned(self, rebalance_id: int, now: float) -> None:
         """The application knows its partitions."""
@@ -195,7 +171,7 @@ class ClassicMembership:
         return self._give_up(now)
 
     def _may_join(self) -> bool:
-        return bool(self._topics) and self._poll_deadline < math.inf
+        return bool(self._topics) and self.is_polled
 
     def _give_up(self, now: float) -> list[BackgroundEvent]:
         """What is released belongs to others once its commits are through, and no rebalance says otherwise."""

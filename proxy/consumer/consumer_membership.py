@@ -19,6 +19,7 @@ from proxy.consumer.classic_messages import MemberIdentity
 from proxy.consumer.coordinator_requests import GONE, CoordinatorRequests
 from proxy.consumer.deadlines import RebalanceProtocol
 from proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
+from proxy.consumer.group_membership import GroupMembership
 from proxy.consumer.options import ConsumerOptions
 from proxy.consumer.partitions import NOTHING, Partitions, by_topic
 from proxy.consumer.rebalance_flow import RebalanceFlow
@@ -56,7 +57,7 @@ class TopicNames(Protocol):
         ...
 
 
-class ConsumerMembership:
+class ConsumerMembership(GroupMembership):
     """A member of a group of the consumer protocol (KIP-848): ConsumerGroupHeartbeat."""
 
     protocol = RebalanceProtocol.CONSUMER
@@ -71,44 +72,21 @@ class ConsumerMembership:
         is_settled: Callable[[Partitions], bool],
         member_id: str,
     ) -> None:
-        self._options = options
-        self._flow = flow
-        self._coordinator = coordinator
+        super().__init__(options, flow, coordinator, backoff, is_settled)
         self._names = topics
-        self._backoff = backoff
-        self._is_settled = is_settled
-        """Whether no commit of these is due or under way."""
         self.who = MemberIdentity(member_id, JOIN_EPOCH, options.group_instance_id)
-        self.fatal: ConsumerError | None = None
-        """Why the group will not have this member; nothing is asked any more."""
-        self._topics: frozenset[str] = frozenset()
         self._topics_told: frozenset[str] | None = None
         self._told: dict[bytes, list[int]] | None = None
         """An assignment that is not yet acted on."""
         self._ack_due = False
         self._in_flight: UnsentRequest | None = None
         self._next_heartbeat = -math.inf
-        self._session_deadline = self._poll_deadline = self._settle_by = math.inf
-        self._leave_as: MemberIdentity | None = None
 
     # What the application does
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Belong to the group with these topics."""
         self._topics = topics
-
-    @property
-    def is_polled(self) -> bool:
-        """The application has called poll, and this not so long ago that the group had to be left."""
-        return self._poll_deadline < math.inf
-
-    def polled(self, now: float) -> None:
-        """The application has called poll."""
-        self._poll_deadline = now + self._options.max_poll_interval_s
-
-    def acknowledge_revoked(self, partitions: Partitions, _: float) -> None:
-        """The application has let go."""
-        self._flow.release(partitions)
 
     def acknowledge_assigned(self, rebalance_id: int, now: float) -> None:
         """The application knows its partitions."""
@@ -243,7 +221,7 @@ class ConsumerMembership:
     # Requests
 
     def _beating(self, now: float) -> UnsentRequest | None:
-        if self._in_flight is not None or not self._topics or self._poll_deadline == math.inf:
+        if self._in_flight is not None or not self._topics or not self.is_polled:
             return None
         joining = self.who.generation == JOIN_EPOCH
         if not (joining or self._is_due(now)) or not self._backoff.is_ready(now):

@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from proxy.consumer.client_options import ClientOptions
 from proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
 from proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
 from proxy.wire import messages
@@ -50,34 +51,10 @@ class KnownTopic:
     """Partition -> the nodes that have it."""
 
 
-class MetadataTimes(Protocol):
-    """Settings, in seconds."""
-
-    @property
-    def request_timeout_s(self) -> float:
-        """request.timeout.ms"""
-        ...
-
-    @property
-    def retry_backoff_s(self) -> float:
-        """retry.backoff.ms"""
-        ...
-
-    @property
-    def metadata_max_age_s(self) -> float:
-        """metadata.max.age.ms"""
-        ...
-
-    @property
-    def rebootstrap_after_s(self) -> float:
-        """metadata.recovery.rebootstrap.trigger.ms"""
-        ...
-
-
 class MetadataRequests:
     """One Metadata request at a time, for everybody who needs to know something."""
 
-    def __init__(self, options: MetadataTimes, backoff: RetryBackoff, *, makes_topics: bool = False) -> None:
+    def __init__(self, options: ClientOptions, backoff: RetryBackoff, *, makes_topics: bool = False) -> None:
         """Nothing is asked until something is watched; makes_topics: allow.auto.create.topics."""
         self._options = options
         self._makes_topics = makes_topics

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from proxy.consumer.client_options import ClientOptions, common_mistakes
 from proxy.consumer.deadlines import DelayLimits
 from proxy.consumer.key_filter import KeyFilter
 from proxy.wire.errors import ConfigError
@@ -19,11 +20,9 @@ class ConfigurationError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerOptions:
+class ConsumerOptions(ClientOptions):
     """Everything that is decided when a consumer is opened."""
 
-    group_id: str | None = None
-    """None: no group; then nothing can be subscribed to or committed."""
     group_instance_id: str | None = None
     """Makes the member static (KIP-345)."""
     group_protocol: str = "classic"
@@ -32,11 +31,8 @@ class ConsumerOptions:
     """partition.assignment.strategy; of the classic protocol, the preferred one first."""
     server_assignor: str | None = None
     """group.remote.assignor: the assignor at the broker, in groups of KIP-848."""
-    rack: str | None = None
     session_timeout_s: float = 45.0
     heartbeat_interval_s: float = 3.0
-    max_poll_interval_s: float = 300.0
-    """Also the rebalance timeout."""
     max_revoke_delay_s: float = math.inf
     auto_commit_interval_s: float | None = None
     """None: the application commits."""
@@ -50,26 +46,12 @@ class ConsumerOptions:
     """allow.auto.create.topics: brokers that do so make topics that are named and missing, the proxy makes views."""
     key_filter: KeyFilter | None = None
     """Which records are read, of every partition; None: all."""
-    request_timeout_s: float = 30.0
     api_timeout_s: float = 60.0
     """default.api.timeout.ms: for so long a commit is tried again that is refused for a reason that may pass."""
-    retry_backoff_s: float = 0.1
-    retry_backoff_max_s: float = 1.0
-    metadata_max_age_s: float = 300.0
-    rebootstrap_after_s: float = 300.0
-    """metadata.recovery.rebootstrap.trigger.ms"""
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 52_428_800
-    fetch_max_wait_s: float = 0.5
     max_partition_fetch_bytes: int = 1_048_576
     buffer_bytes_max: int = 67_108_864
     """Bytes of record batches that wait for the application; above it nothing is fetched."""
     delay_limits: DelayLimits = field(init=False)
-
-    @property
-    def group(self) -> str:
-        """The group's id, for requests of a member; empty without a group, where no member makes requests."""
-        return self.group_id or ""
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError, with every mistake that was found."""
@@ -95,21 +77,12 @@ def _mistakes(options: ConsumerOptions) -> list[str]:
         found.append("group.instance.id and automatic commits need a group.id")
     if options.enable_parallel_rebalance and options.group_id is None:
         found.append("enable.parallel.rebalance needs a group.id: what was done before a crash is committed there")
-    if options.retry_backoff_s > options.retry_backoff_max_s:
-        found.append("retry.backoff.ms must not be above retry.backoff.max.ms")
-    return found + _not_positive(options)
-
-
-def _not_positive(options: ConsumerOptions) -> list[str]:
-    named = {
+    above_0 = {
         "session.timeout.ms": options.session_timeout_s,
         "heartbeat.interval.ms": options.heartbeat_interval_s,
-        "max.poll.interval.ms": options.max_poll_interval_s,
-        "request.timeout.ms": options.request_timeout_s,
         "default.api.timeout.ms": options.api_timeout_s,
         "max_revoke_delay": options.max_revoke_delay_s,
-        "fetch.max.bytes": options.fetch_max_bytes,
         "buffer_bytes_max": options.buffer_bytes_max,
         "catch_up_lag_min": options.catch_up_lag_min,
     }
-    return [f"{name} must be above 0" for name, value in named.items() if value <= 0]
+    return [*found, *common_mistakes(options, above_0)]

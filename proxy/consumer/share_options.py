@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.consumer.client_options import ClientOptions, common_mistakes
 from proxy.consumer.options import ConfigurationError
 
 ACKNOWLEDGEMENT_MODES = ("implicit", "explicit")
@@ -11,11 +12,9 @@ ACQUIRE_MODES = ("batch_optimized", "record_limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareConsumerOptions:
+class ShareConsumerOptions(ClientOptions):
     """Everything that is decided when a share consumer is opened."""
 
-    group_id: str | None = None
-    """The share group; always needed."""
     acknowledgement_mode: str = "implicit"
     """share.acknowledgement.mode: `implicit`, where a poll accepts what the poll before returned, or `explicit`."""
     acquire_mode: str = "batch_optimized"
@@ -24,22 +23,6 @@ class ShareConsumerOptions:
     """Of one fetch; a poll in the mode `batch_optimized` may return some more."""
     held_records_max: int = 10_000
     """Records that were returned and not acknowledged, at which no more are fetched."""
-    rack: str | None = None
-    max_poll_interval_s: float = 300.0
-    request_timeout_s: float = 30.0
-    retry_backoff_s: float = 0.1
-    retry_backoff_max_s: float = 1.0
-    metadata_max_age_s: float = 300.0
-    rebootstrap_after_s: float = 300.0
-    """metadata.recovery.rebootstrap.trigger.ms"""
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 52_428_800
-    fetch_max_wait_s: float = 0.5
-
-    @property
-    def group(self) -> str:
-        """The group's id."""
-        return self.group_id or ""
 
     @property
     def is_explicit(self) -> bool:
@@ -53,11 +36,11 @@ class ShareConsumerOptions:
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError, with every mistake that was found."""
-        if mistakes := [*_unknown(self), *_not_positive(self)]:
+        if mistakes := _mistakes(self):
             raise ConfigurationError("; ".join(mistakes))
 
 
-def _unknown(options: ShareConsumerOptions) -> list[str]:
+def _mistakes(options: ShareConsumerOptions) -> list[str]:
     found = []
     if not options.group_id:
         found.append("a share consumer needs a group: say group=")
@@ -66,19 +49,7 @@ def _unknown(options: ShareConsumerOptions) -> list[str]:
         found.append(f"share.acknowledgement.mode {options.acknowledgement_mode!r}: one of {listed}")
     if options.acquire_mode not in ACQUIRE_MODES:
         found.append(f"share.acquire.mode {options.acquire_mode!r}: one of {', '.join(ACQUIRE_MODES)}")
-    if options.retry_backoff_s > options.retry_backoff_max_s:
-        found.append("retry.backoff.ms must not be above retry.backoff.max.ms")
     if options.max_poll_records > options.held_records_max:
         found.append("max.poll.records must not be above held_records_max")
-    return found
-
-
-def _not_positive(options: ShareConsumerOptions) -> list[str]:
-    named = {
-        "max.poll.records": options.max_poll_records,
-        "max.poll.interval.ms": options.max_poll_interval_s,
-        "request.timeout.ms": options.request_timeout_s,
-        "fetch.max.bytes": options.fetch_max_bytes,
-        "fetch.max.wait.ms": options.fetch_max_wait_s,
-    }
-    return [f"{name} must be above 0" for name, value in named.items() if value <= 0]
+    above_0 = {"max.poll.records": options.max_poll_records, "fetch.max.wait.ms": options.fetch_max_wait_s}
+    return [*found, *common_mistakes(options, above_0)]

@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from typing import NamedTuple
 
 import trio
@@ -124,12 +125,17 @@ class ShareConsumer:
         self._is_polling = True
         try:
             await trio.lowlevel.checkpoint()
+            if left := list(self._iterated):
+                return left
             return await self._wait_for_records(trio.current_time() + timeout_s)
         finally:
             self._is_polling = self._core.is_polling = False
 
     def __aiter__(self) -> ShareConsumer:
-        """Record by record, for ever. What is left of a poll when the loop is left comes first in the next loop."""
+        """Record by record, for ever. What is left when the loop is left comes first in the next loop, or poll.
+
+        In the implicit mode a commit accepts no more than the loop was given.
+        """
         return self
 
     async def __anext__(self) -> ShareRecord:
@@ -218,19 +224,20 @@ class ShareConsumer:
     async def commit(self) -> Mapping[TopicPartition, ConsumerError | None]:
         """Send what was said so far and has no answer yet, and wait for what brokers say of it.
 
-        In the implicit mode all that poll has returned is accepted. Cancelled: it is sent all the same.
+        In the implicit mode all that poll has returned, or a loop was given, is accepted. Cancelled: it is sent all
+        the same.
 
         Returns: for each partition None, or why it was refused; INVALID_RECORD_STATE as the error's code: a lock had
         ended, and those records come again. Empty: there was nothing to send.
         """
-        self._core.send_at_once()
+        self._core.send_at_once({(each.origin, each.offset) for each in copy(self._iterated)})
         results: Mapping[TopicPartition, ConsumerError | None] = await self._network.call(AwaitAcknowledgements)
         self._run_callbacks()
         return results
 
     def commit_nowait(self) -> None:
         """Send what was said so far, without waiting; what comes of it the callback is told by the next poll."""
-        self._core.send_at_once()
+        self._core.send_at_once({(each.origin, each.offset) for each in copy(self._iterated)})
         self._network.nudge()
 
     def state(self) -> ShareConsumerState:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple
 
 from proxy.consumer import events as told
@@ -196,10 +196,13 @@ class ShareCore:
         """
         return self.held.say(partition, offset, self.held.find(partition, offset, delivery), kind, again=again)
 
-    def send_at_once(self) -> None:
-        """What is due does not wait for the next fetch; in the implicit mode all that was returned is accepted."""
+    def send_at_once(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
+        """What is due does not wait for the next fetch.
+
+        In the implicit mode all that was returned is accepted, but for these offsets: a loop was not given them yet.
+        """
         if not self.options.is_explicit:
-            self.held.accept_all()
+            self.held.accept_all(but)
         for session in self._requests.sessions:
             session.is_urgent = bool(session.due)
 

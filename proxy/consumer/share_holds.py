@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -166,10 +166,12 @@ class ShareHolds:
         hold.session.due.setdefault(partition, {})[offset] = kind
         return True
 
-    def accept_all(self) -> None:
-        """Whatever the application has been given is processed (the implicit mode)."""
+    def accept_all(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
+        """Whatever the application has been given is processed (the implicit mode), but for these offsets."""
         for partition, held in self._of.items():
             for offset, hold in held.items():
+                if (partition, offset) in but:
+                    continue
                 if hold.lost is None and hold.said is None and hold.sent is None:
                     self.say(partition, offset, hold, AcknowledgeType.ACCEPT)
 

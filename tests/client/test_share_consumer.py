@@ -98,6 +98,29 @@ async def test_iteration_gives_record_by_record(autojump_clock: Clock) -> None:
         assert got == list(range(5))
 
 
+async def test_what_a_loop_was_not_given_is_not_accepted(autojump_clock: Clock) -> None:
+    """In the implicit mode a commit accepts what was handed out; a poll returns the rest."""
+    kafka = kafka_with(5)
+    async with share_cluster(kafka) as brokers:
+        async with brokers.consumer(acknowledgement_mode="implicit") as consumer:
+            async for record in consumer:
+                if record.offset == 1:
+                    break
+            assert await consumer.commit() == {A0: None}
+            assert settled(kafka) == {0, 1}
+            assert [record.offset for record in await consumer.poll(5)] == [2, 3, 4]
+            assert settled(kafka) == {0, 1}
+            assert await consumer.poll(1) == []
+            assert settled(kafka) == set(range(5))
+        kafka.produce(A0, 3)
+        async with brokers.consumer(acknowledgement_mode="implicit") as consumer:
+            async for record in consumer:
+                assert record.offset == 5
+                break
+            consumer.commit_nowait()
+        assert settled(kafka) == set(range(6))
+
+
 async def test_misuse_is_told_before_anything_is_sent(autojump_clock: Clock) -> None:
     async with share_cluster(kafka_with(1)) as brokers, brokers.consumer(topics=[]) as consumer:
         with pytest.raises(ConfigurationError, match="call subscribe"):

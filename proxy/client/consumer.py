@@ -323,13 +323,31 @@ class Consumer:
             found = await self._network.call(lambda call_id: told.FetchCommitted(call_id, named))
         return found
 
-    async def beginning_offsets(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, int]:
-        """Of the first record of each that there still is."""
+    async def beginning_offsets(
+        self, partitions: Iterable[PartitionName], *, processed: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """Of the first record of each that there still is.
+
+        Args:
+            partitions: any.
+            processed: the lowest that either flow has returned (KIP-333), of those of which it has any; asks nobody.
+        """
+        if processed:
+            return {each: span.start for each, span in (await self._processed(partitions)).items()}
         found = await self._listed(dict.fromkeys(named_partitions(partitions), EARLIEST_TIMESTAMP))
         return {each: answer.offset for each, answer in found.items()}
 
-    async def end_offsets(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, int]:
-        """Behind the last record of each: with read_committed behind the last that no open transaction holds back."""
+    async def end_offsets(
+        self, partitions: Iterable[PartitionName], *, processed: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """Behind the last record of each: with read_committed behind the last that no open transaction holds back.
+
+        Args:
+            partitions: any.
+            processed: behind the highest that either flow has returned (KIP-333), of those of which it has any.
+        """
+        if processed:
+            return {each: span.end for each, span in (await self._processed(partitions)).items()}
         found = await self._listed(dict.fromkeys(named_partitions(partitions), LATEST_TIMESTAMP))
         return {each: answer.offset for each, answer in found.items()}
 
@@ -403,6 +421,12 @@ class Consumer:
             return self._individual.to_commit()
         self._iterated.settle()
         return self._core.to_commit(self._core.positions.assigned)
+
+    async def _processed(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetSpan]:
+        named = named_partitions(partitions)
+        await trio.lowlevel.checkpoint()
+        self._iterated.settle()
+        return self._core.processed(named)
 
     async def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:
         found: Mapping[TopicPartition, FoundOffset] = {}

@@ -78,6 +78,9 @@ class CatchUp:
         """These are not ours any more, or their child has come to its end."""
         gone = frozenset(partitions)
         for each in gone:
+            main, child = self._main.get(each), self.positions.get(each)
+            if main is not None and child is not None:
+                main.was_processed(child.processed)
             self._of.pop(each, None)
             self._moves.pop(each, None)
         self.positions.drop(gone)

@@ -34,7 +34,7 @@ from proxy.consumer.metadata_requests import MetadataRequests
 from proxy.consumer.offset_requests import OffsetRequests
 from proxy.consumer.options import ConfigurationError, ConsumerOptions
 from proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
-from proxy.consumer.positions import Positions
+from proxy.consumer.positions import Position, Positions
 from proxy.consumer.rebalance_flow import RebalanceFlow
 from proxy.consumer.requests import Outcome, RetryBackoff, UnsentRequest
 from proxy.consumer.revoke_ledger import RevokeLedger
@@ -46,6 +46,7 @@ from proxy.consumer.states import (
     coordinator_trace,
     rebalance_trace,
 )
+from proxy.offsets.ranges import OffsetSpan
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicPartition
 
@@ -180,6 +181,17 @@ class ConsumerCore:
             self.catch_up.consumed(partition, next_offset)
         else:
             self.positions.consumed(partition, next_offset)
+
+    def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetSpan]:
+        """From the lowest offset that either flow has given to the application to behind the highest, where any was."""
+        found: dict[TopicPartition, OffsetSpan] = {}
+        for each in partitions:
+            both = Position()
+            for flow in (self.positions.get(each), self.catch_up.positions.get(each)):
+                both.was_processed(None if flow is None else flow.processed)
+            if both.processed is not None:
+                found[each] = both.processed
+        return found
 
     def to_commit(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit where all is processed that the application has been given."""

@@ -66,6 +66,14 @@ class Position:
     positions of a consumer ever have the same."""
     ranges: tuple[OffsetSpan, ...] | None = None
     """What is read, ascending, and nothing between; None: everything, without an end."""
+    processed: OffsetSpan | None = None
+    """From the lowest offset that the application has been given to behind the highest."""
+
+    def was_processed(self, span: OffsetSpan | None) -> None:
+        """The application has been given this as well."""
+        if span is not None:
+            before = span if self.processed is None else self.processed
+            self.processed = OffsetSpan(min(before.start, span.start), max(before.end, span.end))
 
     @property
     def has_unread(self) -> bool:
@@ -190,6 +198,8 @@ class Positions:
         """The application has got everything below."""
         position = self._of.get(partition)
         if position is not None:
+            if position.offset is not None and position.offset < next_offset:
+                position.was_processed(OffsetSpan(position.offset, next_offset))
             position.offset = next_offset
 
     def retry(self) -> None:

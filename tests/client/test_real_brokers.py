@@ -14,6 +14,7 @@ from localkafka.cluster import Cluster
 
 from proxy.client.consumer import Consumer
 from proxy.client.opening import open_consumer
+from proxy.consumer.events import BrokerRefused
 from proxy.consumer.partitions import OffsetAndMetadata, Partitions
 from proxy.consumer.states import CoordinatorState
 from proxy.wire.values import TopicPartition
@@ -127,6 +128,24 @@ async def test_read_committed_leaves_out_what_was_aborted(kafka: Cluster, fresh:
                 assert not (await consumer.poll(1)).records
     async with open_consumer(kafka.bootstrap, partitions=[partition], **EARLIEST) as consumer:
         assert len(await read(consumer, 60)) == 60
+
+
+async def test_a_commit_of_a_topic_that_was_deleted_is_told(kafka: Cluster, fresh: Fresh) -> None:
+    """Not repeated for ever: brokers say each time that it may be there soon."""
+    (partition,) = create(kafka, fresh("topic"))
+    async with open_consumer(
+        kafka.bootstrap, group=fresh("group"), partitions=[partition], api_timeout_s=1.0, **EARLIEST
+    ) as consumer:
+        await consumer.commit({partition: 0})
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **QUIET})
+        await trio.to_thread.run_sync(admin.delete_topics([partition.topic])[partition.topic].result, 30)
+
+        async def commit_on() -> None:
+            for _ in range(10_000):  # until the coordinator has heard of it
+                await consumer.commit({partition: 1})
+
+        with trio.fail_after(20), pytest.raises(BrokerRefused, match=r"UNKNOWN_TOPIC_OR_PARTITION \(again and again"):
+            await commit_on()
 
 
 # Broken connections

@@ -88,6 +88,27 @@ async def test_committed_is_what_the_child_has_done_until_it_has_done_all(autoju
         assert await consumer.committed([A0]) == {A0: OffsetAndMetadata(133)}
 
 
+async def test_begin_and_end_of_what_both_flows_have_processed(autojump_clock: Clock) -> None:
+    """R002-12: the lowest and the highest of either, where it is asked for; Kafka's own meaning stays beside it."""
+    kafka = behind(partitions=2)
+    async with cluster(kafka) as brokers, brokers.consumer(**MODE) as consumer:
+        assert await consumer.beginning_offsets([A0, A1], processed=True) == {}
+        await read_child_to(consumer, 95)
+        assert await consumer.beginning_offsets([A0, A1], processed=True) == {A0: 70}
+        assert await consumer.end_offsets([A0, A1], processed=True) == {A0: 95}
+        kafka.produce(A0, 13)
+        await read(consumer, 38)
+        await consumer.commit()  # the child has come to its end
+        assert await consumer.beginning_offsets([A0], processed=True) == {A0: 70}
+        assert await consumer.end_offsets([A0], processed=True) == {A0: 133}
+        assert await consumer.beginning_offsets([A0]) == {A0: 0}
+        consumer.seek(A0, 60)
+        await read(consumer, 73)
+        assert await consumer.beginning_offsets([A0], processed=True) == {A0: 60}
+        assert await consumer.end_offsets([A0]) == {A0: 133}
+        assert len(await consumer.offsets_for_times({A0: 0})) == 1
+
+
 async def test_a_second_crash_leaves_a_second_range_to_the_child(autojump_clock: Clock) -> None:
     """A002-3: crashed at 170 with 140 committed, the log ends at 190; what the child had not done comes first."""
     kafka = behind(95, 190, "ic/1;120-139;pr=95-120")

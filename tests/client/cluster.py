@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -30,8 +30,10 @@ def is_empty(answer: Any) -> bool:
 class KafkaNode(FakeBroker):
     """One broker of a scripted Kafka: one request of a connection at a time, as brokers do it."""
 
-    def __init__(self, kafka: FakeKafka, node_id: int) -> None:
+    def __init__(self, kafka: FakeKafka, node_id: int, asked: Callable[[], None]) -> None:
+        """`asked` is called after each request."""
         super().__init__(lambda header, request: None)
+        self._asked = asked
         self.kafka = kafka
         self.node_id = node_id
         self.fetch_s = 0.0
@@ -61,6 +63,7 @@ class KafkaNode(FakeBroker):
             lane=Lane.DATA,
         )
         self.kafka.take(header.client_id or "", asked, reply, trio.current_time())
+        self._asked()
         await there.wait()
         while self.stalled:
             await self._flows.wait()
@@ -76,14 +79,20 @@ class ScriptedCluster:
 
     def __init__(self, nursery: trio.Nursery, kafka: FakeKafka) -> None:
         self.kafka = kafka
-        self.nodes = {node_id: KafkaNode(kafka, node_id) for node_id in NODES}
+        self._asked = trio.Event()
+        self.nodes = {node_id: KafkaNode(kafka, node_id, lambda: self._asked.set()) for node_id in NODES}
         self.net = FakeNet(nursery, {Address("kafka", 9090 + node_id): node for node_id, node in self.nodes.items()})
         nursery.start_soon(self._timers)
 
     async def _timers(self) -> None:
+        """The group looks at its clock a turn after each request, and when it has to."""
         while True:
+            self._asked = trio.Event()
             self.kafka.group.tick(trio.current_time())
-            await trio.sleep(TURN_S)
+            due = self.kafka.group.next_deadline()
+            with trio.move_on_at(max(due, trio.current_time() + TURN_S)):
+                await self._asked.wait()
+                await trio.sleep(TURN_S)
 
     @property
     def requests(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -205,7 +206,8 @@ class FakeKafka:
         reply(response(responses=topics))
 
     def _fetched(self, response: Any, place: TopicPartition, asked: Any) -> Any:
-        batches = [b for b in self.records.get(place, []) if next(iter_batches(b)).last_offset >= asked.fetch_offset]
+        batches = self.records.get(place, [])
+        first = bisect_left(batches, asked.fetch_offset, key=lambda batch: next(iter_batches(batch)).last_offset)
         end = self.ends.get(place, 0)
         return response.PartitionData(
             partition_index=place.partition,
@@ -214,7 +216,7 @@ class FakeKafka:
             else ErrorCode.OFFSET_OUT_OF_RANGE,
             high_watermark=end,
             last_stable_offset=end,
-            records=b"".join(batches[:2]),
+            records=b"".join(batches[first : first + 2]),
         )
 
 

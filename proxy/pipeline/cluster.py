@@ -102,6 +102,8 @@ class ClusterClient:
         self._options = options
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, TopicSeen] = {}
+        self._earlier: dict[str, TopicSeen] = {}
+        """As the last task saw them: leaders of topics that are still the same."""
         self._open: dict[Address, BlockingConnection] = {}
 
     def __enter__(self) -> ClusterClient:
@@ -117,6 +119,13 @@ class ClusterClient:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
+
+    def rest(self) -> None:
+        """Until the next task. Connections are kept on which nothing is under way, and leaders until one is wrong."""
+        self._earlier |= self._topics
+        self._topics.clear()
+        for address in [address for address, connection in self._open.items() if connection.is_asked]:
+            self._open.pop(address).close()
 
     def deadline(self) -> Deadline:
         """For one call."""
@@ -136,6 +145,7 @@ class ClusterClient:
         """Connections and what is known of leaders: something of it was wrong."""
         self.close()
         self._topics.clear()
+        self._earlier.clear()
 
     # Topics
 
@@ -220,6 +230,9 @@ class ClusterClient:
         Raises:
             TopicReplaced: the topic has another id now. TryAgain, UpstreamLost, ReadRefused.
         """
+        earlier = self._earlier.get(place.topic)
+        if earlier is not None and earlier.topic_id == topic_id and earlier.leaders.get(place.partition, -1) >= 0:
+            return self.connection(earlier.leaders[place.partition])
         node = self._leader(place)
         known = self._topics[place.topic].topic_id
         if topic_id not in (known, ZERO_UUID) and known != ZERO_UUID:

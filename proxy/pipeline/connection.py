@@ -69,6 +69,11 @@ class BlockingConnection:
         with suppress(OSError):
             self._socket.close()
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._asked)
+
     def version(self, key: int, most: int) -> int:
         """The highest version that both sides and the caller know. Raises RemoteProtocolError: there is none."""
         ours, theirs = registry.versions(key), self.versions.get(key, (0, -1))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from proxy.pipeline.cluster import EARLIEST_TIMESTAMP, ClusterClient, ReadRefused, TryAgain, checked
 from proxy.pipeline.connection import BlockingConnection
+from proxy.pipeline.kept_connections import KeptConnections
 from proxy.pipeline.key_ranges import KEY_FILTER_TAG, key_filter, scanned_to
 from proxy.pipeline.options import SourceOptions
 from proxy.pipeline.splits import Split
@@ -63,14 +64,14 @@ class LogReader:
         self._under_way: BlockingConnection | None = None
         """Where the next Fetch was sent to already."""
 
-    def records(self) -> Iterator[LazyRecords]:
-        """All of them, in the order of the log.
+    def records(self, kept: KeptConnections | None = None) -> Iterator[LazyRecords]:
+        """All of them, in the order of the log. `kept`: whose connections are used; None: new ones, which are closed.
 
         Raises:
             OffsetsLost, NotFiltered, Unavailable, ReadRefused, TopicReplaced, LoginRefused: as their texts say.
             RemoteProtocolError: the log cannot be read. CodecMissing.
         """
-        with ClusterClient(self._options) as cluster:
+        with ClusterClient(self._options) if kept is None else kept.cluster(self._options) as cluster:
             for start, end in self._split.spans:
                 yield from self._span(cluster, start, end)
 

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from proxy.pipeline.cluster import ClusterClient
+from proxy.pipeline.kept_connections import KeptConnections
 from proxy.pipeline.options import EARLIEST, LATEST, BadOption, SourceOptions, read_options
 from proxy.pipeline.planning import PlannedRead, restricted
 from proxy.pipeline.pushdown import Predicate
@@ -77,21 +78,28 @@ def read_split(options: SourceOptions, partition: datasource.InputPartition | No
     from proxy.pipeline.columns import BatchMaker
     from proxy.pipeline.log_reader import LogReader
 
-    _freeze()
+    next(_freezes, None)
     split = Split(*partition.value)
     maker = BatchMaker(options.columns, split.place, options.ranges)
-    yield from maker.batches(LogReader(options, split).records())
+    yield from maker.batches(LogReader(options, split).records(_kept))
 
 
-_frozen: list[bool] = []
+_kept = KeptConnections()
+"""Of this worker."""
+FREEZES = 2
 
 
-def _freeze() -> None:
-    """A worker that has loaded Arrow holds 70,000 objects, which every full collection would look at again."""
-    if not _frozen:
+def _freezing() -> Iterator[None]:
+    """Spark collects garbage after every task, and a worker that has loaded Arrow holds 70,000 objects, at which each
+    collection would look again. The first task loads more of them: once more before the next.
+    """
+    for _ in range(FREEZES):
         gc.collect()
         gc.freeze()
-        _frozen.append(True)
+        yield
+
+
+_freezes = _freezing()
 
 
 def _partitions(splits: Iterable[Split]) -> list[datasource.InputPartition]:

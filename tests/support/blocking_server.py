@@ -46,6 +46,12 @@ class BlockingServer:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def cut(self) -> None:
+        """End every connection; new ones are served."""
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def __enter__(self) -> BlockingServer:
         self._threads[0].start()
         return self

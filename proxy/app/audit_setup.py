@@ -121,7 +121,7 @@ def _sights(config: Config, audited: Audited) -> Iterator[Sight]:
 def _share_groups(config: Config, audited: Audited) -> Sight:
     forwarded = (
         "what passes through here is seen, deliveries and acknowledgements; what the brokers do by themselves is not: "
-        "locks that run out, sessions that end, renewals"
+        "locks that run out, sessions that end, the start offset"
     )
     if not audited.share.serve_share:
         return Sight("share_groups", PART, f"the brokers serve share groups: {forwarded}")

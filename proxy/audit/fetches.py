@@ -53,8 +53,9 @@ class GivenRecords(NamedTuple):
     @classmethod
     def all_of(cls, batches: BatchTable) -> GivenRecords:
         """Whole batches, of which nothing is left out."""
-        rows, size = batches.records_count, batches[-1].end - batches[0].position
-        return cls(batches[0].base_offset, batches[-1].last_offset, rows, rows, size, size)
+        first, last = batches[0], batches[-1]
+        rows, size = batches.records_count, last.end - first.position
+        return cls(first.base_offset, last.last_offset, rows, rows, size, size)
 
 
 class Fetches:

@@ -50,6 +50,14 @@ class Audit:
         self._load_due, self._fetches_due = now + load_interval_s, now + TOLD_EVERY_S
         self._scope_due = now + SCOPE_EVERY_S
 
+    def now(self) -> float:
+        """Seconds, of the loop's clock."""
+        return self._timers.now()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._timers.wall_ms()
+
     # What is told
 
     def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...]) -> None:

@@ -1,8 +1,9 @@
 """Share groups that the brokers serve, as audit events: what can be told from requests and answers on their way.
 
 Both are gathered whole anyway, for the addresses in the answers. Seen are deliveries and acknowledgements that the
-broker took; what the broker does by itself is not: locks that run out, sessions that end, renewals. Where a request or
-an answer cannot be read, it passes all the same.
+broker took; what the broker does by itself is not: locks that run out, sessions that end. Of a delivery that passed
+here its settle tells all (`forwarding.forwarded_deliveries`), but for the start offset, which only the broker knows.
+Where a request or an answer cannot be read, it passes all the same.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from typing import NamedTuple, TypeAlias
 from proxy.audit.events import BROKERS, Place
 from proxy.audit.fetches import GivenRecords, Reader
 from proxy.audit.stream import Audit
+from proxy.forwarding.forwarded_deliveries import Delivery, ForwardedDeliveries, SharedPlace
 from proxy.forwarding.routes import Context, Rewrite, Route, Routes
-from proxy.wire import frames, messages
+from proxy.wire import headers, messages, prefixes, registry
 from proxy.wire.api_key import ApiKey
 from proxy.wire.batches import split_complete
 from proxy.wire.errors import ErrorCode, ProxyError
+from proxy.wire.prefixes import PlaceOf
 
 KEYS = (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
+RENEW = 4
 OUTCOMES = {0: "gap", 1: "accept", 2: "release", 3: "reject"}
-"""By acknowledge type (KIP-932); 4 renews (KIP-1222), and ends nothing."""
+"""By acknowledge type (KIP-932); RENEW (KIP-1222) ends nothing."""
 
 _Request: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeRequest"
+_Answer: TypeAlias = "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse"
 _Fetched: TypeAlias = "messages.ShareFetchResponse.PartitionData"
 _Batch: TypeAlias = (
     "messages.ShareFetchRequest.AcknowledgementBatch | messages.ShareAcknowledgeRequest.AcknowledgementBatch"
@@ -42,110 +47,132 @@ class AskingMember(NamedTuple):
 
 def watched(routes: Routes, audit: Audit) -> Routes:
     """The same routes, which tell what passes of share groups."""
+    shares = _ForwardedShares(audit)
     found = Routes(routes.fallback)
     for route in routes.values():
-        found.add(_watched(route, audit) if route.key in KEYS and route.rewrite is not None else route)
+        found.add(_watched(route, shares) if route.key in KEYS and route.rewrite is not None else route)
     return found
 
 
-def _watched(route: Route, audit: Audit) -> Route:
+def _watched(route: Route, shares: _ForwardedShares) -> Route:
+    key, version, amended = route.key, route.version, route.amend
+    body_at = prefixes.of_request(key, version, PlaceOf("GroupId"))
+    decode = registry.request(key, version).decode
+
     def amend(frame: memoryview) -> Route:
-        treated = (None if route.amend is None else route.amend(frame)) or route
+        treated = (None if amended is None else amended(frame)) or route
         try:
-            _, request = frames.decode_request(frame)
+            request = decode(frame, body_at(frame, len(frame)))
         except ProxyError:
             return treated
-        return replace(treated, rewrite=partial(_seen, audit, request, route.version, treated.rewrite))
+        told = partial(shares.seen, request, key, version, treated.rewrite)
+        return Route(kind=treated.kind, key=key, version=version, rewrite=told)
 
     return replace(route, amend=amend)
 
 
-def _seen(
-    audit: Audit, request: _Request, version: int, rewrite: Rewrite | None, frame: memoryview, context: Context
-) -> bytes | None:
-    """Tell what an answer says, then treat it as ever."""
-    try:
-        _, answer = frames.decode_response(_key_of(request), version, frame)
-    except ProxyError:
-        answer = None
-    if answer is not None and answer.error_code == ErrorCode.NONE:
-        who = AskingMember(request.group_id or "", request.member_id)
-        _tell_acknowledged(audit, who, request, answer)
-        if isinstance(answer, messages.ShareFetchResponse):
-            _tell_acquired(audit, who, answer)
-    return None if rewrite is None else rewrite(frame, context)
+class _ForwardedShares:
+    """Tells what passes."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._deliveries = ForwardedDeliveries()
+
+    def seen(
+        self, request: _Request, key: int, version: int, rewrite: Rewrite | None, frame: memoryview, context: Context
+    ) -> bytes | None:
+        """Tell what an answer says, then treat it as ever."""
+        try:
+            answer = registry.response(key, version).decode(frame, headers.response_body_offset(key, version, frame))
+        except ProxyError:
+            answer = None
+        if answer is not None and answer.error_code == ErrorCode.NONE:
+            who = AskingMember(request.group_id or "", request.member_id)
+            self._tell_acknowledged(who, request, answer)
+            if isinstance(answer, messages.ShareFetchResponse):
+                self._tell_acquired(who, answer)
+        return None if rewrite is None else rewrite(frame, context)
+
+    def _tell_acquired(self, who: AskingMember, answer: messages.ShareFetchResponse) -> None:
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE and partition.acquired_records:
+                    place = Place(bytes(topic.topic_id), partition.partition_index)
+                    self._tell_delivery(who, place, partition, answer.acquisition_lock_timeout_ms)
+
+    def _tell_delivery(self, who: AskingMember, place: Place, partition: _Fetched, lock_ms: int) -> None:
+        audit, now, share = self._audit, self._audit.now(), SharedPlace(who.group, place)
+        data = memoryview(partition.records or b"")
+        load, left = audit.loads.of(place), len(data)
+        load.bytes += left
+        for each in partition.acquired_records:
+            first, last, attempt = each.first_offset, each.last_offset, each.delivery_count
+            audit.offer("acquire", place, *who, (first, last, attempt, left, lock_ms, BROKERS))
+            self._deliveries.acquired(share, Delivery(first, last, attempt, who.member, now, lock_ms / 1000))
+            load.rows += last - first + 1
+            left = 0
+        try:
+            batches, _ = split_complete(data)
+        except ProxyError:
+            return
+        if batches:
+            audit.fetches.add(Reader("share", place, who.group), GivenRecords.all_of(batches))
+            audit.keys.read(place, batches, data)
+
+    def _tell_acknowledged(self, who: AskingMember, request: _Request, answer: _Answer) -> None:
+        refused: set[Place] | None = None
+        for topic in request.topics:
+            for partition in topic.partitions:
+                if not partition.acknowledgement_batches:
+                    continue
+                refused = set(_refused(answer)) if refused is None else refused
+                place = Place(bytes(topic.topic_id), partition.partition_index)
+                if place not in refused:
+                    for run in _runs(partition.acknowledgement_batches):
+                        self._tell_run(who, place, *run)
+
+    def _tell_run(self, who: AskingMember, place: Place, first: int, last: int, kind: int) -> None:
+        """Offsets that were acknowledged in one way."""
+        share, outcome = SharedPlace(who.group, place), OUTCOMES.get(kind)
+        if kind == RENEW:
+            self._deliveries.renewed(share, first, last, who.member)
+        elif outcome is not None:
+            for start, end, delivery in self._deliveries.settled(share, first, last, who.member):
+                held = (None,) * 4 if delivery is None else self._held(place, delivery)
+                attempt, acquired_ms, renewals, renew_ms = held
+                values = (start, end, attempt, acquired_ms, outcome, renewals, renew_ms, None, BROKERS)
+                self._audit.offer("settle", place, *who, values)
+
+    def _held(self, place: Place, delivery: Delivery) -> tuple[int, int, int, int]:
+        """Attempt, when it was acquired, renewals, and milliseconds beyond the first lock, of what ends now."""
+        held_s = max(self._audit.now() - delivery.acquired_at, 0.0)
+        self._audit.loads.of(place).hold_ms += held_s * 1000 * (delivery.last - delivery.first + 1)
+        renew_ms = round(max(held_s - delivery.lock_s, 0.0) * 1000) if delivery.renewals else 0
+        return delivery.attempt, self._audit.wall_ms() - round(held_s * 1000), delivery.renewals, renew_ms
 
 
-def _key_of(request: _Request) -> ApiKey:
-    return ApiKey.SHARE_FETCH if isinstance(request, messages.ShareFetchRequest) else ApiKey.SHARE_ACKNOWLEDGE
-
-
-def _tell_acquired(audit: Audit, who: AskingMember, answer: messages.ShareFetchResponse) -> None:
-    for topic in answer.responses or ():
-        for partition in topic.partitions or ():
-            if partition.error_code == ErrorCode.NONE and partition.acquired_records:
-                _tell_delivery(audit, who, Place(bytes(topic.topic_id), partition.partition_index), partition, answer)
-
-
-def _tell_delivery(
-    audit: Audit, who: AskingMember, place: Place, partition: _Fetched, answer: messages.ShareFetchResponse
-) -> None:
-    data = memoryview(partition.records or b"")
-    load, left = audit.loads.of(place), len(data)
-    load.bytes += left
-    for each in partition.acquired_records:
-        values = (each.first_offset, each.last_offset, each.delivery_count, left, answer.acquisition_lock_timeout_ms)
-        audit.offer("acquire", place, *who, (*values, BROKERS))
-        load.rows += each.last_offset - each.first_offset + 1
-        left = 0
-    try:
-        batches, _ = split_complete(data)
-    except ProxyError:
-        return
-    if batches:
-        audit.fetches.add(Reader("share", place, who.group), GivenRecords.all_of(batches))
-        audit.keys.read(place, batches, data)
-
-
-def _tell_acknowledged(
-    audit: Audit,
-    who: AskingMember,
-    request: _Request,
-    answer: messages.ShareFetchResponse | messages.ShareAcknowledgeResponse,
-) -> None:
-    refused = set(_refused(answer))
-    for topic in request.topics or ():
-        for partition in topic.partitions or ():
-            place = Place(bytes(topic.topic_id), partition.partition_index)
-            if place not in refused:
-                for first, last, outcome in _outcomes(partition.acknowledgement_batches or ()):
-                    audit.offer("settle", place, *who, (first, last, None, None, outcome, None, None, None, BROKERS))
-
-
-def _refused(answer: messages.ShareFetchResponse | messages.ShareAcknowledgeResponse) -> Iterator[Place]:
+def _refused(answer: _Answer) -> Iterator[Place]:
     if isinstance(answer, messages.ShareFetchResponse):
-        for topic in answer.responses or ():
-            for fetched in topic.partitions or ():
+        for topic in answer.responses:
+            for fetched in topic.partitions:
                 if fetched.acknowledge_error_code != ErrorCode.NONE:
                     yield Place(bytes(topic.topic_id), fetched.partition_index)
         return
-    for acknowledged in answer.responses or ():
-        for partition in acknowledged.partitions or ():
+    for acknowledged in answer.responses:
+        for partition in acknowledged.partitions:
             if partition.error_code != ErrorCode.NONE:
                 yield Place(bytes(acknowledged.topic_id), partition.partition_index)
 
 
-def _outcomes(batches: Iterable[_Batch]) -> Iterator[tuple[int, int, str]]:
-    """First and last offset of each run of one outcome; one type stands for all offsets of its batch."""
+def _runs(batches: Iterable[_Batch]) -> Iterator[tuple[int, int, int]]:
+    """First and last offset of each run of one type, and the type; one type stands for all offsets of its batch."""
     for batch in batches:
         types = batch.acknowledge_types
         if len(types) == 1:
-            if types[0] in OUTCOMES:
-                yield batch.first_offset, batch.last_offset, OUTCOMES[types[0]]
+            yield batch.first_offset, batch.last_offset, types[0]
             continue
         first = batch.first_offset
         for kind, run in groupby(types):
             last = first + sum(1 for _ in run) - 1
-            if kind in OUTCOMES:
-                yield first, last, OUTCOMES[kind]
+            yield first, last, kind
             first = last + 1

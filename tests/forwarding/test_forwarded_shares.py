@@ -30,9 +30,10 @@ class World:
     """Routes of a proxy that forwards share groups, with audit on."""
 
     def __init__(self) -> None:
+        self.timers = ManualTimers()
         book = AddressBook(20000, "proxy", lambda *_: True)
         self.plain = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
-        self.audit = Audit(ManualTimers(), 1000, looks_per_s=10.0)
+        self.audit = Audit(self.timers, 1000, looks_per_s=10.0)
         self.routes = watched(self.plain, self.audit)
 
     def passes(self, key: int, request: Any, answer: Any, version: int = 2) -> bytes | None:
@@ -115,6 +116,24 @@ def test_acknowledgements_are_told_once_the_broker_took_them(world: World) -> No
     assert settles(world) == expected
     world.passes(SHARE_FETCH, fetch(*batches), fetched())
     assert settles(world) == expected
+
+
+def test_a_settle_tells_of_the_delivery_that_passed_before(world: World) -> None:
+    """Of each piece the delivery count, since when it was held, and how long beyond its first lock by renewals."""
+    world.passes(SHARE_FETCH, fetch(), fetched((0, 4, 1), (5, 9, 3)))
+    acquired_ms = world.timers.wall_ms()
+    world.timers.advance(20)
+    world.passes(SHARE_ACKNOWLEDGE, acknowledge((8, 9, [4])), acknowledged())
+    world.timers.advance(15)
+    world.passes(SHARE_ACKNOWLEDGE, acknowledge((0, 9, [1])), acknowledged())
+    told = world.events("settle", "load")
+    names = ("first", "last", "attempt", "t_acquire_ms", "renews", "renew_ms", "start_offset")
+    assert [tuple(event[name] for name in names) for event in told if event["kind"] == "settle"] == [
+        (0, 4, 1, acquired_ms, 0, 0, None),
+        (5, 7, 3, acquired_ms, 0, 0, None),
+        (8, 9, 3, acquired_ms, 1, 5_000, None),
+    ]
+    assert [event["hold_ms"] for event in told if event["kind"] == "load"] == [350_000]
 
 
 def test_what_is_not_known_of_a_delivery_is_null(world: World) -> None:

@@ -7,6 +7,9 @@ they are by default. Rounds at either take turns, with the same topics: share gr
 500 records and of 10; share groups that the brokers serve; all eight slots of a view, plain and compressed. What is
 judged is the CPU of the one proxy as a multiple of the other's in the same round, the median of all rounds. The exit
 status is 1 when a bound is missed.
+
+Eight members of as many groups read at a time. One alone waits for its broker most of the time, and what audit does by
+the clock, some looks at keys a second, is then charged to a proxy that has little else to do.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -34,9 +38,10 @@ SMALL_BATCH = 10
 SMALL_SHARE = 0.1
 """Of the records, in the topic of small batches."""
 SLOTS = 8
+MEMBERS = 8
 MUST = 1.05
 """CPU with audit as a multiple of that without."""
-FORWARDED_MUST = 2.0
+FORWARDED_MUST = 1.5
 """Where share groups are only passed on, requests and answers are decoded for audit alone."""
 PLAIN = {"share_groups": {"state": "memory"}, "commits": {"state": "memory"}}
 
@@ -45,7 +50,8 @@ PLAIN = {"share_groups": {"state": "memory"}, "commits": {"state": "memory"}}
 class Side:
     """One proxy."""
 
-    world: World
+    worlds: Sequence[World]
+    """Of each member of share groups."""
     pid: int
     topics: dict[str, Topic]
     groups: Iterator[int] = field(default_factory=count)
@@ -62,8 +68,15 @@ def filled(raw: Raw, name: str, wanted: int, size: int, codec: int) -> Topic:
 
 
 def share(side: Side, name: str, at_once: int, most: int) -> int:
-    """A new group reads a topic, and accepts all of it."""
-    world, topic = side.world, side.topics[name]
+    """New groups of one member read a topic at the same time, so many records in all, and accept them."""
+    with ThreadPoolExecutor(len(side.worlds)) as pool:
+        parts = [pool.submit(share_of, side, world, name, at_once, most // MEMBERS) for world in side.worlds]
+        return sum(part.result() for part in parts)
+
+
+def share_of(side: Side, world: World, name: str, at_once: int, most: int) -> int:
+    """One of them."""
+    topic = side.topics[name]
     member = world.member(world.group(f"g{next(side.groups)}"), "A", [topic])
     done = 0
     while done < most:
@@ -78,7 +91,7 @@ def share(side: Side, name: str, at_once: int, most: int) -> int:
 def view(side: Side, base: str, most: int) -> int:
     """All slots of a view from its beginning to its end, in one Fetch after the other."""
     name = f"__view.r{SLOTS}.{base}"
-    raw = side.world.raw
+    raw = side.worlds[0].raw
     on = raw.connect(raw.node(side.topics[base].leaders[0]))
     positions = dict.fromkeys(range(SLOTS), 0)
     done = 0
@@ -132,11 +145,11 @@ def sides(running: Running, release: str, folder: Path, wanted: int) -> dict[str
     for name in ("off", "on"):
         audit: dict[str, Any] = {"audit": {"file": str(folder / f"{release}.jsonl")}} if name == "on" else {}
         front = running.front(kafka.bootstrap, PLAIN | audit)
-        world = World(name, front.bootstrap, f"bench-{name}")
+        worlds = [World(name, front.bootstrap, f"bench-{name}-{number}") for number in range(MEMBERS)]
         for base in ("large", "packed"):
-            world.raw.topic(f"__view.r{SLOTS}.{base}", may_create=True)
+            worlds[0].raw.topic(f"__view.r{SLOTS}.{base}", may_create=True)
         assert front.child is not None
-        found[name] = Side(world, front.child.pid, topics)
+        found[name] = Side(worlds, front.child.pid, topics)
     return found
 
 

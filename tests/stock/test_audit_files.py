@@ -173,6 +173,9 @@ def test_share_groups_of_the_brokers_are_told_as_they_pass(
     _is_every_offset_once(audited, group)
     told = audited.events("acquire", "settle")
     assert {(event["by"], event["topic"]) for event in told} == {("brokers", topic.name)}
+    settles = audited.events("settle")
+    assert all(event["attempt"] >= 1 and event["t_acquire_ms"] <= event["ts_ms"] for event in settles)
+    assert {event["start_offset"] for event in settles} == {None}
     assert [event["sees"] for event in audited.events("scope") if event["subject"] == "share_groups"] == ["part"]
     assert audited.events("hot_keys")[0]["keys"][0][0] == murmur2(b"hot")
 

@@ -1,0 +1,100 @@
+"""G1 and G7: records made into columns by one process, and what the proxy pays when it looks at them first."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+from proxy.pipeline.cluster import ClusterClient
+from proxy.pipeline.columns import BatchMaker
+from proxy.pipeline.log_reader import LogReader
+from proxy.pipeline.options import SourceOptions, read_options
+from proxy.pipeline.planning import PlannedRead
+from proxy.pipeline.splits import Split
+from proxy.wire import records
+from proxy.wire.records import HEADER, Record
+from proxy.wire.varints import read_varlong
+from tests.bench.measuring import cpu_seconds
+from tests.bench.pipeline_goals import Figure
+from tests.bench.pipeline_reads import COLUMNS, TOPIC, Scene
+
+TOUCHED = 100_000
+"""Offsets that are read at first touch: they fit into the proxy's cache."""
+TUPLES = 100_000
+
+
+def decoding(scene: Scene) -> Iterator[Figure]:
+    """G1: fetched and made into Arrow columns, against tuples."""
+    options, (split,) = _planned(scene.brokers)
+
+    def columns() -> int:
+        maker = BatchMaker(options.columns, split.place, options.ranges)
+        return sum(batch.num_rows for batch in maker.batches(LogReader(options, split).records()))
+
+    batch = memoryview(
+        records.build_batch(0, [Record(b"key-%07d" % at, b"%0100d" % at, offset=at) for at in range(500)])
+    )
+
+    def tuples() -> int:
+        return sum(len(_tuples(batch)) for _ in range(TUPLES // 500))
+
+    def lazily() -> int:
+        pieces = LogReader(options, split).records()
+        return sum(len([(each.key, each.value, each.offset) for each in piece]) for piece in pieces)
+
+    rates = [[_rate(work) for _ in range(scene.rounds + 1)][1:] for work in (columns, tuples, lazily)]
+    arrow, loop, lazy = (statistics.median(found) / 1e6 for found in rates)
+    yield Figure("G1", "Fetch and Arrow columns alone", arrow, "M rows/s/core", at_least=2.5)
+    beside = f"{loop:.2f} M by the loop, {lazy:.2f} M tuples by the kernel, Fetch included"
+    yield Figure("G1", "columns against a loop that makes tuples", arrow / loop, "x", at_least=4.0, beside=beside)
+
+
+def _tuples(batch: memoryview) -> list[tuple[bytes, bytes, int]]:
+    """Key, value and offset of each record, by a loop in plain Python."""
+    header, area, position, found = records.read_header(batch), bytes(batch[HEADER.size :]), 0, []
+    for _ in range(header.records_count):
+        _, position = read_varlong(area, position)
+        _, position = read_varlong(area, position + 1)
+        delta, position = read_varlong(area, position)
+        size, position = read_varlong(area, position)
+        key, position = area[position : position + size], position + size
+        size, position = read_varlong(area, position)
+        value, position = area[position : position + size], position + size
+        found.append((key, value, header.base_offset + delta))
+        _, position = read_varlong(area, position)
+    return found
+
+
+def first_touch(scene: Scene, proxy: str, pid: int) -> Iterator[Figure]:
+    """G7. `proxy`: bootstrap of one that has read none of it; `pid`: its process."""
+    spent: dict[str, list[float]] = {"first": [], "next": []}
+    rounds = min(scene.rounds, scene.records // TOUCHED)
+    for number in range(rounds):
+        ending = number * TOUCHED, (number + 1) * TOUCHED
+        options, splits = _planned(proxy, ending)
+        for name, split in zip(spent, splits, strict=True):
+            before = cpu_seconds(pid)
+            sum(len(piece) for piece in LogReader(options, split).records())
+            spent[name].append((cpu_seconds(pid) - before) / TOUCHED * 1e6)
+    first, later = (statistics.median(found) for found in spent.values())
+    beside = f"{later:.2f} us for the next reader"
+    yield Figure("G7", "proxy CPU at first touch of a row", first, "us", at_most=0.8, beside=beside)
+
+
+def _rate(work: Callable[[], int]) -> float:
+    begun = time.process_time()
+    return work() / (time.process_time() - begun)
+
+
+def _planned(bootstrap: str, offsets: tuple[int, int] | None = None) -> tuple[SourceOptions, list[Split]]:
+    """`offsets`: from and to; these are read by two key ranges."""
+    given = {"bootstrap": bootstrap, "topic": TOPIC, "columns": COLUMNS}
+    if offsets is not None:
+        places = (json.dumps({TOPIC: {"0": each}}) for each in offsets)
+        given |= {"keyRanges": "2"} | dict(zip(("startingOffsets", "endingOffsets"), places, strict=True))
+    options = read_options(given)
+    with ClusterClient(options) as cluster:
+        planned = PlannedRead(cluster, options)
+        return options, planned.splits(planned.batch())

@@ -11,6 +11,7 @@ KIPs: 101, 320. See views/README.md rule 21 and views/README.md rule 29.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from proxy.forwarding.ask_and_reply import reply
 from proxy.forwarding.declared_api import DeclaredApi
@@ -18,57 +19,63 @@ from proxy.forwarding.interfaces import Call
 from proxy.views.apis.base_questions import Place, Question, Topics, Wording, answer_from_bases
 from proxy.views.apis.named_views import NAMES_VIEW
 from proxy.views.services import ViewServices
+from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode
 from proxy.wire.message_classes import copied
-from proxy.wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
-async def handle(call: Call[OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
+async def handle(call: Call[messages.OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
     """Answer one OffsetForLeaderEpoch."""
-    response = OffsetForLeaderEpochResponse
+    response = messages.OffsetForLeaderEpochResponse
     return reply(call, await answer_from_bases(call, views, _Wording(), response, lambda each: each.throttle_time_ms))
 
 
-Entry = OffsetForLeaderEpochResponse.EpochEndOffset
+Entry: TypeAlias = "messages.OffsetForLeaderEpochResponse.EpochEndOffset"
 
 
-class _Wording(Wording[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, Entry]):
-    def questions(self, request: OffsetForLeaderEpochRequest) -> Topics:
+class _Wording(Wording["messages.OffsetForLeaderEpochRequest", "messages.OffsetForLeaderEpochResponse", Entry]):
+    def questions(self, request: messages.OffsetForLeaderEpochRequest) -> Topics:
         return [
             (topic.topic, [(e.partition, (e.current_leader_epoch, e.leader_epoch)) for e in topic.partitions])
             for topic in request.topics
         ]
 
     def request(
-        self, like: OffsetForLeaderEpochRequest, by_topic: Mapping[str, Sequence[Question]]
-    ) -> OffsetForLeaderEpochRequest:
-        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        self, like: messages.OffsetForLeaderEpochRequest, by_topic: Mapping[str, Sequence[Question]]
+    ) -> messages.OffsetForLeaderEpochRequest:
+        topic = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         asked = copied(like)
         asked.topics = [
             topic(topic=name, partitions=[_asked(each) for each in questions]) for name, questions in by_topic.items()
         ]
         return asked
 
-    def entries(self, answer: OffsetForLeaderEpochResponse) -> Iterable[tuple[Place, Entry]]:
+    def entries(self, answer: messages.OffsetForLeaderEpochResponse) -> Iterable[tuple[Place, Entry]]:
         return (((topic.topic, e.partition), e) for topic in answer.topics for e in topic.partitions)
 
     def entry(self, partition: int, source: Entry | ErrorCode) -> Entry:
-        entry = Entry(error_code=source) if isinstance(source, ErrorCode) else copied(source)
+        entry = (
+            messages.OffsetForLeaderEpochResponse.EpochEndOffset(error_code=source)
+            if isinstance(source, ErrorCode)
+            else copied(source)
+        )
         entry.partition = partition
         return entry
 
-    def answer(self, throttle_ms: int, topics: Iterable[tuple[str, list[Entry]]]) -> OffsetForLeaderEpochResponse:
-        topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    def answer(
+        self, throttle_ms: int, topics: Iterable[tuple[str, list[Entry]]]
+    ) -> messages.OffsetForLeaderEpochResponse:
+        topic = messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
         said = [topic(topic=name, partitions=entries) for name, entries in topics]
-        return OffsetForLeaderEpochResponse(throttle_time_ms=throttle_ms, topics=said)
+        return messages.OffsetForLeaderEpochResponse(throttle_time_ms=throttle_ms, topics=said)
 
 
-def _asked(question: Question) -> OffsetForLeaderEpochRequest.OffsetForLeaderPartition:
+def _asked(question: Question) -> messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition:
     current, epoch = question.content
-    return OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+    return messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
         partition=question.partition, current_leader_epoch=current, leader_epoch=epoch
     )
 

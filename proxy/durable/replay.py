@@ -1,7 +1,7 @@
 """Reading state partitions from their start: what `durable.partition_log` makes of them.
 
 One connection to each leader, one Fetch at a time with all its partitions that are not done. Between two batches
-others get their turn.
+others get their turn, whenever a slice of time is used up.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from proxy.brokers.own_connection import OwnConnection, OwnSettings, connection
 from proxy.brokers.own_log import EARLIEST, LATEST
 from proxy.durable.partition_log import Replay
 from proxy.loop import faults
+from proxy.loop.slices import SLICE_S
 from proxy.wire import messages, records
 from proxy.wire.errors import ErrorCode, UpstreamLost, error_name
 from proxy.wire.primitives import Buffer
@@ -82,19 +83,35 @@ async def _read_from(node_id: int, place: ReplayPlace, wanted: dict[int, Replay]
     async with connection(place.address(node_id), place.settings) as opened:
         for partition, offset in (await offsets(opened, place.topic, wanted, EARLIEST)).items():
             wanted[partition].next_offset = max(wanted[partition].next_offset, offset)
+        pace = Pace()
         while left := {partition: replay for partition, replay in wanted.items() if not replay.done}:
             for entry in await fetch(opened, place, left):
                 check(place.topic, entry.partition_index, entry.error_code)
-                await take(left[entry.partition_index], entry.records)
+                await take(left[entry.partition_index], entry.records, pace)
 
 
-async def take(replay: Replay, data: Buffer | None) -> None:
-    """Read the batches that a Fetch answered, a checkpoint behind each. Raises RemoteProtocolError."""
+class Pace:
+    """Lets others run whenever a slice of time is used up: a turn of a Trio task costs as much as several batches."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = trio.current_time() + SLICE_S
+
+    async def step(self) -> None:
+        """Between two batches."""
+        if trio.current_time() >= self._until:
+            await trio.lowlevel.checkpoint()
+            self._until = trio.current_time() + SLICE_S
+
+
+async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
+    """Read the batches that a Fetch answered. Raises RemoteProtocolError."""
     data = data or b""
     for batch in records.iter_batches(data):
         if batch.last_offset >= replay.next_offset:
             replay.read(batch, partial(records.decode_records, data[batch.position : batch.end]))
-            await trio.lowlevel.checkpoint()
+            await pace.step()
 
 
 async def fetch(

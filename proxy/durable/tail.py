@@ -219,8 +219,9 @@ class Tail:
                 sent = trio.current_time()
                 entries = await replay.fetch(opened, place, wanted, round(FETCH_WAIT_S * 1000))
                 waited = trio.current_time() - sent >= FETCH_WAIT_S
+                pace = replay.Pace()
                 for entry in entries:
-                    await self._take(entry, sent + FETCH_WAIT_S if waited else sent)
+                    await self._take(entry, sent + FETCH_WAIT_S if waited else sent, pace)
                 self._trouble.ended()
                 if not waited and self.is_all_loaded:
                     await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, wanted)) else PAUSE_S)
@@ -231,7 +232,7 @@ class Tail:
         if followed.end < 0:
             followed.end = end
 
-    async def _take(self, entry: messages.FetchResponse.PartitionData, at: float) -> None:
+    async def _take(self, entry: messages.FetchResponse.PartitionData, at: float, pace: replay.Pace) -> None:
         """What was answered of one partition, then or later. Raises UpstreamLost."""
         partition = entry.partition_index
         followed = self._followed[partition]
@@ -240,7 +241,7 @@ class Tail:
             self._followed[partition] = self._from_the_start()
         replay.check(self._state.topic, partition, entry.error_code)
         try:
-            await replay.take(followed.replay, entry.records)
+            await replay.take(followed.replay, entry.records, pace)
         except RemoteProtocolError as error:
             self.unreadable[partition] = str(error)
             self._access.notes(self._state.event("unreadable"), partition=partition, reason=str(error))

@@ -1,0 +1,197 @@
+/* OffsetCommit requests and responses of the commonest form, read in one pass: see commit_frames.py, whose functions these
+ * are. Whatever is out of the common gives "not read", and the generated codec judges it. No read leaves the bytes: every
+ * length is compared with what is left before it is believed. Limited API of CPython 3.11.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { VERSION = 1 }; /* commit_frames.BUILT_VERSION */
+enum { LOWEST = 2, HIGHEST = 10, RETENTION_UNTIL = 4, EPOCH_SINCE = 6, INSTANCE_SINCE = 7, FLEXIBLE_SINCE = 8, IDS_SINCE = 10 };
+enum { THROTTLE_SINCE = 3, UUID = 16, PARTITIONS_MAX = 64, STRING_MAX = 0x7FFF }; /* commit_frames.PARTITIONS_MAX */
+
+typedef struct {
+    const uint8_t *bytes;
+    Py_ssize_t at, end;
+    int is_flexible, is_wrong;
+} Reader;
+
+static const uint8_t *take(Reader *from, Py_ssize_t count) {
+    if (from->is_wrong || count < 0 || count > from->end - from->at) {
+        from->is_wrong = 1;
+        return NULL;
+    }
+    from->at += count;
+    return from->bytes + from->at - count;
+}
+
+static int64_t number(Reader *from, int count) {
+    const uint8_t *bytes = take(from, count);
+    uint64_t value = bytes && (bytes[0] & 0x80) ? ~(uint64_t)0 : 0;
+    for (int i = 0; bytes && i < count; i++) value = value << 8 | bytes[i];
+    return (int64_t)value;
+}
+
+/* The count of a compact array or string; -1: null. */
+static int64_t compact(Reader *from) {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        const uint8_t *byte = take(from, 1);
+        if (!byte) return -1;
+        value |= (uint64_t)(*byte & 0x7F) << shift;
+        if (*byte < 0x80) return (int64_t)value - 1;
+    }
+    from->is_wrong = 1;
+    return -1;
+}
+
+static void no_tags(Reader *from) {
+    if (from->is_flexible && number(from, 1)) from->is_wrong = 1;
+}
+
+/* A string as a new reference, None where it is null and may be; NULL: not of the usual form, or an exception. */
+static PyObject *text(Reader *from, int is_compact, int may_be_null) {
+    int64_t length = is_compact ? compact(from) : number(from, 2);
+    if (!from->is_wrong && length == -1 && may_be_null) return Py_NewRef(Py_None);
+    const uint8_t *bytes = length > STRING_MAX ? NULL : take(from, (Py_ssize_t)length);
+    PyObject *found = bytes ? PyUnicode_DecodeUTF8((const char *)bytes, (Py_ssize_t)length, NULL) : NULL;
+    if (!found && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) PyErr_Clear();
+    if (!found) from->is_wrong = 1;
+    return found;
+}
+
+static int64_t array(Reader *from) {
+    int64_t count = from->is_flexible ? compact(from) : number(from, 4);
+    if (count < 1 || count > PARTITIONS_MAX) from->is_wrong = 1;
+    return from->is_wrong ? 0 : count;
+}
+
+static PyObject *topic_name(Reader *from, int64_t version) {
+    if (version < IDS_SINCE) return text(from, from->is_flexible, 0);
+    const uint8_t *id = take(from, UUID);
+    return id ? PyBytes_FromStringAndSize((const char *)id, UUID) : NULL;
+}
+
+/* One partition, as commit_frames.CommitEntry has it, at the end of the list. */
+static int add_partition(Reader *from, int64_t version, PyObject *topic, PyObject *entries) {
+    int64_t index = number(from, 4);
+    Py_ssize_t offset_at = from->at;
+    int64_t offset = number(from, 8), epoch = version >= EPOCH_SINCE ? number(from, 4) : -1;
+    Py_ssize_t metadata_at = from->at;
+    PyObject *metadata = text(from, from->is_flexible, 1);
+    Py_ssize_t behind = from->at;
+    no_tags(from);
+    PyObject *entry = from->is_wrong || !metadata ? NULL
+        : Py_BuildValue("(OiLiOnnn)", topic, (int)index, (long long)offset, (int)epoch, metadata, offset_at, metadata_at, behind);
+    int result = entry ? PyList_Append(entries, entry) : -1;
+    Py_XDECREF(entry);
+    Py_XDECREF(metadata);
+    return result;
+}
+
+static int add_topic(Reader *from, int64_t version, PyObject *entries) {
+    PyObject *topic = topic_name(from, version);
+    int64_t count = topic ? array(from) : 0;
+    int result = topic && !from->is_wrong ? 0 : -1;
+    for (int64_t i = 0; i < count && !result; i++)
+        result = PyList_Size(entries) < PARTITIONS_MAX ? add_partition(from, version, topic, entries) : -1;
+    Py_XDECREF(topic);
+    no_tags(from);
+    return result;
+}
+
+static PyObject *entries_of(Reader *from, int64_t version) {
+    PyObject *entries = PyList_New(0);
+    int64_t count = array(from);
+    int result = entries ? 0 : -1;
+    for (int64_t i = 0; i < count && !result; i++) result = add_topic(from, version, entries);
+    no_tags(from);
+    if (result || from->is_wrong || from->at != from->end) Py_CLEAR(entries);
+    return entries;
+}
+
+static PyObject *request_of(Reader *from, int64_t version) {
+    PyObject *client_id = text(from, 0, 1), *group = NULL, *member = NULL, *instance = NULL, *entries = NULL, *found = NULL;
+    no_tags(from);
+    if (client_id) group = text(from, from->is_flexible, 0);
+    number(from, 4); /* the generation */
+    if (group) member = text(from, from->is_flexible, 0);
+    if (member && version >= INSTANCE_SINCE) instance = text(from, from->is_flexible, 1);
+    if (version <= RETENTION_UNTIL) number(from, 8);
+    if (member && !from->is_wrong) entries = entries_of(from, version);
+    if (entries) found = PyTuple_Pack(4, client_id, group, member, entries);
+    Py_XDECREF(client_id);
+    Py_XDECREF(group);
+    Py_XDECREF(member);
+    Py_XDECREF(instance);
+    Py_XDECREF(entries);
+    return found;
+}
+
+static const char read_doc[] = "read(frame, version): see commit_frames.read.";
+
+static PyObject *read_request(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "read takes 2 arguments, not %zd", count);
+    long version = PyLong_AsLong(args[1]);
+    if (version == -1 && PyErr_Occurred()) return NULL;
+    Py_buffer frame;
+    if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
+    Reader from = {frame.buf, 12, frame.len, version >= FLEXIBLE_SINCE, version < LOWEST || version > HIGHEST || frame.len < 12};
+    PyObject *found = from.is_wrong ? NULL : request_of(&from, version);
+    PyBuffer_Release(&frame);
+    return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
+}
+
+static int is_accepted(Reader *from, int64_t version, int64_t partitions) {
+    no_tags(from);
+    if (version >= THROTTLE_SINCE) number(from, 4);
+    for (int64_t topics = array(from); topics > 0 && !from->is_wrong; topics--) {
+        int64_t length = version >= IDS_SINCE ? UUID : from->is_flexible ? compact(from) : number(from, 2);
+        take(from, (Py_ssize_t)length);
+        for (int64_t count = array(from); count > 0 && !from->is_wrong; count--, partitions--) {
+            number(from, 4);
+            if (number(from, 2)) return 0;
+            no_tags(from);
+        }
+        no_tags(from);
+    }
+    no_tags(from);
+    return !from->is_wrong && !partitions && from->at == from->end;
+}
+
+static const char accepted_doc[] = "accepted(frame, version, partitions): see commit_frames.accepted.";
+
+static PyObject *accepted(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 3) return PyErr_Format(PyExc_TypeError, "accepted takes 3 arguments, not %zd", count);
+    long version = PyLong_AsLong(args[1]), partitions = PyLong_AsLong(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    Py_buffer frame;
+    if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
+    Reader from = {frame.buf, 8, frame.len, version >= FLEXIBLE_SINCE, version < LOWEST || version > HIGHEST || frame.len < 8};
+    int result = !from.is_wrong && is_accepted(&from, version, partitions);
+    PyBuffer_Release(&frame);
+    return PyBool_FromLong(result);
+}
+
+static int prepare(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
+
+static PyMethodDef functions[] = {
+    {"read", (PyCFunction)(void (*)(void))read_request, METH_FASTCALL, read_doc},
+    {"accepted", (PyCFunction)(void (*)(void))accepted, METH_FASTCALL, accepted_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)prepare}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "proxy.wire._commit_frames",
+    .m_doc = "OffsetCommit in its commonest form.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__commit_frames(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,6 @@
+from typing import Any
+
+VERSION: int
+
+def read(frame: bytes | bytearray | memoryview, version: int, /) -> tuple[Any, ...] | None: ...
+def accepted(frame: bytes | bytearray | memoryview, version: int, partitions: int, /) -> bool: ...

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from proxy.forwarding.connection_parts import PartOwner
+from proxy.forwarding.interfaces import AwaitedAnswer
 from proxy.forwarding.routes import Context, Route
 from proxy.loop.promise import Promise
 from proxy.wire import frames, headers, messages
@@ -102,5 +103,8 @@ def deliver(connection: TakesAnswers, expected: object, frame: memoryview) -> by
         assert expected.rewrite is not None  # noqa: S101  # else it would have passed
         connection.plane.reactor.turns.doing = connection, expected
         return expected.rewrite(frame[4:], connection.context) or frame
+    if isinstance(expected, AwaitedAnswer):
+        expected.came(frame)
+        return None
     assert isinstance(expected, Special)  # noqa: S101  # nothing else is ever queued
     return expected.arrived(connection, frame)

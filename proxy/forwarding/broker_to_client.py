@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from proxy.forwarding import answer_dispatch
 from proxy.forwarding.broker_answers import TOKEN, BrokerAnswers, Due
 from proxy.forwarding.gathering import Gathering
+from proxy.forwarding.interfaces import AwaitedAnswer
 from proxy.forwarding.routes import Route
 from proxy.forwarding.walking import Pending
 from proxy.loop.polling import READ, WRITE
@@ -207,12 +208,16 @@ class BrokerToClient(BrokerAnswers):
             self._waits_for = count
 
     def _rewrites_one(self, count: int) -> bool:
-        """The commonest of what does not simply pass: one whole answer to be rewritten, alone in the buffer."""
+        """The commonest of what does not simply pass: one whole answer, alone in the buffer, rewritten or awaited."""
         pending, buffer = self.pending, self._buffer
         if not pending or count < ANSWER_HEAD.size:
             return False
         size, correlation_id = _head(buffer, 0)
         asked, expected = pending[0]
+        if isinstance(expected, AwaitedAnswer) and correlation_id == asked and size + 4 == count:
+            pending.popleft()
+            expected.came(buffer[:count])
+            return True
         if type(expected) is not Route or expected.rewrite is None or correlation_id != asked or size + 4 != count:
             return False
         pending.popleft()

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from proxy.forwarding.ask_and_reply import ask_upstream, decoded
 from proxy.forwarding.declared_api import Served
-from proxy.forwarding.early_looks import any_of
-from proxy.forwarding.interfaces import Call
+from proxy.forwarding.early_looks import ByKnownGroup, any_of
+from proxy.forwarding.interfaces import AtOnce, Call
 from proxy.wire import frames
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message, RequestMessage
@@ -46,7 +46,24 @@ def _chained(links: Sequence[Served]) -> Served:
     handler = partial(_first_answer, tuple(links))
     if len(looks) < len(links):
         return Served(handler)
-    return Served(handler, any_of(looks))
+    return Served(handler, any_of(looks), at_once=_at_once(links))
+
+
+def _at_once(links: Sequence[Served]) -> AtOnce | None:
+    """The short way of the last link, for requests that none in front of it wants."""
+    looks, at_once = [link.wants for link in links[:-1]], links[-1].at_once
+    if at_once is None or any(link.picks is not None for link in links):
+        return None
+    known = [look for look in looks if isinstance(look, ByKnownGroup)]
+    if len(known) < len(looks) or any(look.words for look in known):
+        return None  # nobody could tell without reading the request once more
+    groups = [group for look in known for group in look.groups]
+    unless = [one for look in known for one in look.unless]
+
+    def is_wanted(group_id: str) -> bool:
+        return any(unless) or any(group_id in group for group in groups)
+
+    return partial(at_once, is_wanted_before=is_wanted)
 
 
 async def _first_answer(links: tuple[Served, ...], call: Call[Message]) -> Answer | Message | None:

@@ -10,13 +10,17 @@ from proxy.forwarding import injected_requests, request_dispatch
 from proxy.forwarding.client_requests import ClientRequests
 from proxy.forwarding.connection_state import ClientState
 from proxy.forwarding.gathering import Gathering
+from proxy.forwarding.taken_at_once import TakenAtOnce, TakesAtOnce
 from proxy.forwarding.walking import Pending
 from proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from proxy.loop.promise import Task
 from proxy.loop.transports import Data, Transport
+from proxy.wire.frame_sizes import REQUEST_HEAD, SIZE
+
+_head = REQUEST_HEAD.unpack_from
 
 
-class Forwarder(request_dispatch.TakesRequests, injected_requests.Asks, Protocol):
+class Forwarder(request_dispatch.TakesRequests, injected_requests.Asks, TakesAtOnce, Protocol):
     """The connection whose requests pass."""
 
     @property
@@ -43,6 +47,7 @@ class ClientToBroker(ClientRequests):
     """Reads the client, walks its requests, writes to the broker. See `connection` for how it all hangs together."""
 
     __slots__ = (
+        "_at_once",
         "_buffer",
         "_connection",
         "_kept",
@@ -61,6 +66,7 @@ class ClientToBroker(ClientRequests):
         self._recv = transport.recv_into
         self._send = transport.send  # the broker's, once there is one; until then nothing flows
         self._kept = b""
+        self._at_once: TakenAtOnce | None = None
         self.gathering: Gathering | None = None
         """The request that is being gathered."""
         self.gathering_since = 0.0
@@ -86,7 +92,7 @@ class ClientToBroker(ClientRequests):
         self.quiet_s = 0
         upto = self.receive(buffer, 0, count)
         if upto != count:
-            self._walk(0, upto, count)
+            self.walked(upto, count)
             return
         self.bytes += count
         send = self._send
@@ -105,7 +111,26 @@ class ClientToBroker(ClientRequests):
 
     def walked(self, upto: int, count: int) -> None:
         """See pump.FedWalk."""
-        self._walk(0, upto, count)
+        if upto or not self._taken_at_once(count):
+            self._walk(0, upto, count)
+
+    def _taken_at_once(self, count: int) -> bool:
+        """The commonest of what is answered here: one whole request, alone in the buffer, with nothing before it."""
+        buffer = self._buffer
+        if count < REQUEST_HEAD.size:
+            return False
+        size, name, _ = _head(buffer, 0)
+        connection = self._connection
+        route = connection.plane.routes.get(name)
+        if size + SIZE.size != count or route is None or route.at_once is None:
+            return False
+        if self._at_once is None:
+            self._at_once = TakenAtOnce(connection)
+        if not self._at_once.may_take:
+            return False
+        connection.plane.reactor.turns.doing = connection, route
+        self.flows = False  # until the answer goes out, or the long way is gone
+        return route.at_once(self._at_once, buffer[:count], route)
 
     def sent(self, sent: int, count: int) -> None:
         """See pump.FedWalk."""
@@ -160,7 +185,7 @@ class ClientToBroker(ClientRequests):
 
     def drop(self) -> None:
         """Let go of what is kept: the connection has ended, and may wait for the garbage collector for long."""
-        self.gathering, self._kept = None, b""
+        self.gathering, self._kept, self._at_once = None, b"", None
 
     def gather(self, size: int, asked: request_dispatch.GatheredRequest, at: int, end: int) -> int:
         """Collect a request of `size` bytes, of which buffer[at:end] has come; return where the rest begins."""
@@ -205,6 +230,8 @@ class ClientToBroker(ClientRequests):
             return
         if mask & READ and connection.reads_client:
             self._read()
+        elif mask & READ:
+            connection.update()  # muted since it was last said what is waited for
         elif mask & (PEER_LEFT | HANGUP | ERROR):
             connection.client_left(None)
 

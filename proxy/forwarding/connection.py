@@ -32,6 +32,7 @@ from proxy.forwarding.connection_state import ClientState, Progress, UpstreamSta
 from proxy.forwarding.connection_timeouts import Timeouts
 from proxy.forwarding.held_bytes import HeldBytes
 from proxy.forwarding.injected_requests import InjectedRequests
+from proxy.forwarding.interfaces import AwaitedAnswer
 from proxy.forwarding.local_requests import LocalRequests
 from proxy.forwarding.peer_socket import PeerSocket
 from proxy.forwarding.sasl import Sasl
@@ -463,7 +464,10 @@ class ForwardedConnection:
         gathering = self.answers.gathering
         subject = None if gathering is None else gathering.subject
         promises = self._injected.lost(subject) if self._injected is not None else []
+        awaited = [each for each in (*(each for _, each in self.pending), subject) if isinstance(each, AwaitedAnswer)]
         self.pending.clear()
+        for each in awaited:
+            self.guarded(each.lost)
         for promise in promises:
             self.guarded(partial(promise.fail, injected_requests.lost()))
         callbacks, self._on_close = self._on_close, None

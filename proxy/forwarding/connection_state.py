@@ -4,6 +4,7 @@ The client's half, as a broker mutes the channel of a client whose request it se
 
     PASSING ─ a request is not to pass as its bytes come ─▶ GATHERING ─ it has come whole, to be forwarded ─▶ PASSING
     GATHERING ─ it is to be answered here ─▶ MUTED ─ all earlier answers are written ─▶ SERVING
+    PASSING ─ a request that came alone is taken at once, to be answered here ─▶ SERVING
     SERVING ─ its handler answered ─▶ ANSWERING ─ the kernel has the answer ─▶ PASSING
     SERVING ─ the handler had it forwarded ─▶ PASSING
     PASSING ─ a large request of a client that the broker has not vouched for ─▶ INTRODUCING ─ it has ─▶ PASSING
@@ -59,6 +60,7 @@ class UpstreamState(Enum):
 CLIENT_STATES: dict[ClientState, tuple[ClientState, ...]] = {
     ClientState.PASSING: (
         ClientState.GATHERING,
+        ClientState.SERVING,
         ClientState.INTRODUCING,
         ClientState.HANDSHAKING,
         ClientState.RESUMING,

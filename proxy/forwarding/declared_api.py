@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from proxy.forwarding.early_looks import EarlyLook, EveryRequest
-from proxy.forwarding.interfaces import Call
+from proxy.forwarding.interfaces import AtOnce, Call
 from proxy.forwarding.routes import Handler, Picks
 from proxy.forwarding.split_requests import Splits
 from proxy.wire.errors import ErrorCode
@@ -53,6 +53,8 @@ class Served:
     """Which requests come to the handler, told from their bytes; None: all."""
     picks: Picks | None = None
     """Of those, the ones that the handler answers (`routes.Route.picks`)."""
+    at_once: AtOnce | None = None
+    """A short way for the commonest of them (`routes.Route.at_once`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

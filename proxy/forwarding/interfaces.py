@@ -10,15 +10,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from proxy.brokers.interfaces import Connection
+from proxy.loop.interfaces import Request
+from proxy.loop.promise import CallbackOwner
 from proxy.loop.slices import AT_ONCE, Work
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
 
 M = TypeVar("M", covariant=True)
 """The class of the request (`wire.messages`); memoryview where it is not decoded (`routes.Route.opaque`)."""
+
+
+class AwaitedAnswer:
+    """Expected of the broker for a request that was taken at once: given to whoever took it, never to the client."""
+
+    __slots__ = ()
+    rewrite = True
+
+    def came(self, frame: memoryview) -> None:
+        """The answer, with its size. It is read over when this returns."""
+        raise NotImplementedError
+
+    def lost(self) -> None:
+        """The connection has ended first."""
+        raise NotImplementedError
+
+
+class AtOnceConnection(Protocol):
+    """The connection of a client whose request may be taken at once: `begin_at_once`, then `answer_at_once`."""
+
+    @property
+    def owner(self) -> CallbackOwner:
+        """On whose behalf the request is served."""
+
+    def begin_at_once(self, request: Request) -> None:
+        """The client is muted from here on."""
+
+    def to_broker_at_once(self, correlation_id: int, expected: AwaitedAnswer, frame: bytes) -> None:
+        """Send a request in place of the client's; it may have the same correlation id."""
+
+    def answer_at_once(self, frame: bytes) -> None:
+        """The response to the client; harmless where the connection has ended."""
+
+
+def nobody(_group_id: str) -> bool:
+    """Where no feature stands in front of another."""
+    return False
+
+
+class AtOnce(Protocol):
+    """A short way for the commonest form of a request, without a task (forwarding/README.md rule 39)."""
+
+    def __call__(
+        self,
+        connection: AtOnceConnection,
+        frame: memoryview,
+        request: Request,
+        is_wanted_before: Callable[[str], bool] = nobody,
+    ) -> bool:
+        """Whether the request is taken; else nothing has been done about it, and it goes to the handler.
+
+        `frame` is all of it with its size, good until this returns; `is_wanted_before` says by the id of a group
+        whether a feature that stands in front may want it.
+        """
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any
 
 from proxy.forwarding.early_looks import EarlyLook
-from proxy.forwarding.interfaces import Call
+from proxy.forwarding.interfaces import AtOnce, Call
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
 
@@ -71,6 +71,9 @@ class Route:
     version: int
     rewrite: Rewrite | None = None
     """For an answer of the broker; an answer is collected whole only where this is set."""
+    at_once: AtOnce | None = None
+    """Asked first about a request that came whole and alone while no other waits for its answer: a short way for the
+    commonest form, without a task. What it leaves goes to `handler`."""
     handler: Handler | None = None
     """Who answers it; of routes of the kinds LOCAL and INSPECT."""
     serve_here: Callable[[memoryview], bool] | None = None

@@ -22,6 +22,7 @@ CLIENT_MOVES = [
     ("PASSING", "RESUMING"),
     ("GATHERING", "PASSING"),
     ("GATHERING", "MUTED"),
+    ("PASSING", "SERVING"),
     ("MUTED", "SERVING"),
     ("SERVING", "ANSWERING"),
     ("SERVING", "PASSING"),

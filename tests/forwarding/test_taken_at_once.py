@@ -1,0 +1,145 @@
+"""Requests that are taken at once: what client and broker get, and what becomes of one whose connection ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
+from proxy.forwarding.routes import Kind, Route
+from proxy.loop.interfaces import Request
+from tests.forwarding.plane_world import FETCH, LIST, World, answer, request, some_routes
+
+
+class Taken(AwaitedAnswer):
+    """Takes every request and sends another in its place; the client's answer is made of the broker's."""
+
+    def __init__(self) -> None:
+        self.connection: AtOnceConnection | None = None
+        self.answers: list[bytes] = []
+        self.is_lost = False
+        self.takes = True
+
+    def take(self, connection: AtOnceConnection, frame: memoryview, asked: Request) -> bool:
+        self.connection = connection
+        if self.takes:
+            number = int.from_bytes(frame[8:12], "big")
+            connection.begin_at_once(asked)
+            connection.to_broker_at_once(number, self, request(LIST, 1, number, b"other"))
+        return self.takes
+
+    def came(self, frame: memoryview) -> None:
+        self.answers.append(bytes(frame))
+
+    def lost(self) -> None:
+        self.is_lost = True
+
+    def reply(self) -> None:
+        assert self.connection is not None
+        self.connection.answer_at_once(self.answers.pop(0).upper())
+
+
+def taking(taken: Taken) -> World:
+    """LIST is taken at once."""
+    routes = some_routes()
+    for version in (0, 1):
+        routes.add(
+            Route(
+                kind=Kind.INSPECT,
+                key=LIST,
+                version=version,
+                handler=_leave,
+                serve_here=lambda _: True,
+                opaque=True,
+                at_once=taken.take,  # type: ignore[arg-type]
+            )
+        )
+    return World(routes)
+
+
+async def _leave(_call: object) -> None:
+    """The broker is to answer it."""
+
+
+def test_a_request_that_came_alone_is_taken_at_once_and_its_client_is_muted() -> None:
+    """What the client sends meanwhile waits, and then passes."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    for number in range(3):
+        client.send(request(LIST, 1, number))
+        broker.expect(request(LIST, 1, number, b"other"))
+        client.send(request(FETCH, 11, 100 + number))
+        broker.expect_silence()
+        broker.send(answer(number, b"body"))
+        w.turn_until(lambda: taken.answers)
+        client.expect_silence()
+        taken.reply()
+        client.expect(answer(number, b"BODY"))
+        broker.expect(request(FETCH, 11, 100 + number))
+        broker.send(answer(100 + number))
+        client.expect(answer(100 + number))
+    w.close()
+
+
+def test_an_answer_that_comes_in_pieces_is_awaited_too() -> None:
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1))
+    broker.expect(request(LIST, 1, 1, b"other"))
+    for byte in answer(1, b"body"):
+        broker.send(bytes([byte]))
+        w.turn()
+    w.turn_until(lambda: taken.answers)
+    taken.reply()
+    client.expect(answer(1, b"BODY"))
+    w.close()
+
+
+def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None:
+    """Two in one piece, one while another waits for its answer, one that is left."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1) + request(LIST, 1, 2))
+    broker.expect(request(LIST, 1, 1))
+    broker.send(answer(1))
+    client.expect(answer(1))
+    broker.expect(request(LIST, 1, 2))
+    broker.send(answer(2))
+    client.expect(answer(2))
+    client.send(request(FETCH, 11, 3))
+    broker.expect(request(FETCH, 11, 3))
+    client.send(request(LIST, 1, 4))
+    broker.expect_silence()
+    broker.send(answer(3))
+    client.expect(answer(3))
+    broker.expect(request(LIST, 1, 4))
+    broker.send(answer(4))
+    client.expect(answer(4))
+    taken.takes = False
+    client.send(request(LIST, 1, 5))
+    broker.expect(request(LIST, 1, 5))
+    assert taken.answers == []
+    w.close()
+
+
+@pytest.mark.parametrize("who", ["client", "broker"])
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_whoever_leaves_ends_a_request_that_was_taken(who: str, is_answered: bool) -> None:
+    """Told where the broker has not answered; an answer that comes after the end is nobody's."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1))
+    broker.expect(request(LIST, 1, 1, b"other"))
+    if is_answered:
+        broker.send(answer(1))
+        w.turn_until(lambda: taken.answers)
+    (client if who == "client" else broker).close()
+    w.turn_until(lambda: w.notes)
+    assert taken.is_lost != is_answered
+    if is_answered:
+        taken.reply()
+    assert w.plane.statistics().connections == 0
+    w.close()

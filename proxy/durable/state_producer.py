@@ -333,7 +333,10 @@ class StateProducer:
 
     def _oldest_unsent(self) -> float:
         """Since when what can be refused has waited; inf when nothing does."""
-        return next((entry.since for entry in self._waiting if not entry.unknown), inf)
+        for entry in self._waiting:
+            if not entry.unknown:
+                return entry.since
+        return inf
 
     def tokens(self) -> list[object]:
         """Everything whose outcome is open."""

@@ -27,6 +27,7 @@ _ANY_VERSION = re.compile(r"ic/([1-9][0-9]{0,8});")
 _RANGE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 _NEGATIVE = re.compile(r"-?[0-9]{1,19}--?[0-9]{1,19}")
 _HUGE = re.compile(r"[0-9]+-[0-9]+")
+_ONE_RANGE = re.compile(r"ic/1;([0-9]{1,18})-([0-9]{1,18})\0*")
 _RANGES = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:,[0-9]{1,19}-[0-9]{1,19})*+")
 
 
@@ -89,6 +90,15 @@ def parse_commit_text(metadata: str, ranges_max: int = RANGES_MAX) -> CommitText
     catch_up = _catch_up_of(others)
     _check_count(done, catch_up, ranges_max)
     return CommitText(_done_ranges(done), _catch_up_ranges(catch_up), user_text)
+
+
+def one_range(metadata: str) -> OffsetRanges | None:
+    """The ranges of a text that says one range and nothing else, as nearly all do; None: `parse_commit_text` judges."""
+    found = _ONE_RANGE.fullmatch(metadata)
+    if found is None:
+        return None
+    first, last = int(found[1]), int(found[2])
+    return None if first > last else OffsetRanges.from_bounds((first,), (last + 1,))
 
 
 def write_commit_text(

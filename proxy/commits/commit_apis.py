@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proxy.commits.apis import (
     k08_offset_commit,
     k09_offset_fetch,
@@ -13,6 +15,7 @@ from proxy.commits.early_looks import wanted
 from proxy.commits.locked_partitions import PartitionBusy
 from proxy.commits.once_known import once_known
 from proxy.commits.services import CommitServices
+from proxy.commits.short_way import ShortWay
 from proxy.durable.owner_routing import OwnedApi
 from proxy.forwarding.ask_and_reply import decoded
 from proxy.forwarding.chain import answer_behind
@@ -36,7 +39,9 @@ DELETIONS: tuple[DeclaredApi[CommitServices], ...] = (k42_delete_groups.API, k47
 
 def commits(services: CommitServices) -> dict[int, Served]:
     """API key -> handler, of what stands behind share groups."""
-    return {api.key: _served(api, services) for api in COMMITS}
+    served = {api.key: _served(api, services) for api in COMMITS}
+    served[k08_offset_commit.KEY] = replace(served[k08_offset_commit.KEY], at_once=ShortWay(services).take)
+    return served
 
 
 def deletions(services: CommitServices) -> dict[int, Served]:

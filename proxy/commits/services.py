@@ -22,6 +22,7 @@ from proxy.loop.interfaces import Timers
 from proxy.loop.promise import PROCESS, CallbackOwner
 from proxy.offsets.commit_text import commit_text_version
 
+EVERY_GROUP = "*"
 FEATURE = "individual commits"
 """What links of a fleet call them."""
 
@@ -30,7 +31,7 @@ FEATURE = "individual commits"
 class CommitOptions:
     """How individual commits are served."""
 
-    groups: str = "*"
+    groups: str = EVERY_GROUP
     """A group id, or a pattern with * and ?: whose texts are looked at."""
     ranges_max: int = 10_000
     """Ranges stored of one partition of one group."""
@@ -112,4 +113,4 @@ class CommitServices:
 
     def serves(self, group_id: str) -> bool:
         """Whether texts of this group are looked at."""
-        return fnmatchcase(group_id, self.options.groups)
+        return self.options.groups == EVERY_GROUP or fnmatchcase(group_id, self.options.groups)

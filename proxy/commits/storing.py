@@ -27,6 +27,8 @@ from proxy.wire.values import TopicPartition
 
 Entry = tuple[CommitKey, bytes | None]
 
+FEW, FEW_BYTES = 16, 1 << 10
+"""So many records, with names and values of so many bytes, are small enough for any append: most commits have two."""
 RECORD_BYTES = 64
 """What a record takes beside the names in its key and its value, about."""
 
@@ -72,6 +74,9 @@ def _append_all(
 ) -> None:
     """What is too large for one append follows in several, each of which may be the last that is stored."""
     name, most = len(group.group_id), services.held.append_bytes
+    if len(records) <= FEW and name <= FEW_BYTES and all(len(value or b"") <= FEW_BYTES for _, value in records):
+        _append(services, group, records, changes)
+        return
     start = size = 0
     for at, (key, value) in enumerate(records):
         record = RECORD_BYTES + name + len(value or b"") + (len(key.topic) if isinstance(key, RangeKey) else 0)
@@ -135,11 +140,19 @@ async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:
     for append in list(group.appends):
         if not (append.done or await settled_by(services.timers, deadline, append)):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        try:
-            append.result()
-        except JournalRefused as refused:
-            is_denied = refused.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED  # of the proxy's own identity
-            return ErrorCode.INVALID_REQUEST if is_denied else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code = outcome_of(append)
+        if code != ErrorCode.NONE:
+            return code
+    return ErrorCode.NONE
+
+
+def outcome_of(append: Promise[None]) -> ErrorCode:
+    """What a client is told of an append that has ended."""
+    try:
+        append.result()
+    except JournalRefused as refused:
+        is_denied = refused.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED  # of the proxy's own identity
+        return ErrorCode.INVALID_REQUEST if is_denied else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.commits import commit_apis
 from proxy.commits.held_state import HeldCommits
@@ -178,6 +178,13 @@ class Coordinator:
         return response(topics=topics)
 
 
+class Api(NamedTuple):
+    """See loop.interfaces.Request."""
+
+    key: int
+    version: int
+
+
 @dataclass
 class Sent:
     """A request under way."""
@@ -207,7 +214,10 @@ class Sent:
 class CommitWorld:
     """One proxy that owns all groups, one cluster with the topics t and u of four partitions."""
 
-    def __init__(self, *, slow: bool = False, **options: Any) -> None:
+    def __init__(self, *, slow: bool = False, short_way: bool = True, **options: Any) -> None:
+        """`short_way`: what is usual is taken at once, as the forwarding does; else all goes to the handlers."""
+        self._short_way = short_way
+        self.taken_at_once = 0
         self.world = World()
         self.cluster = self.world.cluster
         self.timers = self.world.timers
@@ -249,9 +259,17 @@ class CommitWorld:
         connection = connection or self.connect()
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         number = next(self._numbers)
-        frame = memoryview(frames.request(key, version, number, "c", decoded))[4:]
+        whole = memoryview(frames.request(key, version, number, "c", decoded))
+        at_once = self.served[key].at_once if self._short_way else None
+        if at_once is not None and at_once(connection, whole, Api(key, version)):
+            self.taken_at_once += 1
+            return self._started(connection.taken_answer(), connection, key, version)
+        frame = whole[4:]
         call = Call(key, version, number, "c", decoded, connection, frame=frame)
-        task: Task[Any] = Task(self._answer(call), lambda _: None, connection)
+        return self._started(self._answer(call), connection, key, version)
+
+    def _started(self, answering: Any, connection: Connection, key: int, version: int) -> Sent:
+        task: Task[Any] = Task(answering, lambda _: None, connection)
         connection.tasks.append(task)
         task.start()
         return Sent(task, key, version)

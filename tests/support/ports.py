@@ -20,7 +20,7 @@ from proxy.durable.interfaces import Journal, JournalRefused
 from proxy.durable.memory_journal import MemoryJournal
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.ask_and_reply import framed
-from proxy.forwarding.interfaces import Call
+from proxy.forwarding.interfaces import AwaitedAnswer, Call
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from proxy.forwarding.routes import Handler
 from proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
@@ -35,7 +35,7 @@ from proxy.sharegroups.apis import k91_alter_share_group_offsets as k91
 from proxy.sharegroups.apis import k92_delete_share_group_offsets as k92
 from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.sharegroups.services import ShareOptions, ShareServices, build
-from proxy.wire import frames, records, registry
+from proxy.wire import frames, headers, records, registry
 from proxy.wire.errors import ErrorCode, UpstreamLost
 from proxy.wire.frames import Answer
 from proxy.wire.values import UNKNOWN_NODE, Address, Limits
@@ -519,6 +519,40 @@ class Connection:
 
     def failed(self, error: Exception) -> None:
         raise error
+
+    # interfaces.AtOnceConnection
+
+    @property
+    def owner(self) -> Connection:
+        return self
+
+    def begin_at_once(self, request: Any) -> None:
+        self.taken: Promise[bytes] = Promise()
+
+    def to_broker_at_once(self, correlation_id: int, expected: AwaitedAnswer, frame: bytes) -> None:
+        header, body_at = headers.decode_request_header(memoryview(frame)[4:])
+        assert header.correlation_id == correlation_id
+        assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
+        asked = self.ask(header.key, header.version, frame[4 + body_at :])
+        asked.on_settled(partial(self._came, header, expected, asked), self)
+
+    def _came(self, header: headers.RequestHeader, expected: AwaitedAnswer, asked: Promise[memoryview]) -> None:
+        try:
+            body = asked.result()
+        except UpstreamLost as error:
+            expected.lost()
+            self.taken.fail(error)
+            return
+        head = headers.encode_response_header(header.key, header.version, header.correlation_id)
+        size = (len(head) + len(body)).to_bytes(4, "big")
+        expected.came(memoryview(size + head + body))
+
+    def answer_at_once(self, frame: bytes) -> None:
+        self.taken.set(frame)
+
+    async def taken_answer(self) -> bytes:
+        """What the client gets for the request that was taken."""
+        return await self.taken
 
     def close(self) -> None:
         """The client goes: its handler is cancelled, what it asked fails, then the callbacks run."""

@@ -69,16 +69,17 @@ def request_of(call: Call[Q], entries: Iterable[tuple[AskedCommit, CommitEntry]]
 def take_codes(found: Sequence[AskedCommit], answer: _Response) -> None:
     """What the broker answered to the partitions that went on."""
     codes = {
-        (_name(topic), entry.partition_index): entry.error_code
+        (name_or_id(topic), entry.partition_index): entry.error_code
         for topic in answer.topics or ()
         for entry in topic.partitions or ()
     }
     for asked in found:
-        code = codes.get((_name(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
+        code = codes.get((name_or_id(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
         asked.code = ErrorCode.of(code)
 
 
-def _name(topic: CommitTopic | _AnsweredTopic) -> bytes | str:
+def name_or_id(topic: CommitTopic | _AnsweredTopic) -> bytes | str:
+    """What a topic of a request or its answer goes by."""
     topic_id = bytes(topic.topic_id)
     return topic_id if any(topic_id) else topic.name
 

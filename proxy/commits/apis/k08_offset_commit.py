@@ -21,7 +21,7 @@ from proxy.commits.asked_commits import AskedCommit, kept_metadata
 from proxy.commits.audit_events import AcceptedCommit
 from proxy.commits.held_state import CommittingGroup
 from proxy.commits.locked_partitions import look_at_partitions, with_locks
-from proxy.commits.model.partition_commits import CommitPlan
+from proxy.commits.model.partition_commits import CommitPlan, PartitionCommits
 from proxy.commits.services import CommitServices
 from proxy.commits.storing import StoredChange, store, stored
 from proxy.forwarding.ask_and_reply import ask_upstream
@@ -128,12 +128,8 @@ class _OffsetCommit:
         return entry
 
     def _epoch(self, group: CommittingGroup, asked: AskedCommit, offset: int) -> int:
-        """The leader epoch that belongs to an offset, where that is known: a consumer would see a truncated log in a
-        wrong one (KIP-320)."""
-        if offset == asked.entry.committed_offset:
-            return asked.entry.committed_leader_epoch
-        held = group.of(asked.place) if asked.place is not None else None
-        return held.mark_epoch if held is not None and held.is_mark_known and held.mark == offset else -1
+        held = None if asked.place is None else group.of(asked.place)
+        return epoch_of(held, asked.entry.committed_offset, asked.entry.committed_leader_epoch, offset)
 
     def _apply(self, group: CommittingGroup, going: list[AskedCommit], plans: dict[int, CommitPlan]) -> None:
         changes, before = [], []
@@ -152,6 +148,14 @@ class _OffsetCommit:
         if self._services.audit is not None:
             accepted = [AcceptedCommit(c.place, c.held, c.change, b) for c, b in zip(changes, before, strict=True)]
             self._services.audit.committed(group, self._call.message.member_id, accepted)
+
+
+def epoch_of(held: PartitionCommits | None, asked_offset: int, asked_epoch: int, offset: int) -> int:
+    """The leader epoch that belongs to the offset that is committed in place of the member's, where that is known: a
+    consumer would see a truncated log in a wrong one (KIP-320)."""
+    if offset == asked_offset:
+        return asked_epoch
+    return held.mark_epoch if held is not None and held.is_mark_known and held.mark == offset else -1
 
 
 async def _away(

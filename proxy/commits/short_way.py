@@ -1,0 +1,124 @@
+"""OffsetCommit in its commonest form, without a task: what members do thousands of times a second.
+
+Theory of operation. `ShortWay.take` is given the bytes of a request that came alone. What needs no question first (the
+group is marked, its marks are known, nobody has the partitions, the state is here) is planned, and goes on to the
+coordinator with two fields changed, under the client's own correlation id (`usual_commits`). Everything else is left to
+`apis/k08_offset_commit`, which does the same in the same order; tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from proxy.commits.apis.k08_offset_commit import epoch_of
+from proxy.commits.held_state import CommittingGroup
+from proxy.commits.locked_partitions import WHOLE_GROUP
+from proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from proxy.commits.services import CommitServices
+from proxy.commits.usual_commits import Overdue, PlannedPart, UsualCommit
+from proxy.forwarding.interfaces import AtOnceConnection, nobody
+from proxy.loop.interfaces import Request
+from proxy.offsets.commit_text import CommitTextError, commit_text_version, one_range, parse_commit_text
+from proxy.wire import commit_frames
+from proxy.wire.commit_frames import CommittedEntry
+from proxy.wire.values import ZERO_UUID, TopicPartition
+
+
+class ShortWay:
+    """One per process; see interfaces.AtOnce."""
+
+    def __init__(self, services: CommitServices) -> None:
+        self._services = services
+        self._overdue = Overdue(services.timers)
+
+    def take(
+        self,
+        connection: AtOnceConnection,
+        frame: memoryview,
+        request: Request,
+        is_wanted_before: Callable[[str], bool] = nobody,
+    ) -> bool:
+        """See interfaces.AtOnce."""
+        parts = commit_frames.read(frame, request.version)
+        if parts is None:
+            return False
+        _, group_id, member_id, entries = parts
+        group = self._services.held.groups.get(group_id)
+        if group is None or not self._may_serve(group) or is_wanted_before(group_id):
+            return False
+        planned = self._planned(group, entries)
+        if planned is None:
+            return False
+        locks: dict[Hashable, bool] = {(group_id, *part.place): part.moves for part in planned}
+        locks[(group_id, *WHOLE_GROUP)] = False
+        if len(locks) <= len(planned) or not self._services.locks.enter(locks):
+            return False  # a partition is named twice, or somebody has it
+        commit = UsualCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
+        connection.begin_at_once(request)
+        commit.send(frame)
+        return True
+
+    def _may_serve(self, group: CommittingGroup) -> bool:
+        """Whether this proxy owns the group, and all proxies know that it is marked."""
+        services, group_id = self._services, group.group_id
+        gate = services.gate
+        if not (group.is_mark_stored and group.is_mark_seen) or gate.refused or services.off:
+            return False
+        return services.serves(group_id) and gate.lets_in((gate.partition_of(group_id),))
+
+    def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
+        """What the coordinator is to be asked; None: that is not known without asking, or something is refused."""
+        planned = []
+        for entry in entries:
+            part = self._part(group, entry)
+            if part is None:
+                return None
+            planned.append(part)
+        return planned
+
+    def _part(self, group: CommittingGroup, entry: CommittedEntry) -> PlannedPart | None:
+        topic, partition, offset, leader_epoch, metadata, *_ = entry
+        place = self._place(topic, partition)
+        held = None if place is None else group.partitions.get(place)
+        if place is None or held is None or offset < 0 or not self._is_settled(held, place):
+            return None
+        try:
+            commit = _commit_of(offset, metadata, self._services.options.ranges_max)
+        except CommitTextError:
+            return None
+        if commit is None or (commit.done is not None and not (held.ranges or group.topics == {place.topic})):
+            return None
+        plan = held.plan(commit)
+        if plan.ranges > max(self._services.options.ranges_max, len(held.ranges)):
+            return None
+        epoch = epoch_of(held, offset, leader_epoch, plan.offset)
+        return PlannedPart(entry, place, held, commit, plan.offset, plan.moves, epoch)
+
+    def _place(self, topic: str | bytes, partition: int) -> TopicPartition | None:
+        """None where the topic would have to be asked for."""
+        view = self._services.services.topology
+        if isinstance(topic, bytes):
+            known = view.topic_by_id(topic)
+            return None if known is None else TopicPartition(known.name, partition)
+        age = view.age(topic, self._services.timers.now())
+        return TopicPartition(topic, partition) if age <= self._services.options.topic_age_s else None
+
+    def _is_settled(self, held: PartitionCommits, place: TopicPartition) -> bool:
+        """Whether its mark is known, of the topic that there is now, and nothing has to be stored first."""
+        topic = self._services.services.topology.topic(place.topic)
+        if topic is None or not held.is_mark_known or held.unsure:
+            return False
+        return held.topic_id == topic.topic_id != ZERO_UUID
+
+
+def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:
+    """What is committed; None where more than ranges is said. Raises CommitTextError."""
+    ranges = None if metadata is None else one_range(metadata)
+    if ranges is not None and ranges_max:
+        return PartitionCommit(offset, ranges)
+    if metadata is None or commit_text_version(metadata) is None:
+        return PartitionCommit(offset)
+    text = parse_commit_text(metadata, ranges_max)
+    if text.catch_up or text.user_text is not None:
+        return None
+    return PartitionCommit(offset, text.ranges)

@@ -1,0 +1,137 @@
+"""A commit that went the short way: what its client hears when something comes between."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.durable.gate import HOLD_MAX_S
+from proxy.durable.interfaces import ANSWER_MAX_S
+from proxy.wire.errors import ErrorCode
+from tests.support.commit_world import OFFSET_COMMIT, CommitWorld
+
+NOT_AVAILABLE = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+@pytest.fixture
+def world() -> CommitWorld:
+    made = CommitWorld()
+    made.begin(43, "45-47")
+    assert made.commit(43, "ic/1;50-50").codes == [0]
+    assert made.taken_at_once == 1
+    return made
+
+
+def is_free(world: CommitWorld) -> bool:
+    """Nobody has a partition, and the gate keeps nobody in mind."""
+    return len(world.services.locks) == 0 and not any(door.inside for door in world.services.gate._doors)
+
+
+def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
+    world.journal.slow = True
+    sent = world.commit(43, "ic/1;60-60")
+    assert not sent.is_answered
+    world.journal.confirm()
+    assert sent.codes == [0]
+    assert is_free(world)
+
+
+def test_repeated_commit_waits_for_the_append_that_is_on_its_way(world: CommitWorld) -> None:
+    world.journal.slow = True
+    first, again = world.commit(43, "ic/1;60-60"), world.commit(43, "ic/1;60-60")
+    assert len(world.journal.appends) == 1
+    assert not again.is_answered
+    world.journal.confirm()
+    assert (first.codes, again.codes) == ([0], [0])
+
+
+def test_ranges_that_cannot_be_stored_are_to_be_committed_again(world: CommitWorld) -> None:
+    """Only the partition whose ranges they are is refused; the next commit says them again."""
+    world.commit(7, "x", partition=1)
+    world.journal.slow = True
+    sent = world.commit_many([("t", 0, 43, "ic/1;60-60"), ("t", 1, 8, "x")])
+    world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert sent.codes == [*NOT_AVAILABLE, 0]
+    world.journal.slow = False
+    assert world.commit(43, "ic/1;70-70").codes == [0]
+    assert world.ranges() == "45-47,50-50,60-60,70-70"
+    assert is_free(world)
+
+
+def test_append_that_takes_too_long_is_told_and_goes_on(world: CommitWorld) -> None:
+    world.journal.slow = True
+    sent, later = world.commit(43, "ic/1;60-60"), []
+    world.timers.advance(ANSWER_MAX_S / 2)
+    later.append(world.commit(43, "ic/1;62-62"))
+    world.timers.advance(ANSWER_MAX_S / 2)
+    assert sent.codes == NOT_AVAILABLE
+    assert not later[0].is_answered
+    world.journal.confirm()
+    world.journal.confirm()
+    assert later[0].codes == [0]
+    assert world.ranges() == "45-47,50-50,60-60,62-62"
+    world.timers.advance(ANSWER_MAX_S)
+    assert is_free(world)
+
+
+@pytest.mark.parametrize("is_accepted", [False, True])
+def test_group_that_moves_to_another_owner_meanwhile(world: CommitWorld, is_accepted: bool) -> None:
+    """Before the coordinator has answered, and after."""
+    if is_accepted:
+        world.journal.slow = True
+    else:
+        world.cluster.held = {OFFSET_COMMIT}
+    sent = world.commit(43, "ic/1;60-60")
+    world.services.gate.close(ErrorCode.NOT_COORDINATOR, "moved")
+    assert sent.codes == NOT_AVAILABLE
+    world.cluster.held = set()
+    world.cluster.release()
+    assert is_free(world)
+    held = world.services.held.groups["g"].partitions
+    assert [each.is_mark_known for each in held.values()] == [is_accepted]
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_nothing_is_said_after_the_lease_has_ended(world: CommitWorld, comes_back: bool) -> None:
+    world.journal.slow, gate = True, world.services.gate
+    sent = world.commit(43, "ic/1;60-60")
+    gate.lease = lambda: False
+    world.journal.confirm()
+    assert not sent.is_answered
+    if comes_back:
+        gate.lease = lambda: True
+        gate.look()
+        assert sent.codes == [0]
+    world.timers.advance(HOLD_MAX_S + 0.1)
+    assert sent.codes == ([0] if comes_back else NOT_AVAILABLE)
+    assert is_free(world)
+
+
+def test_refused_by_the_broker_it_changes_nothing(world: CommitWorld) -> None:
+    """What the broker says of a refusal decides whether the mark is still known."""
+    held = next(iter(world.services.held.groups["g"].partitions.values()))
+    for code, is_known in ((ErrorCode.REBALANCE_IN_PROGRESS, True), (ErrorCode.UNKNOWN_SERVER_ERROR, False)):
+        world.coordinator.refuse = code
+        assert world.commit(43, "ic/1;60-60").codes == [code]
+        assert held.is_mark_known == is_known
+        assert world.ranges() == "45-47,50-50"
+        assert is_free(world)
+
+
+def test_client_that_leaves_before_the_broker_answers_leaves_nothing_behind(world: CommitWorld) -> None:
+    world.cluster.held = {OFFSET_COMMIT}
+    connection = world.connect()
+    world.commit(43, "ic/1;60-60", connection=connection)
+    connection.close()
+    held = next(iter(world.services.held.groups["g"].partitions.values()))
+    assert not held.is_mark_known
+    assert is_free(world)
+
+
+def test_client_that_leaves_before_its_ranges_are_stored_has_them_stored(world: CommitWorld) -> None:
+    world.journal.slow = True
+    connection = world.connect()
+    world.commit(43, "ic/1;60-60", connection=connection)
+    connection.close()
+    world.journal.confirm()
+    assert world.ranges() == "45-47,50-50,60-60"
+    assert is_free(world)

@@ -22,7 +22,8 @@ from proxy.wire.values import ZERO_UUID, Address, TopicPartition
 T = TypeVar("T")
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
-METADATA_MOST, LIST_OFFSETS_MOST = 12, 7
+METADATA_MOST, LIST_OFFSETS_MOST, FIND_COORDINATOR_MOST = 12, 7, 3
+"""Behind that of FindCoordinator, another layout asks for several groups at once."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 2.0
 TOPIC_S = 10.0
 """How long a topic that does not exist may take to appear: one just made is not known everywhere at once."""
@@ -241,17 +242,21 @@ class ClusterClient:
 
     def connection(self, node: int) -> BlockingConnection:
         """To that node. Raises UpstreamLost, TryAgain."""
+        return self._at(self.address(node))
+
+    def address(self, node: int) -> Address:
+        """Where a node listens. Raises TryAgain."""
         if node not in self._brokers:
             raise TryAgain(f"nobody knows where node {node} listens")
-        return self._at(self._brokers[node])
+        return self._brokers[node]
 
-    def any_connection(self) -> BlockingConnection:
-        """To whoever answers first of those that are known. Raises UpstreamLost."""
-        return self._any()
-
-    def connection_to(self, address: Address) -> BlockingConnection:
-        """To a server that an answer named. Raises UpstreamLost."""
-        return self._at(address)
+    def coordinator(self, group: str) -> BlockingConnection:
+        """To the coordinator of a group; one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
+        connection = self._any()
+        version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
+        answer = connection.ask(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
+        checked(answer.error_code, f"coordinator of group {group}")
+        return self._at(Address(answer.host, answer.port))
 
     def _any(self) -> BlockingConnection:
         troubles = []

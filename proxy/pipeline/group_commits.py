@@ -10,13 +10,12 @@ from typing import NamedTuple
 from proxy.offsets.commit_text import CommitTextError, commit_text_version, parse_commit_text, write_commit_text
 from proxy.offsets.ranges import OffsetRanges, OffsetSpan
 from proxy.pipeline.cluster import ClusterClient, checked
-from proxy.pipeline.connection import BlockingConnection
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
-from proxy.wire.values import Address, TopicPartition
+from proxy.wire.values import TopicPartition
 
-FIND_COORDINATOR_MOST, OFFSET_FETCH_MOST, OFFSET_COMMIT_MOST = 3, 7, 8
+OFFSET_FETCH_MOST, OFFSET_COMMIT_MOST = 7, 8
 """Behind them other layouts ask for several groups at once, and name topics by id."""
 
 
@@ -69,15 +68,8 @@ class CommitsOfGroup:
         offsets = {place: states[place].offset for place in texts}
         self._cluster.repeated(lambda: self._send_commit(texts, offsets))
 
-    def _coordinator(self) -> BlockingConnection:
-        connection = self._cluster.any_connection()
-        version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
-        answer = connection.ask(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=self._group), version)
-        checked(answer.error_code, f"coordinator of group {self._group}")
-        return self._cluster.connection_to(Address(answer.host, answer.port))
-
     def _ask_states(self) -> dict[TopicPartition, CommittedState]:
-        connection = self._coordinator()
+        connection = self._cluster.coordinator(self._group)
         version = connection.version(ApiKey.OFFSET_FETCH, OFFSET_FETCH_MOST)
         request = messages.OffsetFetchRequest(group_id=self._group, topics=None)
         answer = connection.ask(ApiKey.OFFSET_FETCH, request, version)
@@ -100,7 +92,7 @@ class CommitsOfGroup:
             )
             topics[place.topic].append(entry)
         listed = [request.OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()]
-        connection = self._coordinator()
+        connection = self._cluster.coordinator(self._group)
         version = connection.version(ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_MOST)
         answer = connection.ask(ApiKey.OFFSET_COMMIT, request(group_id=self._group, topics=listed), version)
         for topic in answer.topics:

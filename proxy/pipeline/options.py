@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -103,7 +103,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     Args:
         given: names in any case, values as text.
     """
-    _check_names(given)
+    check_names(given, NAMES)
     named = {name.lower(): str(value) for name, value in given.items()}
     bootstrap = _bootstrap(named.get("bootstrap", ""))
     topics = tuple(dict.fromkeys(each.strip() for each in named.get("topic", "").split(",") if each.strip()))
@@ -135,12 +135,13 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _check_names(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in NAMES}
+def check_names(given: Iterable[str], names: Sequence[str]) -> None:
+    """Raise BadOption for a name that is none of those, in whatever case, with the nearest that is."""
+    known = {name.lower(): name for name in names}
     for name in given:
         if name.lower() not in known:
             (near,) = difflib.get_close_matches(name.lower(), known, 1, 0.6) or ("",)
-            advice = f"; did you mean {known[near]!r}?" if near else f"; there are {', '.join(NAMES)}"
+            advice = f"; did you mean {known[near]!r}?" if near else f"; there are {', '.join(names)}"
             raise BadOption(f"no option is called {name!r}{advice}")
 
 

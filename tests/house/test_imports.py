@@ -23,8 +23,8 @@ PURE = ("model", "kernel")
 """Rooms inside a feature that decide or compute: they import the ground, each other, and nothing else."""
 CLIENTS = {"client": {"offsets", "wire", "loop", "brokers", "consumer"}}
 """Rooms that work without a proxy, and the rooms they may import: nothing that serves clients of others."""
-PIPELINE = {"pipeline": {"offsets", "wire", "views"}}
-"""The room that Spark's jobs run, and the rooms it may import; of views only what decides: its format of plans."""
+PIPELINE = {"pipeline": {"offsets", "wire", "views", "consumer"}}
+"""The room that Spark's jobs run, and the rooms it may import; of features only what decides."""
 FACADE = {"public": {"offsets", "wire", "client", "consumer"}}
 """The room with the names that users import, and the rooms it takes them from; nobody imports it."""
 STANDARD_LIBRARY_ONLY = ("offsets", "public")

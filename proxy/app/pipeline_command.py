@@ -163,6 +163,33 @@ def ingest(
 
 
 @app.command()
+def share(
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="What the group reads.")],
+    group: Annotated[str, typer.Option(metavar="GROUP", help="The share group; the job is one member of it.")],
+    out: Annotated[str, typer.Option(metavar="LAKE", help="Folder of the tables; this one is share_records.")],
+    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Where the stream keeps what it acquired.")],
+    bootstrap: Bootstrap,
+    once: Annotated[bool, typer.Option("--once", help="End at what the topic has now.")] = False,
+    option: Options = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Load what a share group delivers into a table, beside its other members; acknowledge what is written."""
+    given = {"bootstrap": bootstrap, "topic": topic, "group": group, **_assignments("--option", option)}
+
+    def work() -> None:
+        from proxy.pipeline import session, share_job
+        from proxy.pipeline.share_options import read_share_options
+
+        read_share_options(given)
+        with session.session_of("pipeline share", master, _assignments("--conf", conf), streaming=True) as spark:
+            done, totals = share_job.run(spark, given, out, checkpoint, _note, once=once)
+        typer.echo(f"{done.rows} rows in {done.batches} batches; {totals.acknowledged} offsets acknowledged")
+
+    _guarded(work)
+
+
+@app.command()
 def backfill(
     tokens: Annotated[
         str, typer.Option(metavar="FILE", help="What `commits GROUP --holes --json` printed: offsets to read.")

@@ -60,7 +60,8 @@ def run(
     writer = frame.writeStream.foreachBatch(_writer(Lake(spark, out), start, ranges))
     writer = writer.option("checkpointLocation", checkpoint).queryName(f"ingest {start.topic}")
     query = (writer.trigger(availableNow=True) if once else writer).start()
-    return _watch(query, read_options(options), progress)
+    checked = read_options(options)
+    return watch(query, lambda report: line_of(report, lag_of(report, checked)), progress)
 
 
 def _writer(lake: Lake, start: KeptStart, ranges: str) -> Callable[[DataFrame, int], None]:
@@ -75,8 +76,8 @@ def _writer(lake: Lake, start: KeptStart, ranges: str) -> Callable[[DataFrame, i
     return write
 
 
-def _watch(query: Any, options: SourceOptions, progress: Callable[[str], None]) -> Ingested:
-    """Tell of each batch until the query ends."""
+def watch(query: Any, line: Callable[[Mapping[str, Any]], str], progress: Callable[[str], None]) -> Ingested:
+    """Tell of each batch until the query ends; `line` makes the words of Spark's report."""
     seen, rows, batches = -1, 0, 0
     try:
         while True:
@@ -85,7 +86,7 @@ def _watch(query: Any, options: SourceOptions, progress: Callable[[str], None]) 
                 if each["batchId"] > seen and each["numInputRows"]:
                     seen = each["batchId"]
                     rows, batches = rows + each["numInputRows"], batches + 1
-                    progress(line_of(each, lag_of(each, options)))
+                    progress(line(each))
             if ended:
                 return Ingested(batches, rows)
     finally:

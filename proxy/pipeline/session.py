@@ -76,7 +76,7 @@ def opened(
     streaming: bool = False,
     show: Callable[[str], None] = _show,
 ) -> SparkSession:
-    """A session in which `keyrange` can be read.
+    """A session in which `keyrange` and `sharegroup` can be read.
 
     Args:
         name: of the job.
@@ -102,9 +102,11 @@ def opened(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    from proxy.pipeline.share_source import ShareSource
     from proxy.pipeline.source import source_for
 
-    session.dataSource.register(source_for(session))
+    for source in (source_for(session), ShareSource):
+        session.dataSource.register(source)
     show(f"PYSPARK_PYTHON={os.environ['PYSPARK_PYTHON']}")
     for key, value in sorted(chosen.items()):
         show(f"{key}={value}")

@@ -36,10 +36,7 @@ class KeyRangeSource(datasource.DataSource):
 
     def schema(self) -> str:
         """The columns that the options choose. Raises BadOption."""
-        from proxy.pipeline.columns import SPARK_TYPES
-
-        chosen = read_options(self.options).columns
-        return ", ".join(f"`{name}` {SPARK_TYPES[name]}" for name in chosen)
+        return schema_of(read_options(self.options))
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """For a batch. Raises BadOption."""
@@ -50,10 +47,8 @@ class KeyRangeSource(datasource.DataSource):
         return StreamReader(self._options(schema))
 
     def _options(self, schema: StructType) -> SourceOptions:
-        declared = [field.name for field in schema.fields]
         options = read_options(self.options)
-        if declared != list(options.columns):
-            raise BadOption(f".schema() names {declared}, the options {list(options.columns)}: leave .schema() out")
+        check_declared(schema, options)
         return options
 
 
@@ -63,6 +58,20 @@ class PushdownSource(KeyRangeSource):
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """For a batch. Raises BadOption."""
         return PushdownBatchReader(self._options(schema))
+
+
+def schema_of(options: SourceOptions) -> str:
+    """The columns that the options choose, in Spark's words."""
+    from proxy.pipeline.columns import SPARK_TYPES
+
+    return ", ".join(f"`{name}` {SPARK_TYPES[name]}" for name in options.columns)
+
+
+def check_declared(schema: StructType, options: SourceOptions) -> None:
+    """Raise BadOption where a schema that was given by hand has other columns: Spark would fail in the worker."""
+    declared = [field.name for field in schema.fields]
+    if declared != list(options.columns):
+        raise BadOption(f".schema() names {declared}, the options {list(options.columns)}: leave .schema() out")
 
 
 def source_for(session: SparkSession) -> type[KeyRangeSource]:
@@ -102,7 +111,8 @@ def _freezing() -> Iterator[None]:
 _freezes = _freezing()
 
 
-def _partitions(splits: Iterable[Split]) -> list[datasource.InputPartition]:
+def input_partitions(splits: Iterable[Split]) -> list[datasource.InputPartition]:
+    """As Spark takes them: plain values."""
     return [datasource.InputPartition(tuple(split)) for split in splits]
 
 
@@ -119,7 +129,7 @@ class BatchReader(datasource.DataSourceReader):
             planned = PlannedRead(cluster, self._options)
             asked = self._predicate
             wanted = restricted(planned.batch(), asked.partitions, asked.low, asked.high)
-            return _partitions(planned.splits(wanted, asked.keys))
+            return input_partitions(planned.splits(wanted, asked.keys))
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Arrow record batches."""
@@ -203,7 +213,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         begun, ends = read_written(start), read_written(end)
         planned = self._planned()
         first = planned.earliest([place for place in ends if place not in begun])
-        return _partitions(planned.splits(between(begun, ends, first)))
+        return input_partitions(planned.splits(between(begun, ends, first)))
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Arrow record batches."""

@@ -16,7 +16,10 @@ from proxy.pipeline.stream_offsets import written
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from proxy.pipeline.share_options import ShareSourceOptions
+
 FILE = "keyrange-start.json"
+SHARE_FILE = "sharegroup.json"
 VERSION = 1
 
 
@@ -33,6 +36,41 @@ class KeptStart(NamedTuple):
         """The options with this start in place of theirs."""
         kept = {name: value for name, value in given.items() if name.lower() != "startingoffsets"}
         return kept | {"startingOffsets": self.offsets}
+
+
+class KeptShare(NamedTuple):
+    """Whom a checkpoint of a share group belongs to, the same at every start."""
+
+    stream_id: str
+    """Of this checkpoint alone."""
+    group: str
+    topic: str
+
+
+def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str) -> KeptShare:
+    """What is kept beside a checkpoint; kept at the first start.
+
+    Args:
+        spark: a session.
+        options: of the source.
+        checkpoint: its folder.
+
+    Raises:
+        BadOption: the checkpoint is that of another group or topic.
+    """
+    files, path = Files(spark), f"{checkpoint.rstrip('/')}/{SHARE_FILE}"
+    topics = ",".join(options.source.topics)
+    if not files.exists(path):
+        document = {"v": VERSION, "id": secrets.token_hex(4), "group": options.group, "topic": topics}
+        files.write(path, json.dumps(document))
+    document = json.loads(files.read(path))
+    kept = KeptShare(document["id"], document["group"], document["topic"])
+    if (kept.group, kept.topic) != (options.group, topics):
+        raise BadOption(
+            f"the checkpoint {checkpoint} is that of group {kept.group} and topic {kept.topic}, not of group "
+            f"{options.group} and {topics}: take another folder"
+        )
+    return kept
 
 
 def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -> KeptStart:

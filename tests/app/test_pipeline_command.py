@@ -13,6 +13,7 @@ from proxy.app import pipeline_command
 from proxy.app.cli import app
 
 INGEST = ["pipeline", "ingest", "--topic", "orders", "--out", "lake", "--checkpoint", "cp", "--bootstrap", "one"]
+SHARE = ["pipeline", "share", "--topic", "orders", "--out", "lake", "--checkpoint", "cp", "--bootstrap", "one"]
 PLAN = ["pipeline", "plan", "--from", "orders", "-n", "4"]
 
 
@@ -37,6 +38,8 @@ def test_serve_never_loads_spark() -> None:
         ([*INGEST, "--ranges", "0"], "1 to 65536 key ranges"),
         ([*INGEST, "--ranges", "no-plan.json"], "No such file"),
         ([*INGEST, "--ranges", "2", "--option", "startingOfsets=latest"], "did you mean 'startingOffsets'"),
+        ([*SHARE, "--group", "g", "--option", "startingOffsets=latest"], "the share group says what is read"),
+        ([*SHARE, "--group", ""], "group is missing"),
     ],
 )
 def test_what_is_wrong_is_told_before_spark_starts(arguments: list[str], text: str) -> None:

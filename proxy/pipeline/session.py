@@ -68,7 +68,7 @@ def find_java() -> None:
     os.environ["JAVA_HOME"] = str(JAVA_HOME)
 
 
-def opened(
+def open_spark_session(
     name: str,
     master: str | None = None,
     more: Mapping[str, str] | None = None,
@@ -122,8 +122,8 @@ def _is_submitted() -> bool:
 def session_of(
     name: str, master: str | None = None, more: Mapping[str, str] | None = None, *, streaming: bool = False
 ) -> Iterator[SparkSession]:
-    """As `opened`, and stopped at the end."""
-    session = opened(name, master, more, streaming=streaming)
+    """As `open_spark_session`, and stopped at the end."""
+    session = open_spark_session(name, master, more, streaming=streaming)
     try:
         yield session
     finally:

@@ -154,7 +154,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         if options.starting == LATEST:
             raise BadOption(
                 "startingOffsets=latest: Spark asks a Python source twice and takes the second answer, so records "
-                "between the two would be lost; resolve it once with proxy.pipeline.starting.kept_start(...)"
+                "between the two would be lost; resolve it once with kafka_share_proxy.kept_start(...)"
             )
         if options.ending != LATEST:
             raise BadOption("endingOffsets is for batch reads")

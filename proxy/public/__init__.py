@@ -1,4 +1,4 @@
-"""Names for programs that use Kafka: a consumer for Trio, and individual commits for any client.
+"""Names for programs that use Kafka: a consumer for Trio, individual commits for any client, sessions of Spark.
 
 `open_consumer` gives a consumer for the time of a block, against a cluster or through the proxy. Its names, and Trio
 with them, are loaded when they are first used:
@@ -22,6 +22,13 @@ for as long as somebody works on them:
                 await process(record)
 
 Programs to begin with, each whole: `kafka_share_proxy.recipes`, and `kafka_share_proxy.share_recipes`.
+
+`open_spark_session` gives a session of Spark in which topics are read by key range, a task for each; pyspark is loaded
+when it is called:
+
+    spark = open_spark_session("orders", "local[4]")
+    options = {"bootstrap": "localhost:9092", "topic": "orders", "keyRanges": "8"}
+    spark.read.format("keyrange").options(**options).load().write.parquet("orders")
 
 Everything below does no I/O, so any client can be used with it.
 
@@ -93,7 +100,8 @@ The newest records at once after a crash, and what was left behind beside them (
     >>> ledger.mark, ledger.text()
     (70, 'ic/1;80-89,120-120')
 
-The rules behind all this, each with its source: proxy/offsets/README.md, proxy/client/README.md.
+The rules behind all this, each with its source: proxy/offsets/README.md, proxy/client/README.md,
+proxy/pipeline/README.md.
 """
 
 from __future__ import annotations
@@ -137,6 +145,9 @@ if TYPE_CHECKING:
     from proxy.consumer.share_acknowledgements import AcknowledgeType
     from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
     from proxy.consumer.share_options import ShareConsumerOptions
+    from proxy.pipeline.options import BadOption
+    from proxy.pipeline.session import SparkMissing, open_spark_session
+    from proxy.pipeline.starting import KeptStart, kept_start
     from proxy.wire.key_filter import NullKeys
     from proxy.wire.values import TopicPartition
 
@@ -145,6 +156,7 @@ __all__ = [
     "RANGES_MAX",
     "AcknowledgeType",
     "AcknowledgementResult",
+    "BadOption",
     "CommitOutcome",
     "CommitText",
     "CommitTextError",
@@ -158,6 +170,7 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerState",
     "Flow",
+    "KeptStart",
     "KeyFilter",
     "LedgerFlow",
     "LedgerSnapshot",
@@ -180,6 +193,7 @@ __all__ = [
     "ShareConsumerOptions",
     "ShareConsumerState",
     "ShareRecord",
+    "SparkMissing",
     "TooManyRanges",
     "TopicPartition",
     "UnknownCommitTextVersion",
@@ -187,8 +201,10 @@ __all__ = [
     "after_individual_commit",
     "after_plain_commit",
     "commit_text_version",
+    "kept_start",
     "open_consumer",
     "open_share_consumer",
+    "open_spark_session",
     "parse_commit_text",
     "slots_of",
     "write_commit_text",
@@ -197,6 +213,7 @@ __all__ = [
 _LAZY = {
     "AcknowledgeType": "proxy.consumer.share_acknowledgements",
     "AcknowledgementResult": "proxy.consumer.share_holds",
+    "BadOption": "proxy.pipeline.options",
     "ConfigurationError": "proxy.consumer.options",
     "Consumer": "proxy.client.consumer",
     "ConsumerClosed": "proxy.client.network_task",
@@ -207,6 +224,7 @@ _LAZY = {
     "ConsumerRecord": "proxy.client.polled_records",
     "ConsumerState": "proxy.client.consumer",
     "Flow": "proxy.consumer.partitions",
+    "KeptStart": "proxy.pipeline.starting",
     "KeyFilter": "proxy.consumer.key_filter",
     "LockLostError": "proxy.consumer.share_holds",
     "NoOffsetForPartition": "proxy.consumer.offset_requests",
@@ -222,17 +240,20 @@ _LAZY = {
     "ShareConsumerOptions": "proxy.consumer.share_options",
     "ShareConsumerState": "proxy.client.share_consumer",
     "ShareRecord": "proxy.client.share_records",
+    "SparkMissing": "proxy.pipeline.session",
     "TopicPartition": "proxy.wire.values",
     "WokenUp": "proxy.client.consumer",
+    "kept_start": "proxy.pipeline.starting",
     "open_consumer": "proxy.client.opening",
     "open_share_consumer": "proxy.client.share_opening",
+    "open_spark_session": "proxy.pipeline.session",
     "slots_of": "proxy.consumer.key_filter",
 }
 """Name -> the module that has it, loaded with all it needs when the name is first used."""
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the client; importing the others loads neither Trio nor anything of the client."""
+    """A name of the client or the pipeline; importing the others loads neither Trio nor anything of these."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_LAZY[name]), name)

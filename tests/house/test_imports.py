@@ -25,7 +25,7 @@ CLIENTS = {"client": {"offsets", "wire", "loop", "brokers", "consumer"}}
 """Rooms that work without a proxy, and the rooms they may import: nothing that serves clients of others."""
 PIPELINE = {"pipeline": {"offsets", "wire", "views", "consumer"}}
 """The room that Spark's jobs run, and the rooms it may import; of features only what decides."""
-FACADE = {"public": {"offsets", "wire", "client", "consumer"}}
+FACADE = {"public": {"offsets", "wire", "client", "consumer", "pipeline"}}
 """The room with the names that users import, and the rooms it takes them from; nobody imports it."""
 STANDARD_LIBRARY_ONLY = ("offsets", "public")
 """Rooms that users' programs import: nothing but Python comes with them."""

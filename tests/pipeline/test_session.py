@@ -33,13 +33,13 @@ def test_a_spark_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("JAVA_HOME", "/somewhere")
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(session.SparkMissing, match=r"install kafka-share-proxy\[spark\]"):
-        session.opened("test", "local[1]")
+        session.open_spark_session("test", "local[1]")
 
 
 @pytest.mark.slow
 def test_what_applies_is_shown_and_the_source_is_known(spark: Any) -> None:
     shown: list[str] = []
-    again = session.opened("tests", "local[2]", {"spark.sql.shuffle.partitions": "3"}, show=shown.append)
+    again = session.open_spark_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "3"}, show=shown.append)
     assert again is spark
     assert "spark.sql.session.timeZone=UTC" in shown
     assert "spark.sql.shuffle.partitions=3" in shown

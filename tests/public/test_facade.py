@@ -75,6 +75,23 @@ def test_the_client_is_loaded_when_it_is_used_and_brings_nothing_of_the_proxy_al
     assert {"structlog", "pydantic", "prometheus_client", "typer", "rich", "construct"}.isdisjoint(modules)
 
 
+SPARK_IMPORTED = """
+import json, sys
+from kafka_share_proxy import BadOption, KeptStart, SparkMissing, kept_start, open_spark_session
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_the_pipeline_is_loaded_when_it_is_used_and_spark_when_a_session_is_opened() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", SPARK_IMPORTED], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    modules = json.loads(told)
+    ours = {name.split(".")[1] for name in modules if name.startswith("proxy.")}
+    assert ours == {"offsets", "wire", "views", "pipeline"}
+    assert {"pyspark", "pyarrow", "numpy", "trio", "typer"}.isdisjoint(modules)
+
+
 def test_a_name_that_is_not_there_is_an_error_of_the_usual_kind() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'open_producer'"):
         kafka_share_proxy.open_producer  # noqa: B018 - looking is what raises

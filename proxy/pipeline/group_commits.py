@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from proxy.offsets.commit_text import CommitTextError, commit_text_version, parse_commit_text, write_commit_text
 from proxy.offsets.ranges import OffsetRanges, OffsetSpan
-from proxy.pipeline.cluster import ClusterClient, checked
+from proxy.pipeline.cluster import ClusterClient, Deadline, checked
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
@@ -67,6 +67,14 @@ class CommitsOfGroup:
         texts = {place: write_commit_text(spans, (), states[place].user_text) for place, spans in done.items()}
         offsets = {place: states[place].offset for place in texts}
         self._cluster.repeated(lambda: self._send_commit(texts, offsets))
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
+        """Say that everything in front of these offsets is done, as consumers do; the group may be a new one.
+
+        Raises:
+            GroupHasMembers. ProxyError: it was not taken, or nobody knows whether it was; saying it again is harmless.
+        """
+        self._cluster.repeated(lambda: self._send_commit(dict.fromkeys(offsets, ""), offsets), deadline)
 
     def _ask_states(self) -> dict[TopicPartition, CommittedState]:
         connection = self._cluster.coordinator(self._group)

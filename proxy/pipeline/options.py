@@ -33,8 +33,8 @@ COLUMNS = (*STOCK_COLUMNS, "headers", *OWN_COLUMNS)
 
 NAMES = (
     "bootstrap", "topic", "assign", "keyRanges", "rangePlan", "offsetSplits", "offsetRanges", "startingOffsets",
-    "endingOffsets", "maxOffsetsPerTrigger", "includeHeaders", "includeValue", "includeKeyHash", "columns",
-    "failOnDataLoss", "fetchBytes", "timeoutMs", "isolationLevel", "clientId", "tls", "tls.ca",
+    "endingOffsets", "maxOffsetsPerTrigger", "mirrorGroup", "includeHeaders", "includeValue", "includeKeyHash",
+    "columns", "failOnDataLoss", "fetchBytes", "timeoutMs", "isolationLevel", "clientId", "tls", "tls.ca",
     "tls.cert", "tls.key", "tls.serverName", "sasl.mechanism", "sasl.username", "sasl.password", "sasl.passwordFile",
 )  # fmt: skip
 """All there are; README.md has a table of them."""
@@ -86,6 +86,8 @@ class SourceOptions:
     starting: Position = EARLIEST
     ending: Position = LATEST
     max_offsets_per_trigger: int | None = None
+    mirror_group: str = ""
+    """Is committed how far a stream is; empty: no group."""
     columns: tuple[str, ...] = STOCK_COLUMNS
     fail_on_data_loss: bool = True
     fetch_bytes: int = MIB
@@ -125,6 +127,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         starting=_parsed(named, "startingOffsets", _position, earliest),
         ending=_parsed(named, "endingOffsets", _position, latest),
         max_offsets_per_trigger=_number(named, "maxOffsetsPerTrigger", 0, 1) or None,
+        mirror_group=named.get("mirrorgroup", ""),
         columns=_columns(named),
         fail_on_data_loss=_flag(named, "failOnDataLoss", True),
         fetch_bytes=_number(named, "fetchBytes", MIB, 1024),

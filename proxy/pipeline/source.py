@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from proxy.pipeline.cluster import ClusterClient
 from proxy.pipeline.kept_connections import KeptConnections
+from proxy.pipeline.mirrored_progress import MirroredProgress
 from proxy.pipeline.options import EARLIEST, LATEST, BadOption, SourceOptions, read_options
 from proxy.pipeline.planning import PlannedRead, restricted
 from proxy.pipeline.pushdown import Predicate
@@ -120,6 +121,8 @@ class BatchReader(datasource.DataSourceReader):
     """A batch read. Travels to executors: options and a predicate, nothing else."""
 
     def __init__(self, options: SourceOptions) -> None:
+        if options.mirror_group:
+            raise BadOption("mirrorGroup is for streams: a batch read has no progress that somebody could follow")
         self._options = options
         self._predicate = Predicate()
 
@@ -160,12 +163,13 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
             raise BadOption("endingOffsets is for batch reads")
         self._options = options
         self._cluster: ClusterClient | None = None
+        self._mirrored: MirroredProgress | None = None
         self._target: dict[TopicPartition, int] | None = None
         """Where an availableNow run ends."""
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks get: connections stay here."""
-        return self.__dict__ | {"_cluster": None}
+        return self.__dict__ | {"_cluster": None, "_mirrored": None}
 
     def _planned(self) -> PlannedRead:
         """On the connections that are kept from batch to batch: a broker closes them when they were idle for long,
@@ -173,6 +177,8 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         """
         if self._cluster is None:
             self._cluster = ClusterClient(self._options)
+            if self._options.mirror_group:
+                self._mirrored = MirroredProgress(self._cluster, self._options.mirror_group)
         return PlannedRead(self._cluster, self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -186,9 +192,11 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next batch ends."""
+        """Where the next batch ends. Spark asks when all in front of `start` is in its log of commits."""
         begun = read_written(start)
         planned = self._planned()
+        if self._mirrored is not None:
+            self._mirrored.reached(begun)
         places = planned.places()
         latest = planned.latest(places)
         begun |= planned.earliest([place for place in places if place not in begun])

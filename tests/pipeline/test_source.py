@@ -14,9 +14,12 @@ from localkafka.front import Front
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from proxy.pipeline.cluster import ClusterClient
+from proxy.pipeline.group_commits import CommitsOfGroup
 from proxy.pipeline.options import BadOption, read_options
 from proxy.pipeline.source import BatchReader, StreamReader, read_split
 from proxy.pipeline.stream_offsets import read_written
+from proxy.wire.values import TopicPartition
 from tests.pipeline.conftest import key_of, produce_keys
 from tests.support.raw import Raw, Topic
 
@@ -37,6 +40,11 @@ def stream(spark: Any, front: Front, topic: Topic, folder: Path, **options: str)
     query = writer.option("path", str(folder / "rows")).option("checkpointLocation", str(folder / "checkpoint")).start()
     assert query.awaitTermination(120)
     return query
+
+
+def committed(front: Front, group: str, topic: Topic) -> dict[TopicPartition, int]:
+    with ClusterClient(read_options({"bootstrap": front.bootstrap, "topic": topic.name})) as cluster:
+        return {place: state.offset for place, state in CommitsOfGroup(cluster, group).states().items()}
 
 
 # Without a JVM
@@ -93,6 +101,17 @@ def test_a_replayed_batch_has_the_same_rows_with_other_ranges(reader_of: Reader,
     assert seen[0] == seen[1] == seen[2] == [(0, offset) for offset in range(100, 900)] + [(1, 700)]
 
 
+def test_the_group_that_mirrors_a_stream_has_what_is_behind_it(
+    views_front: Front, reader_of: Reader, orders: Topic, fresh: Fresh
+) -> None:
+    group = fresh("group")
+    reader = reader_of(mirrorGroup=group, maxOffsetsPerTrigger="1000")
+    middle = reader.latestOffset(reader.initialOffset(), ReadMaxRows(1_000))
+    assert set(committed(views_front, group, orders).values()) == {0}  # the batch is planned, and not done
+    reader.latestOffset(middle, ReadMaxRows(1_000))
+    assert committed(views_front, group, orders) == read_written(middle)
+
+
 def test_a_task_without_partition_reads_nothing(views_front: Front, orders: Topic) -> None:
     options = read_options({"bootstrap": views_front.bootstrap, "topic": orders.name})
     assert list(read_split(options, None)) == []
@@ -108,6 +127,11 @@ def test_a_task_without_partition_reads_nothing(views_front: Front, orders: Topi
 def test_a_stream_refuses_what_would_lose_records(options: dict[str, str], text: str) -> None:
     with pytest.raises(BadOption, match=text):
         StreamReader(read_options({"bootstrap": "one", "topic": "orders", **options}))
+
+
+def test_a_batch_read_has_no_progress_to_mirror() -> None:
+    with pytest.raises(BadOption, match="mirrorGroup is for streams"):
+        BatchReader(read_options({"bootstrap": "one", "topic": "orders", "mirrorGroup": "g"}))
 
 
 # In Spark
@@ -134,12 +158,16 @@ def test_predicates_narrow_what_is_read(spark: Any, views_front: Front, orders: 
 
 
 def test_a_stream_has_every_record_once_and_goes_on(
-    spark: Any, views_front: Front, raw: Raw, orders: Topic, tmp_path: Path
+    spark: Any, views_front: Front, raw: Raw, orders: Topic, tmp_path: Path, fresh: Fresh
 ) -> None:
-    first = stream(spark, views_front, orders, tmp_path, keyRanges="2", maxOffsetsPerTrigger="2000")
+    group = fresh("group")
+    mirrored = {"maxOffsetsPerTrigger": "2000", "mirrorGroup": group}
+    first = stream(spark, views_front, orders, tmp_path, keyRanges="2", **mirrored)
     assert [progress["numInputRows"] for progress in first.recentProgress] == [2_000, 1_000]
+    assert sum(committed(views_front, group, orders).values()) == 3_000  # the last batch as well
     produce_keys(raw, orders, 100)
-    stream(spark, views_front, orders, tmp_path, keyRanges="3")
+    stream(spark, views_front, orders, tmp_path, keyRanges="3", **mirrored)
+    assert sum(committed(views_front, group, orders).values()) == 3_100
     rows = spark.read.parquet(str(tmp_path / "rows"))
     assert rows.count() == rows.select("partition", "offset").distinct().count() == 3_100
 

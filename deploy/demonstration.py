@@ -19,16 +19,15 @@ from pathlib import Path
 from types import FrameType
 
 from confluent_kafka import KafkaException, Message, Producer, ShareConsumer
-from localkafka import jars, java
+from localkafka import jars, java, setting_up
 from localkafka.cluster import SMALL, BrokerError, Cluster
-from localkafka.connection import Connection, build
+from localkafka.connection import build
 from localkafka.front import Front, FrontError
 from localkafka.share_client import ACCEPT, RENEW, Record, ShareClient, ShareError
 from rich.console import Console
 from rich.table import Table
 
 from proxy.wire.errors import ProxyError
-from proxy.wire.values import Address
 
 RELEASE = "3.9.1"
 LIMIT_S = 85.0
@@ -37,8 +36,7 @@ LOCK_S = 2.0
 KEPT_S = 5 * LOCK_S
 """How long one record is kept by renewing its lock."""
 QUEUE_RECORDS = 60
-CREATE_TOPICS, API_VERSIONS, INCREMENTAL_ALTER_CONFIGS, SHARE_GROUP_DESCRIBE = 19, 18, 44, 77
-GROUP_RESOURCE = 32
+API_VERSIONS, SHARE_GROUP_DESCRIBE = 18, 77
 SHARE_APIS = {76: "ShareGroupHeartbeat", 77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge"}
 
 out = Console(highlight=False)
@@ -46,6 +44,13 @@ out = Console(highlight=False)
 
 class DemoError(Exception):
     """Something did not happen as it must."""
+
+
+EXPECTED = (
+    DemoError, BrokerError, FrontError, ShareError, ProxyError, jars.JarError, java.NoJavaError,
+    setting_up.SettingUpError,
+)  # fmt: skip
+"""What is told without a traceback."""
 
 
 @dataclass
@@ -113,7 +118,7 @@ def main() -> int:
         jars.class_path(RELEASE, console=out)
         signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
         _demonstrate(keep)
-    except (DemoError, BrokerError, FrontError, ShareError, ProxyError, jars.JarError, java.NoJavaError) as error:
+    except EXPECTED as error:
         return _failed(str(error))
     except (OSError, KafkaException) as error:
         return _failed(f"{type(error).__name__}: {error}")
@@ -167,7 +172,7 @@ def _broker() -> dict[str, str]:
 def _proxy_log_on_failure(front: Front) -> Iterator[None]:
     try:
         yield
-    except (DemoError, ShareError, ProxyError, OSError, KafkaException):
+    except (*EXPECTED, OSError, KafkaException):
         out.print("[dim]The proxy's log:[/]")
         out.print(front.output(), markup=False, style="dim", soft_wrap=True)
         raise
@@ -197,7 +202,7 @@ def _compare_versions(broker: str, proxy: str) -> None:
 
 
 def _versions(bootstrap: str) -> dict[int, tuple[int, int]]:
-    with _connect(bootstrap) as connection:
+    with setting_up.connect(bootstrap) as connection:
         answer = connection.ask(API_VERSIONS, 0, build("ApiVersionsRequest"))
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
@@ -206,11 +211,6 @@ def _range(versions: tuple[int, int] | None) -> str:
     if versions is None:
         return "[red]no[/]"
     return f"[green]v{versions[0]}[/]" if versions[0] == versions[1] else f"[green]v{versions[0]}-v{versions[1]}[/]"
-
-
-def _connect(bootstrap: str) -> Connection:
-    host, _, port = bootstrap.rpartition(":")
-    return Connection(Address(host, int(port)), "demo")
 
 
 # 2. A queue
@@ -239,23 +239,14 @@ def _share_a_queue(bootstrap: str) -> None:
 
 def _prepare(bootstrap: str, topic: str, group: str) -> None:
     """Create a topic of one partition, and let the group begin at its start with short locks."""
+    setting_up.create_topic(bootstrap, topic)
     settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(int(LOCK_S * 1000))}
-    configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
-    resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": configs}
-    new = {"name": topic, "num_partitions": 1, "replication_factor": 1}
-    with _connect(bootstrap) as connection:
-        created = connection.ask(CREATE_TOPICS, 5, build("CreateTopicsRequest", topics=[new])).topics[0]
-        if created.error_code:
-            raise DemoError(f"cannot create topic {topic}: {created.error_message}")
-        changes = build("IncrementalAlterConfigsRequest", resources=[resource])
-        changed = connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, changes).responses[0]
-        if changed.error_code:
-            raise DemoError(f"cannot set {settings} of group {group}: {changed.error_message}")
+    setting_up.configure_group(bootstrap, group, settings)
 
 
 def _members(bootstrap: str, group: str) -> int:
     """Return how many members of the group have something to read."""
-    with _connect(bootstrap) as connection:
+    with setting_up.connect(bootstrap) as connection:
         answer = connection.ask(SHARE_GROUP_DESCRIBE, 1, build("ShareGroupDescribeRequest", group_ids=[group]))
     return sum(bool(member.assignment.topic_partitions) for member in answer.groups[0].members)
 

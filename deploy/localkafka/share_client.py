@@ -71,8 +71,11 @@ class _Node:
 class ShareClient:
     """A member of a share group, in explicit mode: every record is acknowledged by the caller."""
 
-    def __init__(self, bootstrap: str, group: str, topics: Sequence[str], *, max_records: int = 500) -> None:
-        self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    def __init__(
+        self, bootstrap: str, group: str, topics: Sequence[str], *, max_records: int = 500, member_id: str = ""
+    ) -> None:
+        """`member_id`: of its own in the group; empty: a random one, as clients have."""
+        self.member_id = member_id or base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         self.lock_duration_s = 0.0
         """As the last answer named it; 0 before the first."""
         self._group, self._topics, self._max_records = group, list(topics), max_records
@@ -245,11 +248,13 @@ class ShareClient:
 
 
 def _topics(places: Iterable[tuple[bytes, int, int | None]], kind: int = 0) -> list[dict[str, Any]]:
-    """Topics of a share request: partitions, each with the acknowledged offsets, if any."""
+    """Topics of a share request: partitions, each with the acknowledged offsets, if any, neighbours as one batch."""
     topics: dict[bytes, dict[int, list[dict[str, Any]]]] = {}
     for topic_id, partition, offset in sorted(places, key=lambda place: (place[0], place[1], place[2] or 0)):
         batches = topics.setdefault(topic_id, {}).setdefault(partition, [])
-        if offset is not None:
+        if batches and offset == batches[-1]["last_offset"] + 1:
+            batches[-1]["last_offset"] = offset
+        elif offset is not None:
             batches.append({"first_offset": offset, "last_offset": offset, "acknowledge_types": [kind]})
     return [
         {

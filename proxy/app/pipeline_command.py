@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FAILED, MISUSED = 1, 2
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 PLAN_FILE = "range_plan.json"
+DEMO_NEEDS = ("pyspark", "pyarrow", "numpy", "confluent_kafka", "maven_artifact")
+"""Packages of the extras [spark] and [demo]."""
 
 app = typer.Typer(
     help="Data pipeline on Spark: see deliveries, plan key ranges, load topics (needs kafka-share-proxy[spark]).",
     no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 
 
@@ -253,6 +258,30 @@ def report(
     if html is not None:
         _replace(Path(html), text)
         typer.echo(f"{html}: written")
+
+
+@app.command()
+def demo(
+    out: Annotated[str, typer.Option(metavar="DIR", help="For what it makes; empty or absent.")] = "pipeline-demo",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave Kafka and the proxy running at the end.")] = False,
+) -> None:
+    """The whole loop on a Kafka of its own: traffic, audit, plan, the view by the plan, report (needs [spark,demo])."""
+    missing = [each for each in DEMO_NEEDS if find_spec(each) is None]
+    if missing:
+        _fail(f"the demo needs {', '.join(missing)}: install kafka-share-proxy[spark,demo]", FAILED)
+
+    def work() -> None:
+        from proxy.app import pipeline_demo
+        from proxy.pipeline import session
+
+        session.find_java()
+        pipeline_demo.run(Path(out), keep=keep)
+
+    try:
+        _guarded(work)
+    except KeyboardInterrupt:
+        typer.echo("\nStopped; Kafka and the proxy have ended.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _note(line: str) -> None:

@@ -12,7 +12,7 @@ def test_every_room_is_packaged() -> None:
     """A room that is missing in pyproject.toml works in a checkout and not when installed."""
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     rooms = {str(path.parent.relative_to(ROOT)).replace("/", ".") for path in (ROOT / "proxy").rglob("__init__.py")}
-    elsewhere = {"proxy.schemas", "proxy.schemas.internal", "kafka_share_proxy"}
+    elsewhere = {"proxy.schemas", "proxy.schemas.internal", "kafka_share_proxy", "localkafka"}
     assert set(setuptools["packages"]) == (rooms - {"proxy.public"}) | elsewhere
     assert set(setuptools["package-dir"]) == elsewhere
     for package, folder in setuptools["package-dir"].items():

@@ -261,6 +261,30 @@ def report(
 
 
 @app.command()
+def package(
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder of what it makes.")] = "pipeline-package",
+    python: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The Python of the machines of the cluster; unset: as here.")
+    ] = None,
+) -> None:
+    """Make what a cluster needs for these jobs: a zip, an environment with libraries, and run.py for spark-submit."""
+
+    def work() -> None:
+        from proxy.app import pipeline_package
+
+        try:
+            made = pipeline_package.run(Path(out), python)
+        except OSError as error:
+            _fail(f"cannot write {out}: {error.strerror}", FAILED)
+        for each in made:
+            typer.echo(f"{each.path}: {each.size / 1e6:.1f} MB: {each.inside}")
+        for line in pipeline_package.commands(Path(out), python):
+            typer.echo(line)
+
+    _guarded(work)
+
+
+@app.command()
 def demo(
     out: Annotated[str, typer.Option(metavar="DIR", help="For what it makes; empty or absent.")] = "pipeline-demo",
     keep: Annotated[bool, typer.Option("--keep", help="Leave Kafka and the proxy running at the end.")] = False,

@@ -7,8 +7,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.pipeline import zipped_kernels
 from proxy.wire.errors import ProxyError
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ def open_spark_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _lead_planners_to_zip(session)
     from proxy.pipeline.share_source import ShareSource
     from proxy.pipeline.source import source_for
 
@@ -111,6 +114,18 @@ def open_spark_session(
     for key, value in sorted(chosen.items()):
         show(f"{key}={value}")
     return session
+
+
+def _lead_planners_to_zip(session: SparkSession) -> None:
+    """Streams are planned by a process of the driver that does not find what `--py-files` ships.
+
+    See pipeline/README.md rule 52.
+    """
+    zipped = zipped_kernels.archive()
+    if zipped is not None:
+        environment = session.sparkContext.environment
+        known = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(Path(zipped.archive).absolute()), *known]))
 
 
 def _is_submitted() -> bool:

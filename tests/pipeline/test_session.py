@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from zipfile import ZipFile
+from zipimport import zipimporter
 
 import pytest
 
-from proxy.pipeline import session
+from proxy.pipeline import session, zipped_kernels
 
 
 def test_settings_are_those_of_the_master() -> None:
@@ -34,6 +39,22 @@ def test_a_spark_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(session.SparkMissing, match=r"install kafka-share-proxy\[spark\]"):
         session.open_spark_session("test", "local[1]")
+
+
+def test_processes_that_plan_streams_find_the_zip_of_this_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zipped = tmp_path / "package.zip"
+    with ZipFile(zipped, "w") as archive:
+        archive.writestr("empty.py", "")
+    context = SimpleNamespace(environment={"PYTHONPATH": "/mine"})
+    spark: Any = SimpleNamespace(sparkContext=context)
+    session._lead_planners_to_zip(spark)  # this package is installed
+    assert context.environment == {"PYTHONPATH": "/mine"}
+    monkeypatch.setattr(zipped_kernels, "archive", lambda: zipimporter(str(zipped)))
+    for _ in range(2):  # a session may be opened again
+        session._lead_planners_to_zip(spark)
+    assert context.environment == {"PYTHONPATH": f"{zipped}{os.pathsep}/mine"}
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from proxy.pipeline.lake import Lake
 from proxy.pipeline.options import BadOption, read_options
 from proxy.pipeline.planner import BUCKET_WIDTH, NothingToPlan, RangePlan, make_plan
 from proxy.pipeline.planning import PlannedRead
+from proxy.views.model import plans
 from proxy.wire.key_hash import murmur2
 from proxy.wire.values import TopicPartition
 
@@ -124,7 +125,7 @@ def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) 
     hot = _hot_hashes(lake, topic)
     weights = {row["bucket"]: float(row["weight"]) for row in mine}
     plan = make_plan(weights, count, LOAD_BUCKETS)  # nobody knows how the load lies within a bucket
-    named = tuple((f"hash {hash_}", share) for hash_, share in hot.items() if share * count >= 1)
+    named = _named_hashes(hot, weights, count)
     days = sorted(row["day"] for row in load.where(load["topic"] == topic).select("day").distinct().collect())
     made_from = {"weight": weight, "days": days, "rows": round(sum(row["rows"] for row in mine))}
     return PlannedTopic(topic, RangePlan(plan.starts, plan.weights, plan.hottest_bucket, named), made_from)
@@ -148,6 +149,18 @@ def _hot_hashes(lake: Lake, topic: str) -> dict[int, float]:
     for row in rows:
         found[row["hash"]] = found.get(row["hash"], 0) + row["estimate"] / total
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+
+
+def _named_hashes(hot: Mapping[int, float], weights: Mapping[int, float], count: int) -> tuple[tuple[str, float], ...]:
+    """Keys that alone have more than a fair range. Samples are not of equal shares of all partitions, loads are: no key
+    weighs more than its bucket.
+    """
+    total = sum(weights.values())
+    shares = {
+        hash_: min(share, weights.get(hash_ // (plans.HASH_SPACE // LOAD_BUCKETS), 0) / total)
+        for hash_, share in hot.items()
+    }
+    return tuple((f"hash {hash_}", share) for hash_, share in shares.items() if share * count >= 1)
 
 
 def _records(

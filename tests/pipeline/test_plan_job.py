@@ -94,6 +94,13 @@ def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, sk
     assert max(load.values()) * 4 / RECORDS < 1.25
 
 
+def test_a_key_is_no_heavier_than_its_bucket_whatever_the_samples_say() -> None:
+    """Of a partition that was looked at more than others, keys have too high a share of the sampled records."""
+    weights = {9: 11.0, 10: 14.0, 11: 75.0}
+    hot = {(9 << 20) + 5: 0.14, (10 << 20) + 1: 0.13}
+    assert plan_job._named_hashes(hot, weights, 8) == ((f"hash {(10 << 20) + 1}", 0.13),)
+
+
 @pytest.mark.slow
 def test_a_plan_is_made_from_what_the_audit_saw(spark: Any, tmp_path: Path) -> None:
     """Held for long: the keys of bucket 0; one hot key in bucket 9."""

@@ -56,7 +56,7 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         """Raises BadOption: no ShareStream made the query."""
         if not options.acquirer:
             raise BadOption(
-                "sharegroup: nobody acquires for this query; make it with ShareStream of proxy.pipeline.share_stream, "
+                "sharegroup: nobody acquires for this query; make it with kafka_share_proxy.ShareStream, "
                 "or run kafka-share-proxy pipeline share"
             )
         self._options = options

@@ -147,6 +147,7 @@ if TYPE_CHECKING:
     from proxy.consumer.share_options import ShareConsumerOptions
     from proxy.pipeline.options import BadOption
     from proxy.pipeline.session import SparkMissing, open_spark_session
+    from proxy.pipeline.share_stream import ShareStream
     from proxy.pipeline.starting import KeptStart, kept_start
     from proxy.wire.key_filter import NullKeys
     from proxy.wire.values import TopicPartition
@@ -193,6 +194,7 @@ __all__ = [
     "ShareConsumerOptions",
     "ShareConsumerState",
     "ShareRecord",
+    "ShareStream",
     "SparkMissing",
     "TooManyRanges",
     "TopicPartition",
@@ -240,6 +242,7 @@ _LAZY = {
     "ShareConsumerOptions": "proxy.consumer.share_options",
     "ShareConsumerState": "proxy.client.share_consumer",
     "ShareRecord": "proxy.client.share_records",
+    "ShareStream": "proxy.pipeline.share_stream",
     "SparkMissing": "proxy.pipeline.session",
     "TopicPartition": "proxy.wire.values",
     "WokenUp": "proxy.client.consumer",

@@ -61,7 +61,7 @@ def spark_session(*, streaming: bool) -> Iterator[Any]:
         "spark.driver.memory": "3g",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
     }
-    spark = session.opened("bench", "local[2]", more, streaming=streaming, show=lambda _: None)
+    spark = session.open_spark_session("bench", "local[2]", more, streaming=streaming, show=lambda _: None)
     try:
         yield spark
     finally:

@@ -77,7 +77,7 @@ def test_the_client_is_loaded_when_it_is_used_and_brings_nothing_of_the_proxy_al
 
 SPARK_IMPORTED = """
 import json, sys
-from kafka_share_proxy import BadOption, KeptStart, SparkMissing, kept_start, open_spark_session
+from kafka_share_proxy import BadOption, KeptStart, ShareStream, SparkMissing, kept_start, open_spark_session
 print(json.dumps(sorted(sys.modules)))
 """
 
@@ -88,7 +88,7 @@ def test_the_pipeline_is_loaded_when_it_is_used_and_spark_when_a_session_is_open
     ).stdout
     modules = json.loads(told)
     ours = {name.split(".")[1] for name in modules if name.startswith("proxy.")}
-    assert ours == {"offsets", "wire", "views", "pipeline"}
+    assert ours == {"offsets", "wire", "views", "consumer", "pipeline"}
     assert {"pyspark", "pyarrow", "numpy", "trio", "typer"}.isdisjoint(modules)
 
 

@@ -111,11 +111,11 @@ class Client:
         raise NotImplementedError
 
 
-Habit = Callable[["ShareMember", ShareClient, list[Record]], list[Record]]
+Habit = Callable[["DemoMember", ShareClient, list[Record]], list[Record]]
 """What a member does with records that it was given; those that are left are accepted."""
 
 
-class ShareMember(Client):
+class DemoMember(Client):
     """A member of a share group that accepts what its habit leaves of each poll."""
 
     def __init__(self, name: str, bootstrap: str, group: str, topic: str, habit: Habit) -> None:
@@ -146,12 +146,12 @@ class ShareMember(Client):
             self.got.update(RecordPlace(record.partition, record.offset) for record in left)
 
 
-def accepts(_member: ShareMember, _client: ShareClient, given: list[Record]) -> list[Record]:
+def accepts(_member: DemoMember, _client: ShareClient, given: list[Record]) -> list[Record]:
     """Does what it is given."""
     return given
 
 
-def releases(member: ShareMember, client: ShareClient, given: list[Record]) -> list[Record]:
+def releases(member: DemoMember, client: ShareClient, given: list[Record]) -> list[Record]:
     """Gives some back, for anybody."""
     returned = given[::10] if member.polls <= ODD_POLLS else []
     if returned:
@@ -159,7 +159,7 @@ def releases(member: ShareMember, client: ShareClient, given: list[Record]) -> l
     return [record for record in given if record not in returned]
 
 
-def forgets(member: ShareMember, _client: ShareClient, given: list[Record]) -> list[Record]:
+def forgets(member: DemoMember, _client: ShareClient, given: list[Record]) -> list[Record]:
     """Hangs for longer than a lock: what it was given goes to others."""
     if member.polls > ODD_POLLS:
         return given
@@ -167,7 +167,7 @@ def forgets(member: ShareMember, _client: ShareClient, given: list[Record]) -> l
     return []
 
 
-def renews(member: ShareMember, client: ShareClient, given: list[Record]) -> list[Record]:
+def renews(member: DemoMember, client: ShareClient, given: list[Record]) -> list[Record]:
     """Works for several locks on the first record, and renews its lock meanwhile."""
     slow, others = given[:1], given[1:]
     if member.polls > ODD_POLLS:

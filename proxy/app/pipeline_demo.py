@@ -137,7 +137,7 @@ class _Demo:
         setting_up.configure_group(proxy.bootstrap, GROUP, {"share.auto.offset.reset": "earliest", **lock})
         self._command("views", "create", EVEN, "--upstream", kafka.bootstrap)
         self.out.print(f"Share group {GROUP}, locks of {traffic.LOCK_S:.0f} s: {MEMBERS_DO}")
-        members = [traffic.ShareMember(name, proxy.bootstrap, GROUP, TOPIC, habit) for name, habit in MEMBERS.items()]
+        members = [traffic.DemoMember(name, proxy.bootstrap, GROUP, TOPIC, habit) for name, habit in MEMBERS.items()]
         readers = [traffic.ViewReader(f"reader-{number}", proxy.bootstrap, "even", EVEN) for number in range(2)]
         with self._running(members), self._running(readers):
             traffic.produce(proxy.bootstrap, TOPIC, self.keys.drawn(RECORDS))

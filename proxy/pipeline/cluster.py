@@ -170,7 +170,7 @@ class ClusterClient:
         return self._topics[name]
 
     def _ask_topics(self, names: list[str]) -> dict[str, TopicSeen]:
-        connection = self._any()
+        connection = self.any_connection()
         version = connection.version(ApiKey.METADATA, METADATA_MOST)
         entries = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = messages.MetadataRequest(topics=entries, allow_auto_topic_creation=any(map(_is_view, names)))
@@ -252,13 +252,14 @@ class ClusterClient:
 
     def coordinator(self, group: str) -> BlockingConnection:
         """To the coordinator of a group; one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
-        connection = self._any()
+        connection = self.any_connection()
         version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
         answer = connection.ask(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
         checked(answer.error_code, f"coordinator of group {group}")
         return self._at(Address(answer.host, answer.port))
 
-    def _any(self) -> BlockingConnection:
+    def any_connection(self) -> BlockingConnection:
+        """To whatever server can be reached, an open one first. Raises UpstreamLost."""
         troubles = []
         for address in dict.fromkeys((*self._open, *self._options.bootstrap, *self._brokers.values())):
             try:

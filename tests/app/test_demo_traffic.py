@@ -9,7 +9,7 @@ import pytest
 from localkafka.share_client import ACCEPT, RELEASE, RENEW, Record, ShareError
 
 from proxy.app import demo_traffic
-from proxy.app.demo_traffic import RecordPlace, ShareMember, TrafficFailed, ZipfKeys, shares_of_slots, until_done
+from proxy.app.demo_traffic import DemoMember, RecordPlace, TrafficFailed, ZipfKeys, shares_of_slots, until_done
 from proxy.wire.errors import ErrorCode
 
 
@@ -30,8 +30,8 @@ def given(count: int) -> list[Record]:
     return [Record("orders", 0, offset, 1, b"k", b"v") for offset in range(count)]
 
 
-def member(habit: Any) -> ShareMember:
-    made = ShareMember("ann", "nowhere:1", "billing", "orders", habit)
+def member(habit: Any) -> DemoMember:
+    made = DemoMember("ann", "nowhere:1", "billing", "orders", habit)
     made.polls = 1
     made.end()  # nobody waits
     return made

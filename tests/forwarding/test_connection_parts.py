@@ -48,6 +48,7 @@ def test_the_connection_is_made_of_these_parts() -> None:
     assert {name for name in used if "." not in name and name[0].islower()} <= {
         *PARTS,
         "client_requests",
+        "interfaces",
         "sasl",
         "walking",
     }

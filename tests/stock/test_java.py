@@ -101,7 +101,7 @@ def test_consumers_that_start_together_divide_the_work(front_39: Front, fresh: F
 
     A record that was dropped would be locked for a minute: the tool gives up before that and shows too few.
     """
-    topic, group, records = fresh("topic"), fresh("group"), 200_000
+    topic, group, records = fresh("topic"), fresh("group"), 400_000
     with Raw(front_39.bootstrap) as raw:
         raw.create_topic(topic, 2)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"})

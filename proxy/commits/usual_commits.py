@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from proxy.commits.apis.commit_answers import DEFINITE, name_or_id
+from proxy.commits.apis.commit_answers import DEFINITE, codes_of, name_or_id
 from proxy.commits.apis.k08_offset_commit import epoch_of
 from proxy.commits.asked_commits import final_nul
 from proxy.commits.audit_events import AcceptedCommit
@@ -22,10 +22,10 @@ from proxy.commits.services import CommitServices
 from proxy.commits.storing import StoredChange, outcome_of, store
 from proxy.durable.gate import HOLD_MAX_S
 from proxy.durable.interfaces import ANSWER_MAX_S
+from proxy.durable.owner_routing import gate_change
 from proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
 from proxy.loop.interfaces import Request, Timers
 from proxy.loop.promise import Promise, Task
-from proxy.loop.waiting import first_until
 from proxy.wire import commit_frames, frames, messages
 from proxy.wire.commit_frames import CommittedEntry
 from proxy.wire.errors import ErrorCode
@@ -150,7 +150,7 @@ class UsualCommit(AwaitedAnswer):
             for part in self.parts:
                 figures.took(ErrorCode.NONE, is_individual=part.commit.done is not None)
             return self.parts
-        codes, found = self._codes(), []
+        codes, found = codes_of(self._decoded()), []
         for part in self.parts:
             code = ErrorCode.of(codes.get((part.entry[0], part.place.partition), ErrorCode.UNKNOWN_SERVER_ERROR))
             figures.took(code, is_individual=part.commit.done is not None)
@@ -159,14 +159,6 @@ class UsualCommit(AwaitedAnswer):
             elif code not in DEFINITE:
                 part.held.mark_unknown()
         return found
-
-    def _codes(self) -> dict[tuple[str | bytes, int], int]:
-        answer = self._decoded()
-        return {
-            (name_or_id(topic), entry.partition_index): entry.error_code
-            for topic in answer.topics or ()
-            for entry in topic.partitions or ()
-        }
 
     def _decoded(self) -> messages.OffsetCommitResponse:
         answer: messages.OffsetCommitResponse
@@ -217,11 +209,7 @@ class UsualCommit(AwaitedAnswer):
         timers, gate = self.services.timers, self.services.gate
         deadline = timers.now() + HOLD_MAX_S
         while not (self.is_over or gate.lease() or timers.now() >= deadline):
-            changed = gate.wait()
-            try:
-                await first_until(timers, deadline, changed)
-            finally:
-                gate.forget(changed)
+            await gate_change(self.services, deadline)
         if gate.lease():
             self._answer(code)
         else:

@@ -119,7 +119,7 @@ class OwnedApi:
             if now >= deadline:
                 return await self._refusal(call, partitions)
             is_elsewhere = places[partitions[0]] is not None
-            await _change(services, min(deadline, now + LOOK_AGAIN_S) if is_elsewhere else deadline)
+            await gate_change(services, min(deadline, now + LOOK_AGAIN_S) if is_elsewhere else deadline)
 
     def _wait_s(self, partitions: Collection[int]) -> float:
         """How long the request may wait until somebody serves it."""
@@ -167,7 +167,7 @@ class OwnedApi:
                 await done
                 deadline = services.timers.now() + HOLD_MAX_S
                 while not (ended or _holds(services, partitions)) and services.timers.now() < deadline:
-                    await _change(services, deadline)
+                    await gate_change(services, deadline)
             finally:
                 gate.leave(partitions, end)
                 task.cancel()
@@ -230,7 +230,8 @@ def _holds(services: OwnedServices, partitions: Sequence[int]) -> bool:
     return not partitions or services.gate.lease()
 
 
-async def _change(services: OwnedServices, deadline: float) -> None:
+async def gate_change(services: OwnedServices, deadline: float) -> None:
+    """Wait until something about the gate or the lease has changed, or the deadline has passed."""
     changed = services.gate.wait()
     try:
         await first_until(services.timers, deadline, changed)

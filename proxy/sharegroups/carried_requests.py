@@ -12,13 +12,14 @@ from typing import TypeAlias, TypeVar
 
 from proxy.audit.events import Place
 from proxy.fleet.carried import Prepared
-from proxy.fleet.group_owners import HeldAnywhere, HeldGroup, Holdings
+from proxy.fleet.group_owners import HeldGroup, Holdings
 from proxy.forwarding.address_book import MakesEndpoint, node_endpoints
 from proxy.forwarding.apis import k32_broker_addresses
 from proxy.forwarding.interfaces import Call
 from proxy.forwarding.routes import FramedHandler
 from proxy.reading.far_records import HeldRecords
 from proxy.reading.upstream_fetch import SMALL_PART
+from proxy.sharegroups.apis.held_groups import held_anywhere
 from proxy.sharegroups.services import FEATURE, ShareServices
 from proxy.wire import frames, messages, registry
 from proxy.wire.api_key import ApiKey
@@ -142,7 +143,7 @@ class CarriedShareRequests:
 
     def knows(self, group_id: str) -> bool:
         """See carried.CarriedRequests."""
-        return group_id in HeldAnywhere(self._services.coordinator.groups, self._services.fleet)
+        return group_id in held_anywhere(self._services)
 
     def edge(self) -> ShareEdge:
         """See carried.CarriedRequests."""

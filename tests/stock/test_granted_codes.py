@@ -14,7 +14,7 @@ from proxy.brokers.rights import GRANTS
 from proxy.wire import registry
 from proxy.wire.api_key import ApiKey
 from tests.support.brokers import NEW, OLD, USERS, Running
-from tests.support.java_tools import compiled
+from tests.support.java_programs import compiled
 from tests.support.raw import GROUP_RESOURCE, Raw, until
 
 pytestmark = pytest.mark.broker
@@ -57,13 +57,8 @@ class Place:
 
 
 @pytest.fixture(scope="module", params=[OLD, NEW])
-def place(
-    running: Running, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Place]:
-    plugin = compiled("ThrowingAuthorizer", tmp_path_factory.mktemp("classes"), request.param)
-    if plugin is None:
-        pytest.skip("this Java has no compiler for the authorizer of the test")
-    place = Place(running, request.param, plugin)
+def place(running: Running, request: pytest.FixtureRequest) -> Iterator[Place]:
+    place = Place(running, request.param, compiled("ThrowingAuthorizer", request.param))
     yield place
     place.admin.close()
     place.bob.close()

@@ -5,7 +5,6 @@ Without a proxy the text rests in Kafka's metadata of the committed offset, and 
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,18 +15,15 @@ import pytest
 from confluent_kafka import Message, Producer
 from localkafka.children import Child
 from localkafka.cluster import Cluster
-from localkafka.jars import class_path
-from localkafka.java import QUICK_START, find_java
 
 from proxy.offsets.commit_text import parse_commit_text
 from proxy.offsets.ranges import OffsetRanges
-from tests.support.programs import built
+from tests.support.java_programs import java_program
 from tests.support.raw import LIMIT_S, Raw, until
 
 pytestmark = pytest.mark.broker
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "deploy" / "examples"
-COMPILER, CLIENTS = "ecj-3.38.0", "4.3.0"
 PARTITIONS = 2
 RECORDS = 240
 TRANSACTION = 20
@@ -79,13 +75,7 @@ def command(example: str) -> list[str]:
     """How to run it, without its arguments."""
     if not example.endswith(".java"):
         return [sys.executable, str(EXAMPLES / example)]
-    sources = [EXAMPLES / example]
-    arguments = ["-source", "17", "-target", "17", "-proc:none", "-cp", class_path(CLIENTS), example]
-    compiler = [find_java(), "-jar", class_path(COMPILER), *arguments]
-    folder = built("individual-commits", compiler, "IndividualCommits.class", sources)
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    paths = os.pathsep.join([str(folder), class_path(CLIENTS)])
-    return [find_java(), *QUICK_START, "-Xmx128m", quiet, "-cp", paths, "IndividualCommits"]
+    return java_program("IndividualCommits", "4.3.0", source=EXAMPLES / example)
 
 
 def committed(raw: Raw, group: str, topic: str) -> dict[int, tuple[int, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from localkafka.front import Front
 
 from tests.support.java_tools import NEWEST, start, tool
 from tests.support.raw import Raw, until
+from tests.support.tool_shell import ToolShell
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
@@ -20,6 +21,12 @@ PARTITIONS = 4
 Fresh = Callable[[str], str]
 CONSUMER_GROUPS, SHARE_GROUPS = "consumer.group.ConsumerGroupCommand", "consumer.group.ShareGroupCommand"
 LINES = [f"line {number}" for number in range(100)]
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[ToolShell]:
+    with ToolShell() as shell:
+        yield shell
 
 
 @pytest.fixture
@@ -163,38 +170,38 @@ def _moved(printed: str) -> int:
     return int(float(rows[-1][column]))
 
 
-def test_admin_tools(front: Front, fresh: Fresh) -> None:
+def test_admin_tools(front: Front, fresh: Fresh, tools: ToolShell) -> None:
     """Topics, groups and configurations can be made, shown and removed."""
     topic, group = fresh("topic"), fresh("group")
     server = ("--bootstrap-server", front.bootstrap)
-    tool("TopicCommand", *server, "--create", "--topic", topic, "--partitions", "3")
-    assert tool("TopicCommand", *server, "--describe", "--topic", topic).count("Leader: 1") == 3
+    tools.prints("TopicCommand", *server, "--create", "--topic", topic, "--partitions", "3")
+    assert tools.prints("TopicCommand", *server, "--describe", "--topic", topic).count("Leader: 1") == 3
     reset = ("--reset-offsets", "--to-earliest", "--execute")
-    tool(CONSUMER_GROUPS, *server, "--group", group, "--topic", topic, *reset)
-    assert group in tool(CONSUMER_GROUPS, *server, "--list").splitlines()
-    printed = tool(CONSUMER_GROUPS, *server, "--describe", "--group", group)
+    tools.prints(CONSUMER_GROUPS, *server, "--group", group, "--topic", topic, *reset)
+    assert group in tools.prints(CONSUMER_GROUPS, *server, "--list").splitlines()
+    printed = tools.prints(CONSUMER_GROUPS, *server, "--describe", "--group", group)
     assert printed.count(topic) == 3
-    assert group in tool("GroupsCommand", *server, "--list")
-    tool(CONSUMER_GROUPS, *server, "--delete", "--group", group)
-    tool("TopicCommand", *server, "--delete", "--topic", topic)
-    assert topic not in tool("TopicCommand", *server, "--list").splitlines()
+    assert group in tools.prints("GroupsCommand", *server, "--list")
+    tools.prints(CONSUMER_GROUPS, *server, "--delete", "--group", group)
+    tools.prints("TopicCommand", *server, "--delete", "--topic", topic)
+    assert topic not in tools.prints("TopicCommand", *server, "--list").splitlines()
 
 
-def test_share_group_tool(front: Front, topic: str, group: str, tmp_path: Path) -> None:
+def test_share_group_tool(front: Front, topic: str, group: str, tmp_path: Path, tools: ToolShell) -> None:
     """A live share group is listed and described with its members; deleted, it is gone."""
     server = ("--bootstrap-server", front.bootstrap)
     consumer = start(
         "consumer.ConsoleShareConsumer", tmp_path / "consumer", *server, "--topic", topic, "--group", group
     )
     try:
-        until(lambda: "Stable" in tool(SHARE_GROUPS, *server, "--list", "--state"), "the group")
+        until(lambda: "Stable" in tools.prints(SHARE_GROUPS, *server, "--list", "--state"), "the group")
         members = (*server, "--describe", "--group", group, "--members", "--verbose")
-        until(lambda: f"{topic}:0,1,2,3" in tool(SHARE_GROUPS, *members), "the member's partitions")
+        until(lambda: f"{topic}:0,1,2,3" in tools.prints(SHARE_GROUPS, *members), "the member's partitions")
     finally:
         consumer.stop()
     until(
-        lambda: "Empty" in tool(SHARE_GROUPS, *server, "--describe", "--group", group, "--state"),
+        lambda: "Empty" in tools.prints(SHARE_GROUPS, *server, "--describe", "--group", group, "--state"),
         "its end",
     )
-    tool(SHARE_GROUPS, *server, "--delete", "--group", group)
-    assert group not in tool(SHARE_GROUPS, *server, "--list").splitlines()
+    tools.prints(SHARE_GROUPS, *server, "--delete", "--group", group)
+    assert group not in tools.prints(SHARE_GROUPS, *server, "--list").splitlines()

@@ -15,6 +15,7 @@ from localkafka.front import Front
 
 from tests.support.java_tools import RUN_S, command
 from tests.support.raw import Raw, until
+from tests.support.tool_shell import ToolShell
 from tests.support.worlds import Member, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
@@ -24,10 +25,12 @@ TOPICS, CONFIGS, LOG_DIRS, OFFSETS = "TopicCommand", "kafka.admin.ConfigCommand"
 GROUPS, SHARE_GROUPS = "consumer.group.ConsumerGroupCommand", "consumer.group.ShareGroupCommand"
 CONSUMER, SHARE_CONSUMER = "consumer.ConsoleConsumer", "consumer.ConsoleShareConsumer"
 PRODUCER = {OLD: "kafka.tools.ConsoleProducer", NEW: "ConsoleProducer"}
+CONSOLES = {CONSUMER, SHARE_CONSUMER, *PRODUCER.values()}
+"""They read an input, or until a signal: each has a Java of its own."""
 COUNT = 7
 HEARTBEAT_S = 2.0
 AT_ONCE = 3
-"""Tools that run at the same time: most of each is the start of its Java."""
+"""Parts that run at the same time: most of a console is the start of its Java."""
 TROUBLE = ("Exception", "ERROR", "Error")
 
 
@@ -35,6 +38,7 @@ TROUBLE = ("Exception", "ERROR", "Error")
 class Shell:
     """The tools of one release, and what they are run against."""
 
+    tools: ToolShell
     release: str
     bootstrap: str
     base: str
@@ -44,7 +48,11 @@ class Shell:
 
     def run(self, tool: str, *arguments: str, text: str | None = None) -> tuple[int, str]:
         """Status, and all that was printed."""
-        line = command(tool, "--bootstrap-server", self.bootstrap, *arguments, releases=(self.release,))
+        server = ("--bootstrap-server", self.bootstrap)
+        if tool not in CONSOLES:
+            ended = self.tools.run(tool, *server, *arguments)
+            return ended.status, ended.output + ended.errors
+        line = command(tool, *server, *arguments, releases=(self.release,))
         done = subprocess.run(line, capture_output=True, text=True, timeout=RUN_S, check=False, input=text)
         return done.returncode, done.stdout + done.stderr
 
@@ -125,14 +133,15 @@ PARTS = (topics, offsets, configs, consumer_groups, share_groups)
 
 
 @pytest.fixture(params=[(OLD, OLD), (NEW, OLD), (NEW, NEW)], ids=lambda pair: f"{pair[0]}-on-{pair[1]}")
-def shell(request: pytest.FixtureRequest, fresh: Callable[[str], str]) -> Shell:
+def shell(request: pytest.FixtureRequest, fresh: Callable[[str], str]) -> Iterator[Shell]:
     release, broker = request.param
     front: Front = request.getfixturevalue({OLD: "views_39", NEW: "views_43"}[broker])
     base = fresh("base")
     with Raw(front.bootstrap) as raw:
         raw.create_topic(base, 2)
         view = until(lambda: raw.view(f"__view.r2.{base}"), "the view").name
-    return Shell(release, front.bootstrap, base, view, fresh("group"), fresh("share"))
+    with ToolShell(release) as tools:
+        yield Shell(tools, release, front.bootstrap, base, view, fresh("group"), fresh("share"))
 
 
 @pytest.fixture

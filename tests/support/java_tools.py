@@ -11,21 +11,24 @@ from localkafka.class_archive import archive_options
 from localkafka.jars import class_path
 from localkafka.java import QUICK_START, find_java
 
+from tests.support.java_programs import QUIET
 from tests.support.programs import output_of
 
 TOOLS = "org.apache.kafka.tools"
 NEWEST = ("clients-4.4.0", "4.3.0")
 """The newest clients under the tools of the release before: of 4.4.0 there are only the clients."""
 RUN_S = 180
-SOURCES = Path(__file__).resolve().parent / "java"
+
+
+def class_of(tool: str) -> str:
+    """The class of a tool ("TopicCommand", or with its package)."""
+    return tool if tool.startswith("kafka.") else f"{TOOLS}.{tool}"
 
 
 def command(tool: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",)) -> list[str]:
-    """The command line of a tool ("TopicCommand", or with its package); the first release that has a class gives it."""
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    name = tool if tool.startswith("kafka.") else f"{TOOLS}.{tool}"
+    """The command line of a tool; the first release that has a class gives it."""
     java, jars = find_java(), class_path(*releases)
-    return [java, *QUICK_START, *_archived(java, jars), "-Xmx256m", quiet, "-cp", jars, name, *arguments]
+    return [java, *QUICK_START, *_archived(java, jars), "-Xmx256m", QUIET, "-cp", jars, class_of(tool), *arguments]
 
 
 @cache
@@ -47,16 +50,6 @@ def _archived(java: str, jars: str) -> tuple[str, ...]:
 def tool(name: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",), text: str | None = None) -> str:
     """What a tool prints; it must end with status 0."""
     return output_of(command(name, *arguments, releases=releases), RUN_S, text)
-
-
-def compiled(name: str, folder: Path, release: str) -> Path | None:
-    """The folder with the class of that name out of tests/support/java; None where this Java has no compiler."""
-    compiler = [find_java(), *QUICK_START, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
-    have = subprocess.run([*compiler, "-version"], capture_output=True, timeout=RUN_S, check=False)
-    if have.returncode:
-        return None
-    output_of([*compiler, "-cp", class_path(release), "-d", str(folder), str(SOURCES / f"{name}.java")], RUN_S)
-    return folder
 
 
 def start(name: str, log: Path, *arguments: str) -> Child:

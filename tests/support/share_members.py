@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from localkafka.children import Child
-from localkafka.jars import class_path
-from localkafka.java import QUICK_START, find_java
 
-from tests.support.programs import built
+from tests.support.java_programs import java_program
 from tests.support.settlements import Ledger
-
-COMPILER, CLIENTS = "ecj-3.38.0", "4.3.0"
 
 
 class ShareMember:
@@ -23,8 +18,7 @@ class ShareMember:
         self._log, self._heard, self._rest = folder / f"{name}.log", 0, ""
         logging = {"logFile": f"{folder / name}.client.log", "defaultLogLevel": "warn", "showDateTime": "true"}
         options = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in logging.items()]
-        paths = os.pathsep.join([str(_compiled()), class_path(CLIENTS)])
-        command = [find_java(), *QUICK_START, "-Xmx128m", *options, "-cp", paths, "ShareMember"]
+        command = java_program("ShareMember", "4.3.0", "-Xmx128m", *options)
         self.child = Child([*command, bootstrap, group, topic], self._log)
 
     def listen(self, ledger: Ledger) -> None:
@@ -36,10 +30,3 @@ class ShareMember:
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             ledger.take(self.name, line)
-
-
-def _compiled() -> Path:
-    """The folder of the program, compiled."""
-    arguments = ["-source", "17", "-target", "17", "-proc:none", "-cp", class_path(CLIENTS), "ShareMember.java"]
-    compiler = [find_java(), "-jar", class_path(COMPILER), *arguments]
-    return built("sharemember", compiler, "ShareMember.class")

@@ -14,7 +14,7 @@ from proxy.client.rebalance_listener import RebalanceListener
 from proxy.consumer.partitions import OffsetAndMetadata, Partitions
 from proxy.wire.values import TopicPartition
 from tests.client.cluster import ScriptedCluster, cluster
-from tests.client.test_consumer import offsets, read, until
+from tests.client.test_consumer import offsets, until
 from tests.consumer.world import FakeKafka
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -190,21 +190,3 @@ async def test_polls_that_are_cancelled_anywhere_during_rebalances_lose_and_repe
         assert (partitions <= held) if kind == "revoked" else not (partitions & held)
         held = held - partitions if kind == "revoked" else held | partitions
     assert not held
-
-
-async def test_reads_go_on_after_a_call_was_cancelled_at_each_of_its_waits(autojump_clock: Clock) -> None:
-    """All calls one after the other on one consumer."""
-    kafka = FakeKafka(a=1)
-    async with reading(kafka, group="g", partitions=[A0]) as (_, reader):
-        calls: list[Callable[[], Awaitable[Any]]] = [
-            lambda: reader.position(A0),
-            lambda: reader.committed([A0]),
-            lambda: reader.commit({A0: 1}),
-            lambda: reader.beginning_offsets([A0]),
-            lambda: reader.end_offsets([A0]),
-            lambda: reader.offsets_for_times({A0: 1}),
-        ]
-        for number, call in enumerate(calls):
-            await CancelledAt().until_it_ends(call)
-            kafka.produce(A0, 1)
-            assert await read(reader, 1) == [(0, number)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from proxy.client.network_task import ConsumerClosed
 from proxy.client.rebalance_listener import RebalanceListener
 from proxy.consumer.events import ConsumerError, PartitionLostError
 from proxy.consumer.offset_requests import NoOffsetForPartition
-from proxy.consumer.options import ConfigurationError
 from proxy.consumer.partitions import OffsetAndMetadata, Partitions
 from proxy.consumer.states import CoordinatorState, RebalanceState
 from proxy.wire.values import Address, TopicPartition
@@ -166,21 +165,7 @@ async def test_iteration_gives_record_by_record_and_goes_on_where_it_was_left(au
     assert got == [0, 1, 2, 3, 4]
 
 
-# Cancellation: one test for each await of the public API
-
-
-async def cancelled_at_every_step(
-    call: Callable[[Consumer], Awaitable[Any]], kafka: FakeKafka, **options: Any
-) -> list[Consumer]:
-    """Cancel the call after ever longer times, until it ends by itself; then poll to see that all is well."""
-    for hundredths in range(40):
-        async with cluster(kafka) as brokers, brokers.consumer(**options) as reader:
-            with trio.move_on_after(hundredths / 200) as scope:
-                await call(reader)
-            await reader.poll(0)
-            if not scope.cancelled_caught:
-                return []
-    raise AssertionError("it never ended")
+# Cancellation: test_public_calls.py has every await of the public API
 
 
 async def test_a_cancelled_poll_loses_no_record(autojump_clock: Clock) -> None:
@@ -205,71 +190,6 @@ async def test_a_cancelled_commit_still_reaches_the_group(autojump_clock: Clock)
         await reader.commit({A0: 9})
         assert kafka.commits == [("a", A0, 9)] or kafka.commits == [("a", A0, 3), ("a", A0, 9)]
         assert (await reader.committed([A0]))[A0] == OffsetAndMetadata(9)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda reader: reader.committed([A0]),
-        lambda reader: reader.commit({A0: 1}),
-        lambda reader: reader.position(A0),
-        lambda reader: reader.beginning_offsets([A0]),
-        lambda reader: reader.end_offsets([A0]),
-        lambda reader: reader.offsets_for_times({A0: 1}),
-        lambda reader: reader.unsubscribe(),
-        lambda reader: reader.poll(0.05),
-    ],
-    ids=["committed", "commit", "position", "beginning", "end", "times", "unsubscribe", "poll"],
-)
-async def test_a_call_that_is_cancelled_anywhere_leaves_a_consumer_that_works(
-    call: Callable[[Consumer], Awaitable[Any]], autojump_clock: Clock
-) -> None:
-    kafka = FakeKafka(a=1)
-    kafka.produce(A0, 3)
-    assert await cancelled_at_every_step(call, kafka, group="g", partitions=[A0], auto_offset_reset="earliest") == []
-
-
-# Misuse
-
-
-@pytest.mark.parametrize(
-    ("misuse", "error", "words"),
-    [
-        (lambda reader: reader.subscribe(["a"]), ConfigurationError, "needs a group"),
-        (lambda reader: reader.seek(A1, 0), ValueError, "a-1 is not assigned: a-0"),
-        (lambda reader: reader.seek(A0, -1), ValueError, "negative"),
-        (lambda reader: reader.pause([("b", 0)]), ValueError, "b-0 is not assigned"),
-        (lambda reader: reader.assign([("", 0)]), ValueError, "a topic has a name"),
-        (lambda reader: reader.assign(["a"]), ValueError, "is no partition"),
-        (lambda reader: reader.delay_revoke([A0]), ValueError, "not to be revoked: a-0"),
-    ],
-)
-async def test_misuse_raises_before_anything_is_sent(
-    misuse: Callable[[Consumer], Any], error: type[Exception], words: str, autojump_clock: Clock
-) -> None:
-    async with cluster(FakeKafka(a=1)) as brokers, brokers.consumer(partitions=[A0]) as reader:
-        with pytest.raises(error, match=words):
-            misuse(reader)
-        assert brokers.net.dialled == []
-
-
-@pytest.mark.parametrize(
-    ("misuse", "error", "words"),
-    [
-        (lambda reader: reader.commit({A0: 1}), ConfigurationError, "commit needs a group"),
-        (lambda reader: reader.committed([A0]), ConfigurationError, "committed needs a group"),
-        (lambda reader: reader.position(A1), ValueError, "not assigned"),
-        (lambda reader: reader.poll(-1), ValueError, "timeout_s -1"),
-        (lambda reader: reader.offsets_for_times({A0: -5}), ValueError, "timestamp -5 of a-0|timestamp -5"),
-    ],
-)
-async def test_misuse_of_calls_that_wait_raises_before_anything_is_sent(
-    misuse: Callable[[Consumer], Awaitable[Any]], error: type[Exception], words: str, autojump_clock: Clock
-) -> None:
-    async with cluster(FakeKafka(a=1)) as brokers, brokers.consumer(partitions=[A0]) as reader:
-        with pytest.raises(error, match=words):
-            await misuse(reader)
-        assert brokers.net.dialled == []
 
 
 # In a group

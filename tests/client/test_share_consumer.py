@@ -121,27 +121,6 @@ async def test_what_a_loop_was_not_given_is_not_accepted(autojump_clock: Clock) 
         assert settled(kafka) == set(range(6))
 
 
-async def test_misuse_is_told_before_anything_is_sent(autojump_clock: Clock) -> None:
-    async with share_cluster(kafka_with(1)) as brokers, brokers.consumer(topics=[]) as consumer:
-        with pytest.raises(ConfigurationError, match="call subscribe"):
-            await consumer.poll()
-        with pytest.raises(ValueError, match="0 or more"):
-            await consumer.poll(-1)
-        with pytest.raises(ValueError, match="at least one topic"):
-            consumer.subscribe([])
-        stranger = ShareRecord("a", 0, None, None, (), 0, 7, 0, 1, 99)
-        for call in (consumer.acknowledge, lambda record: consumer.acknowledge(record, AcknowledgeType.GAP)):
-            with pytest.raises(ValueError, match=r"is not held|one of ACCEPT"):
-                call(stranger)
-        with pytest.raises(ValueError, match="is not held"):
-            await consumer.renew(stranger)
-        with pytest.raises(ValueError, match="is not held"):
-            async with consumer.work(stranger):
-                pytest.fail("the block must not run")
-        await trio.sleep(1)
-        assert brokers.brokers.requests == []
-
-
 async def test_one_task_polls_and_is_woken_up(autojump_clock: Clock) -> None:
     async with share_cluster(kafka_with(0)) as brokers, brokers.consumer() as consumer:
 

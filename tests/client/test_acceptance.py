@@ -72,6 +72,7 @@ async def until_going(consumer: Consumer) -> Partitions:
 
 
 async def test_a000_4_at_the_deadline_a_delayed_partition_is_lost_and_the_other_is_committed(world: World) -> None:
+    """R000-1, 5 and 11: what is lost leaves both lists, cannot be delayed, and is not committed."""
     async with world.member(max_revoke_delay_s=1.0) as first:
         await until_assigned(first, 2)
         async with world.member() as second, trio.open_nursery() as nursery:
@@ -84,7 +85,7 @@ async def test_a000_4_at_the_deadline_a_delayed_partition_is_lost_and_the_other_
                     lost = (await first.poll(0.1)).lost
             if not lost:
                 lost = (await first.poll(0.1)).lost
-            assert lost == going
+            assert (lost, first.lost, first.to_be_revoked) == (going, going, frozenset())
             assert first.delay_revoke(going) is False
             assert (await first.poll(0)).lost == frozenset()
             with pytest.raises(PartitionLostError):
@@ -126,6 +127,7 @@ async def cancelled_by(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 async def test_a000_6_a_partition_of_which_nothing_was_returned_goes_without_a_delay(world: World) -> None:
+    """R000-9: who calls nothing of KIP-983 gives up what the group wants with the next poll."""
     async with world.member(max_poll_records=1) as first:
         await until_assigned(first, 2)
         async with world.member() as second, trio.open_nursery() as nursery:
@@ -176,6 +178,7 @@ class Hearing(RebalanceListener):
 
 
 async def test_a000_9_a_listener_hears_in_the_poll_that_learned_of_it(world: World) -> None:
+    """R000-9: as with Kafka's own clients."""
     listener = Hearing()
     async with world.member(listener=listener, revoke_in_same_poll=True) as first:
         await until_assigned(first, 2)
@@ -257,6 +260,7 @@ async def test_a000_12_a_commit_works_beside_a_poll_that_waits_and_two_polls_do_
 
 
 async def test_a001_1_and_2_the_coordinator_is_looked_for_when_the_first_commit_needs_it(world: World) -> None:
+    """R001-4"""
     tap, notes = Tap(), list[ConsumerNote]()
     async with open_consumer(
         world.kafka.bootstrap, partitions=world.partitions, connect=tap, **EARLIEST
@@ -277,6 +281,7 @@ async def test_a001_1_and_2_the_coordinator_is_looked_for_when_the_first_commit_
 
 
 async def test_a001_6_who_does_not_poll_leaves_and_the_next_poll_reports_the_loss_and_joins(world: World) -> None:
+    """R001-2 and R000-12: heartbeats alone keep nobody in the group, and nothing is held back for longer."""
     tap = Tap()
     async with world.member(connect=tap, max_poll_interval_s=1.0) as consumer:
         await until_assigned(consumer, 2)
@@ -289,6 +294,7 @@ async def test_a001_6_who_does_not_poll_leaves_and_the_next_poll_reports_the_los
 
 
 async def test_a001_7_calls_of_several_tasks_each_end_once_on_a_real_group(world: World) -> None:
+    """R001-1 and R000-8: each call has its one result, and commits of a partition are made in order."""
     async with world.member() as consumer:
         await until_assigned(consumer, 2)
         ended: list[int] = []
@@ -312,6 +318,7 @@ async def test_a001_7_calls_of_several_tasks_each_end_once_on_a_real_group(world
 
 
 async def test_a001_8_wakeup_and_cancellation_end_a_poll_at_once_and_lose_no_record(world: World) -> None:
+    """R001-10"""
     async with world.member() as consumer:
         await read(consumer, 20)
         async with trio.open_nursery() as nursery:
@@ -335,6 +342,7 @@ async def called_after(seconds: float, call: Any) -> None:
 
 
 async def test_a001_9_a_slow_application_stops_the_fetches(kafka: Cluster, fresh: Fresh) -> None:
+    """R001-9"""
     (partition,) = create(kafka, fresh("topic"))
     produce(kafka, partition, range(20_000), **{"linger.ms": 5, "batch.num.messages": 200})
     tap = Tap()

@@ -21,7 +21,7 @@ from proxy.client.notes import CATCH_UP, REBALANCE_STATE, ConsumerNote
 from proxy.client.opening import open_consumer
 from proxy.consumer.partitions import Flow, OffsetAndMetadata
 from proxy.wire.values import TopicPartition
-from tests.client.test_real_brokers import QUIET, Fresh, produce
+from tests.client.test_real_brokers import QUIET, Dialler, Fresh, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
@@ -108,7 +108,7 @@ def group(request: pytest.FixtureRequest, fresh: Fresh) -> Iterator[Group]:
 
 
 def test_a002_1_2_and_5_the_newest_at_once_and_the_rest_beside_it(group: Group) -> None:
-    """A002-1: no hole and no overlap. A002-2: committed() is the child's. A002-5: an offset is of one of the flows."""
+    """No hole, no overlap; committed() is the child's; an offset is of one of the flows (R002-2, 4, 8, 10 and 11)."""
     group.crashed_at_100()
     second = group.start(**MODE)
     assert say(second, read={"child": 25})["position"] == 120
@@ -131,7 +131,10 @@ def test_a002_1_2_and_5_the_newest_at_once_and_the_rest_beside_it(group: Group) 
 
 
 def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_not_come_again(group: Group) -> None:
-    """A002-4: 90 and 128 were committed, and the log ends at 150. A002-3: 140 was, and the log ends at 190."""
+    """A002-4: 90 and 128 were committed, and the log ends at 150. A002-3: 160 was, and the log ends at 190.
+
+    R002-6 and 7: a second crash adds a range, and each flow goes on at its own last commit.
+    """
     group.crashed_at_100()
     second = group.start(**MODE)
     say(second, read={"child": 20})
@@ -157,6 +160,7 @@ def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_n
 
 
 def test_a002_7_a_stock_consumer_begins_at_the_low_mark_and_misses_nothing(group: Group) -> None:
+    """R002-1: so does our own where the mode is not asked for."""
     group.crashed_at_100()
     second = group.start(**MODE)
     say(second, read={"child": 20})
@@ -187,8 +191,13 @@ def test_a002_7_a_stock_consumer_begins_at_the_low_mark_and_misses_nothing(group
     finally:
         stock.close()
     group.produce_to(145)
-    after = say(group.start(**MODE), read={"child": 5})
+    with_the_mode = group.start(**MODE)
+    after = say(with_the_mode, read={"child": 5})
     assert (after["main"], after["child"], after["position"]) == ([], list(range(140, 145)), 145)
+    group.crash(with_the_mode)
+    after = say(group.start(), read={"main": 5}, commit=[None])
+    assert (after["main"], after["child"], after["alive"]) == (list(range(140, 145)), [], False)
+    assert (after["committed"], after["text"]) == (145, "")
 
 
 def committed_behind(group: Group, partition: TopicPartition, offset: int) -> None:
@@ -212,6 +221,7 @@ async def polled(consumer: Consumer, count: int) -> list[tuple[Flow, int, int]]:
 async def test_a002_6_and_8_pause_stops_both_flows_and_what_does_not_lie_behind_has_no_second_one(
     group: Group,
 ) -> None:
+    """R002-12: pausing and closing are for both flows, and so is what was processed."""
     group.produce_to(120)
     other = group.partition._replace(partition=1)
     group.grow(2)
@@ -237,11 +247,72 @@ async def test_a002_6_and_8_pause_stops_both_flows_and_what_does_not_lie_behind_
         rest = await polled(consumer, 55 - len(first))
         assert {flow for flow, _, offset in first + rest if offset < 120} == {Flow.CHILD}
         assert sorted(offset for _, _, offset in first + rest) == list(range(70, 125))
+        assert await consumer.beginning_offsets([group.partition], processed=True) == {group.partition: 70}
+        assert await consumer.end_offsets([group.partition], processed=True) == {group.partition: 125}
         await consumer.commit()
         assert await consumer.committed([group.partition, other]) == {
             group.partition: OffsetAndMetadata(125),
             other: OffsetAndMetadata(3),
         }
     changes = [note.facts["after"] for note in notes if note.event == REBALANCE_STATE]
-    assert changes.count("UNJOINED") <= 1, "it left once"
+    assert changes.count("unjoined") == 1, "it left once"
     assert [note.facts["finished"] for note in notes if note.event == CATCH_UP] == [False, True]
+
+
+async def test_r002_5_and_9_a_poll_returns_of_both_flows_and_polls_commit_both(group: Group) -> None:
+    """R002-4 and 7: connections that break meanwhile cost neither flow its place."""
+    group.produce_to(120)
+    committed_behind(group, group.partition, 70)
+    dialler = Dialler()
+    options = {"max_poll_records": 5, "auto_commit_interval_s": 0.2, "auto_offset_reset": "earliest", **MODE}
+    async with open_consumer(
+        group.bootstrap, group=group.name, topics=[group.partition.topic], connect=dialler, **options
+    ) as consumer:
+        got = {Flow.MAIN: list[int](), Flow.CHILD: list[int]()}
+
+        async def poll(records_max: int | None = None) -> None:
+            for record in (await consumer.poll(1, max_records=records_max)).records:
+                got[record.flow].append(record.offset)
+
+        with trio.fail_after(ANSWER_S):
+            while not got[Flow.CHILD]:
+                await poll(5)
+            group.produce_to(140)
+            while not consumer._core.fetches.has_records:  # noqa: ASYNC110 - of the network task
+                await trio.sleep(0.01)
+            before = len(got[Flow.CHILD])
+            await poll()
+            assert 1 <= len(got[Flow.MAIN]) <= 5
+            assert 1 <= len(got[Flow.CHILD]) - before <= 5
+            assert consumer.child_consumer_is_alive()
+            child, main = got[Flow.CHILD][-1] + 1, got[Flow.MAIN][-1]
+            await trio.sleep(0.3)
+            await poll(1)  # commits what the polls before it returned
+            wanted = OffsetAndMetadata(child, f"ic/1;120-{main};pr={child}-120")
+            while await consumer.committed([group.partition]) != {group.partition: wanted}:  # noqa: ASYNC110 - as above
+                await trio.sleep(0.05)
+            assert dialler.break_all() >= 1
+            while len(got[Flow.MAIN]) + len(got[Flow.CHILD]) < 70:
+                await poll()
+        assert got == {Flow.MAIN: list(range(120, 140)), Flow.CHILD: list(range(70, 120))}
+
+
+async def test_r002_3_who_falls_out_of_the_group_leaves_the_next_range_to_the_same_child(
+    kafka_43: Cluster, fresh: Fresh
+) -> None:
+    group = Group(kafka_43, kafka_43.bootstrap, fresh)
+    group.produce_to(20)
+    committed_behind(group, group.partition, 10)
+    options = {"max_poll_interval_s": 1.0, "auto_offset_reset": "earliest", **MODE}
+    async with open_consumer(group.bootstrap, group=group.name, topics=[group.partition.topic], **options) as consumer:
+        assert await polled(consumer, 10) == [(Flow.CHILD, 0, offset) for offset in range(10, 20)]
+        await consumer.commit()
+        group.produce_to(30)
+        assert await polled(consumer, 10) == [(Flow.MAIN, 0, offset) for offset in range(20, 30)]
+        await trio.sleep(2)
+        group.produce_to(40)
+        assert (await consumer.poll(0.1)).lost == {group.partition}
+        assert consumer.child_consumer_is_alive()
+        assert await polled(consumer, 20) == [(Flow.CHILD, 0, offset) for offset in range(20, 40)]
+        assert await consumer.position(group.partition) == 40
+        assert not consumer.catching_up()

@@ -20,6 +20,7 @@ from proxy.client.share_notes import RECORDS_ACKNOWLEDGED, RECORDS_RENEWED
 from proxy.client.share_opening import open_share_consumer
 from proxy.client.share_records import ShareRecord
 from proxy.consumer.events import BrokerRefused, ConsumerError
+from proxy.consumer.options import ConfigurationError
 from proxy.consumer.share_acknowledgements import AcknowledgeType
 from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
 from proxy.consumer.share_membership import ShareMemberState
@@ -146,6 +147,7 @@ async def test_members_divide_the_work_and_nothing_comes_again(bootstrap: str, f
 
 
 async def test_what_is_accepted_rejected_and_released(bootstrap: str, fresh: Fresh) -> None:
+    """R003-7: how long locks last is known once something was fetched."""
     world = World(bootstrap, fresh)
     world.produce(3)
     results: list[AcknowledgementResult] = []
@@ -193,7 +195,10 @@ async def test_what_a_closed_consumer_held_goes_to_others_at_once(bootstrap: str
 
 
 async def test_a003_1_a_job_that_outlasts_its_lock_is_nobody_elses(bootstrap: str, fresh: Fresh) -> None:
-    """With confluent-kafka as the other member: it never gets the record, and the lock is renewed several times."""
+    """With confluent-kafka as the other member: it never gets the record, and the lock is renewed several times.
+
+    R003-5 and 9: each renewal is told, with how many there were, and each type is.
+    """
     world = World(bootstrap, fresh, **short_lock())
     world.produce(1)
     notes: list[ConsumerNote] = []
@@ -236,6 +241,7 @@ async def test_a003_2_3_4_without_renewal_another_member_gets_it_and_keeps_it(bo
 
 
 async def test_a003_8_a_new_duration_is_told_by_the_renewal(bootstrap: str, fresh: Fresh) -> None:
+    """R003-2 and 4"""
     world = World(bootstrap, fresh, **short_lock(3))
     world.produce(1)
     async with world.consumer(**EXPLICIT) as consumer, world.consumer(**EXPLICIT) as other:
@@ -250,6 +256,7 @@ async def test_a003_8_a_new_duration_is_told_by_the_renewal(bootstrap: str, fres
 
 
 async def test_a003_5_renewed_records_come_again_alone_and_the_others_are_settled(bootstrap: str, fresh: Fresh) -> None:
+    """R003-7 and 8: with other types in one request, and in the explicit mode alone."""
     world = World(bootstrap, fresh)
     world.produce(5)
     async with world.consumer(**EXPLICIT) as consumer:
@@ -265,6 +272,9 @@ async def test_a003_5_renewed_records_come_again_alone_and_the_others_are_settle
             consumer.acknowledge(record)
         assert await consumer.commit() == {released.origin: None}
         assert await consumer.poll(0.5) == []
+    async with world.consumer() as implicit:
+        with pytest.raises(ConfigurationError, match="explicit"):
+            implicit.acknowledge(released, RENEW)
 
 
 async def test_a_group_that_does_not_renew_ends_the_work(bootstrap: str, fresh: Fresh) -> None:
@@ -281,6 +291,7 @@ async def test_a_group_that_does_not_renew_ends_the_work(bootstrap: str, fresh: 
 
 
 async def test_a_member_beside_one_of_confluent_kafka(bootstrap: str, fresh: Fresh) -> None:
+    """A003-9: it knows version 1, without renewals."""
     world = World(bootstrap, fresh, 2)
     got: list[int] = []
     with stock_member(world) as stock:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from proxy.consumer.events import Commit, LeaveGroup, PartitionsLost
+from proxy.consumer.events import AssignPartitions, Commit, FetchArrived, LeaveGroup, PartitionsLost, RevokePartitions
 from proxy.consumer.partitions import OffsetAndMetadata
 from proxy.wire.values import TopicPartition
 from tests.consumer.live import LiveWorld
@@ -62,6 +62,7 @@ def committed(live: Live, member: Member) -> None:
 def test_a001_4_the_states_of_a_real_group_go_through_the_chains_of_the_proposal(
     live: Live, release: str, protocol: str
 ) -> None:
+    """R001-5, 6 and 7."""
     a = live.member("a", protocol)
     live.world.until(lambda: live.both(a), [a])
     assert a.chain() == JOINED
@@ -84,6 +85,7 @@ def test_a001_4_the_states_of_a_real_group_go_through_the_chains_of_the_proposal
     live.world.until(lambda: 1 in b.results(), [a])
     live.world.until(lambda: live.both(a), [a])
     assert a.of(PartitionsLost) == b.of(PartitionsLost) == []
+    assert {RevokePartitions, AssignPartitions, FetchArrived} <= {type(each) for each in a.events}
 
 
 class Stock:

@@ -55,7 +55,7 @@ def reads_on(world: World, member: Member) -> None:
 
 @ALL
 @pytest.mark.parametrize("kind", [FailureKind.DISCONNECTED, FailureKind.TIMED_OUT])
-def test_a_lost_response_of_any_api_is_got_over(protocol: str, kind: FailureKind) -> None:
+def test_a001_10_a_lost_response_of_any_api_is_got_over(protocol: str, kind: FailureKind) -> None:
     """The first request of each API has no answer; whether it was carried out is not known."""
     kafka = FakeKafka("consumer" if protocol == "consumer" else "classic", p=2)
     for api in (*APIS[protocol], "FindCoordinator"):
@@ -69,7 +69,7 @@ def test_a_lost_response_of_any_api_is_got_over(protocol: str, kind: FailureKind
 
 
 @ALL
-def test_a_connection_that_ends_while_it_reads_loses_no_record_and_repeats_none(protocol: str) -> None:
+def test_a001_10_a_connection_that_ends_while_it_reads_loses_no_record_and_repeats_none(protocol: str) -> None:
     world, member = alone(protocol)
     choose = random.Random(protocol)
 
@@ -84,7 +84,7 @@ def test_a_connection_that_ends_while_it_reads_loses_no_record_and_repeats_none(
     assert member.got == [(P0, offset) for offset in range(150)]
 
 
-def test_a_stale_generation_means_the_loss_is_told_once_and_the_member_joins_again() -> None:
+def test_a001_10_a_stale_generation_means_the_loss_is_told_once_and_the_member_joins_again() -> None:
     world, member = alone("cooperative")
     world.kafka.group.generation += 5
     world.until(lambda: bool(member.of(PartitionsLost)), [member])
@@ -93,7 +93,7 @@ def test_a_stale_generation_means_the_loss_is_told_once_and_the_member_joins_aga
 
 
 @ALL
-def test_a_coordinator_that_moved_is_found_and_nothing_is_lost(protocol: str) -> None:
+def test_a001_10_a_coordinator_that_moved_is_found_and_nothing_is_lost(protocol: str) -> None:
     world, member = alone(protocol)
     world.kafka.coordinator = 2
     member.handle(Commit(1, offsets(p0=3)))
@@ -105,7 +105,7 @@ def test_a_coordinator_that_moved_is_found_and_nothing_is_lost(protocol: str) ->
 
 
 @ALL
-def test_metadata_without_a_leader_are_waited_for_without_a_tight_loop(protocol: str) -> None:
+def test_a001_10_metadata_without_a_leader_are_waited_for_without_a_tight_loop(protocol: str) -> None:
     kafka = FakeKafka("consumer" if protocol == "consumer" else "classic", p=2)
     kafka.leaderless.add(P0)
     world = World(kafka)
@@ -117,7 +117,7 @@ def test_metadata_without_a_leader_are_waited_for_without_a_tight_loop(protocol:
 
 
 @ALL
-def test_a_callback_that_raises_or_is_cancelled_is_acknowledged_all_the_same(protocol: str) -> None:
+def test_a001_10_a_callback_that_raises_or_is_cancelled_is_acknowledged_all_the_same(protocol: str) -> None:
     """The application's part acknowledges whatever became of the callback: the rebalance goes on."""
     world, member = alone(protocol)
     other = joining(world, protocol)
@@ -128,7 +128,7 @@ def test_a_callback_that_raises_or_is_cancelled_is_acknowledged_all_the_same(pro
 
 
 @ALL
-def test_a_duplicate_acknowledgement_changes_nothing(protocol: str) -> None:
+def test_a001_10_a_duplicate_acknowledgement_changes_nothing(protocol: str) -> None:
     world, member = alone(protocol)
     chain = member.chain()
     for rebalance_id in range(5):
@@ -140,7 +140,7 @@ def test_a_duplicate_acknowledgement_changes_nothing(protocol: str) -> None:
 
 @ALL
 @pytest.mark.parametrize("after", [0.0, 0.006, 0.012, 0.016, 0.022, 0.03, 0.05])
-def test_leaving_at_any_moment_of_a_join_leaves_nobody_behind(protocol: str, after: float) -> None:
+def test_a001_10_leaving_at_any_moment_of_a_join_leaves_nobody_behind(protocol: str, after: float) -> None:
     world = World(FakeKafka("consumer" if protocol == "consumer" else "classic", p=2))
     member = world.member("a", **PROTOCOLS[protocol]).subscribe("p")
     member.poll()

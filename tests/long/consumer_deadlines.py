@@ -82,6 +82,7 @@ class Slow(RebalanceListener):
 
 
 async def test_a001_5_a_callback_of_three_sessions_leaves_the_member_in_its_group(kafka: Cluster) -> None:
+    """R001-2"""
     _, member = group_of(kafka)
     listener, notes = Slow(), list[ConsumerNote]()
     async with member(listener=listener, observe=notes.append) as first, trio.open_nursery() as nursery:

@@ -30,7 +30,7 @@ def _holding_beside(w: World, **settings: str) -> tuple[Topic, Member, Member]:
 
 @item(41)
 def renew_that_also_fetches(w: World) -> None:
-    """A renewing fetch that asks for anything is refused whole, and its epoch is not used up."""
+    """A renewing fetch that asks for anything is refused whole, and its epoch is not used up (R003-3, A003-7)."""
     t, a = _holding(w)
     for asked in ({"wait_ms": 500}, {"min_bytes": 1}, {"max_bytes": 1}, {"records": 1}):
         answer = a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)], **asked)
@@ -40,7 +40,7 @@ def renew_that_also_fetches(w: World) -> None:
 
 @item(42)
 def renew_with_others(w: World) -> None:
-    """A renewing fetch applies every type in it, brings no records and does not wait."""
+    """A renewing fetch applies every type in it, brings no records and does not wait (R003-3 and 8)."""
     t, a = _holding(w, 4)
     w.raw.produce(t, 1)
     answer = a.fetch(renew=True, acks=[(t, 0, 0, 3, (ACCEPT, RENEW, RELEASE, REJECT))])
@@ -52,7 +52,7 @@ def renew_with_others(w: World) -> None:
 
 @item(43)
 def renew_unannounced(w: World) -> None:
-    """Type 4 is invalid without IsRenewAck, and in version 1."""
+    """Type 4 is invalid without IsRenewAck, and in version 1 (R003-1, A003-6)."""
     t, a = _holding(w)
     assert a.acknowledge((t, 0, 0, 9, RENEW)).code(t) == 42
     assert a.fetch(t, acks=[(t, 0, 0, 9, RENEW)], wait_ms=0).ack_code(t) == 42
@@ -71,7 +71,7 @@ def renew_announced_only(w: World) -> None:
 
 @item(45)
 def renewed_lock(w: World) -> None:
-    """A lock of 4000 ms renewed after 2200 ms holds at 4400 ms and ends at 6200 ms; then the count is one higher."""
+    """A lock of 4000 ms renewed after 2200 ms holds at 4400 ms, ends at 6200 ms; then the count is higher (R003-2)."""
     t, a, b = _holding_beside(w, lock_ms="4000")
     began = time.monotonic()
     _until(began + 2.2)
@@ -107,7 +107,7 @@ def renew_acknowledged(w: World) -> None:
 
 @item(47)
 def changed_duration(w: World) -> None:
-    """A changed lock duration holds from the next renewal on and is told in the answer."""
+    """A changed lock duration holds from the next renewal on and is told in the answer (R003-4)."""
     t, a = _holding(w, lock_ms="15000")
     assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).lock_ms == 15_000
     w.raw.configure_group(a.group, {"share.record.lock.duration.ms": "25000"})

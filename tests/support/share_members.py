@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from localkafka.children import Child
@@ -13,13 +14,18 @@ from tests.support.settlements import Ledger
 class ShareMember:
     """A process; what it says comes to the ledger with `listen`."""
 
-    def __init__(self, name: str, bootstrap: str, group: str, topic: str, folder: Path) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, group: str, topic: str, folder: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings`: more of them, by Kafka's names."""
         self.name = name
+        more = folder / f"{name}.properties"
+        more.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in (settings or {}).items()))
         self._log, self._heard, self._rest = folder / f"{name}.log", 0, ""
         logging = {"logFile": f"{folder / name}.client.log", "defaultLogLevel": "warn", "showDateTime": "true"}
         options = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in logging.items()]
         command = java_program("ShareMember", "4.3.0", "-Xmx128m", *options)
-        self.child = Child([*command, bootstrap, group, topic], self._log)
+        self.child = Child([*command, bootstrap, group, topic, str(more)], self._log)
 
     def listen(self, ledger: Ledger) -> None:
         """Take what was said since the last time; raises ValueError for what no member says."""
@@ -30,3 +36,8 @@ class ShareMember:
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             ledger.take(self.name, line)
+
+
+def _escaped(value: str) -> str:
+    """As java.util.Properties reads it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -2,9 +2,12 @@ import java.io.BufferedOutputStream;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.PrintStream;
+import java.io.Reader;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -19,7 +22,9 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * A member of a share group in explicit mode that accepts every record: ShareMember BOOTSTRAP GROUP TOPIC.
+ * A member of a share group in explicit mode that accepts every record: ShareMember BOOTSTRAP GROUP TOPIC [FILE].
+ *
+ * <p>The file holds more settings of the client, as Java properties.
  *
  * <p>It tells on its output, one line each, times by System.nanoTime (CLOCK_MONOTONIC on Linux, the same for all):
  *
@@ -55,6 +60,11 @@ public class ShareMember {
 
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();
+        if (arguments.length > 3) {
+            try (Reader more = Files.newBufferedReader(Path.of(arguments[3]))) {
+                settings.load(more);
+            }
+        }
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("group.id", arguments[1]);
         settings.put("share.acknowledgement.mode", "explicit");

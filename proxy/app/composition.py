@@ -444,6 +444,7 @@ def _plane(
         budget=services.answers,
         slices=services.slices,
         served=services.figures.served,
+        node_at=services.topology.node_at,
     )
 
 

@@ -98,6 +98,7 @@ EVENT_LEVELS: Mapping[str, int] = {
     "handler-failed": ERROR,
     "callback-failed": ERROR,
     # Share groups.
+    "share-fetch-at-bootstrap": WARNING,
     "share-group-deleted": INFO,
     "share-group-id-taken": WARNING,
     "share-group-not-served": WARNING,

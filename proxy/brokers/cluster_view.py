@@ -90,9 +90,9 @@ class ClusterView:
         """The brokers of the last answer that named any."""
         return self._brokers
 
-    def node_at(self, address: Address) -> int | None:
-        """The broker that advertises exactly this address."""
-        return self._nodes.get(address)
+    def node_at(self, address: Address | None) -> int:
+        """The broker that advertises exactly this address; UNKNOWN_NODE where none does, or for no address."""
+        return UNKNOWN_NODE if address is None else self._nodes.get(address, UNKNOWN_NODE)
 
     def topic(self, name: str) -> Topic | None:
         """A topic by name."""

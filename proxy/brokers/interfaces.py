@@ -22,7 +22,14 @@ class Connection(Protocol):
 
     @property
     def node_id(self) -> int:
-        """The broker whose listener the client dialled; UNKNOWN_NODE on the bootstrap listener."""
+        """The broker that it leads to: behind the bootstrap listener the one that was reached, where it is known.
+
+        UNKNOWN_NODE: that broker advertises another address than the one that was dialled, or nothing was dialled yet.
+        """
+
+    @property
+    def is_bootstrap(self) -> bool:
+        """Whether the client dialled the bootstrap listener, which stands for all brokers."""
 
     @property
     def client_host(self) -> str:

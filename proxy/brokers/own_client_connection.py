@@ -29,7 +29,7 @@ class OwnPort:
 
     id = 0
     """No client's connection has this id."""
-    node_id = UNKNOWN_NODE
+    node_id, is_bootstrap = UNKNOWN_NODE, True
     client_host = ""
 
     def __init__(self, client: OwnClient) -> None:

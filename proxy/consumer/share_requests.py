@@ -32,6 +32,9 @@ from proxy.wire.values import TopicPartition
 ACQUIRED_MAX = 1_000_000
 """Offsets that one partition of an answer may acquire; more is an answer that cannot be right."""
 
+MISLED_S = 5.0
+"""So long a node may name itself as the leader of what it refuses to read, as one does that has just become it."""
+
 SESSION_GONE = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND})
 """With all its locks."""
 SESSION_ANEW = frozenset({ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED})
@@ -92,6 +95,8 @@ class ShareRequests:
         self._buffer: deque[AcquiredChunk] = deque()
         self._not_before: dict[TopicPartition, float] = {}
         """Partitions that a broker would not read, and until when they are left alone."""
+        self._misled_since: dict[TopicPartition, float] = {}
+        """Partitions that a node refuses because it is not their leader, and says that it is."""
         self._last_fetched = -1
         self._is_closing = False
 
@@ -338,6 +343,10 @@ class ShareRequests:
             self._moved(session, partition, code or said, data)
         if not is_fetch:
             return []
+        if code not in LED_ELSEWHERE or data.current_leader.leader_id != session.node_id:
+            self._misled_since.pop(partition, None)
+        elif now - self._misled_since.setdefault(partition, now) >= MISLED_S:
+            return [*self._unreadable(partition, code, now), self._misled(session, partition)]
         if code:
             return self._unreadable(partition, code, now)
         return self._buffered(session, partition, data, now) if len(data.records or b"") else []
@@ -359,6 +368,16 @@ class ShareRequests:
         self._not_before[partition] = now + self._options.retry_backoff_max_s
         error = BrokerRefused("ShareFetch", code, str(partition))
         return [BackgroundError(error=error, partitions=frozenset({partition}))]
+
+    def _misled(self, session: ShareSession, partition: TopicPartition) -> BackgroundError:
+        """Another node answers there, or nobody can tell which: a tunnel or a balancer in front of all of them."""
+        node = self._metadata.nodes.get(session.node_id)
+        where = "" if node is None else f" at {node.host}:{node.port}"
+        error = ConsumerError(
+            f"ShareFetch of {partition}: whoever answers{where} does not lead it, and says that node {session.node_id} "
+            f"does: the address of node {session.node_id} does not lead to that node"
+        )
+        return BackgroundError(error=error, partitions=frozenset({partition}))
 
     def _buffered(
         self, session: ShareSession, partition: TopicPartition, data: Any, now: float

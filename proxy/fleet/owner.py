@@ -24,6 +24,7 @@ from proxy.wire import messages, registry
 from proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
+from proxy.wire.values import UNKNOWN_NODE
 
 
 class FarConnection:
@@ -40,6 +41,11 @@ class FarConnection:
         self._far_id = far_id
         self._callbacks: list[Callable[[], None]] = []
         self._is_closed = False
+
+    @property
+    def is_bootstrap(self) -> bool:
+        """Nobody asks: what differs there is answered by the proxy of the client."""
+        return self.node_id == UNKNOWN_NODE
 
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """See interfaces.Connection."""
@@ -193,6 +199,7 @@ class PeerOwner:
                 self, message.connection_id, next(self._numbers), message.node_id, message.client_host
             )
             self._connections[message.connection_id] = connection
+        connection.node_id = message.node_id  # behind a bootstrap listener known once it was dialled
         return connection
 
     def _done(self, number: int, connection: FarConnection, task: Task[Answer | None]) -> None:

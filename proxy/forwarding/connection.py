@@ -43,6 +43,7 @@ from proxy.loop.promise import Promise, on_behalf_of
 from proxy.loop.transports import Data, PlainTransport, Transport
 from proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from proxy.wire.frames import Answer, Pieces
+from proxy.wire.values import UNKNOWN_NODE, Address
 
 NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
 """A broker ends the connection as well: at anything but SaslHandshake (SocketServer.processCompletedReceives)."""
@@ -57,6 +58,7 @@ class ForwardedConnection:
         "_injected",
         "_local",
         "_on_close",
+        "_reached",
         "_timeouts",
         "answers",
         "broker",
@@ -65,6 +67,7 @@ class ForwardedConnection:
         "context",
         "held",
         "id",
+        "is_bootstrap",
         "is_known",
         "pending",
         "plane",
@@ -80,6 +83,7 @@ class ForwardedConnection:
         self.plane = plane
         self.port = port
         self.context = port.context
+        self.is_bootstrap = port.node_id == UNKNOWN_NODE
         self.id = plane.next_id()
         self.client_host = client_host
         self.state = Progress(ClientState.PASSING)
@@ -101,6 +105,8 @@ class ForwardedConnection:
         self._on_close: list[Callable[[], None]] | None = None
         self._draining = False
         self._cancel_dial: Callable[[], None] | None = None
+        self._reached: Address | None = None
+        """Which of the targets answered."""
         self._timeouts = Timeouts(plane.limits)
         transport.attach(self.requests.ready, READ)
 
@@ -109,7 +115,7 @@ class ForwardedConnection:
     @property
     def node_id(self) -> int:
         """See brokers.interfaces.Connection."""
-        return self.port.node_id
+        return self.plane.node_at(self._reached) if self.is_bootstrap else self.port.node_id
 
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """See brokers.interfaces.Connection."""
@@ -370,6 +376,7 @@ class ForwardedConnection:
         if broker is None or (self.closed and not broker.has_unsent):
             result.sock.close()
             return
+        self._reached = result.address
         transport = self.plane.upstream_transport(result)
         broker.open(transport)
         if self.closed:  # the client sent (acks=0) and left before there was a connection

@@ -53,7 +53,7 @@ class EndedConnection(Protocol):
 
     @property
     def node_id(self) -> int:
-        """The broker whose listener the client dialled; UNKNOWN_NODE on the bootstrap listener."""
+        """See brokers.interfaces.Connection."""
 
     @property
     def client_host(self) -> str:
@@ -84,6 +84,8 @@ class SharedByConnections(Protocol):
     """What brokers answer to clients they know only; None: every client is taken as known."""
     keep_alive: Callable[[Connection], Question | None]
     """What keeps an upstream connection from being closed idle."""
+    node_at: Callable[[Address | None], int]
+    """The broker that advertises this address; UNKNOWN_NODE where none does, or where there is no address."""
     served: Callable[[int, float], None]
     """Told the API key of each request that was answered here, and how long that took (seconds)."""
     dial: Dial

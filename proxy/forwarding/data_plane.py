@@ -41,7 +41,7 @@ from proxy.loop.slices import Slices
 from proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from proxy.loop.turns import Turns
 from proxy.wire.errors import RequestRefused
-from proxy.wire.values import Address, Limits
+from proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 SWEEP_S = 1.0
 HANDSHAKE_S = 10.0
@@ -109,10 +109,12 @@ class Plane:
         budget: AnswerBudget | None = None,
         slices: Slices | None = None,
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
+        node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
     ) -> None:
         """`routes` is asked once a second and at `refresh_routes`; `keep_alive` gives what keeps upstream alive.
 
         `introduction` is what brokers answer to clients they know only; None: every client is taken as known.
+        `node_at` says which broker advertises an address; UNKNOWN_NODE where none does.
         `served` is told the API key of each request that was answered here, and how long that took.
         """
         self.reactor = reactor
@@ -126,6 +128,7 @@ class Plane:
         self.keep_alive = keep_alive
         self.introduction = introduction
         self.served = served
+        self.node_at = node_at
         self.budget = budget or AnswerBudget(limits.local_answers_total_bytes)
         self.gathered = GatherBudget(limits.gathered_total_bytes)
         self.slices = slices or Slices(reactor)

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.brokers.cluster_view import ClusterView, Leader
 from proxy.wire import frames, registry
-from proxy.wire.values import ZERO_UUID, Address
+from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 METADATA = registry.message("MetadataResponse")
@@ -39,7 +39,7 @@ def test_it_knows_what_it_was_told(view):
     assert view.cluster_id == "cluster"
     assert view.brokers[2].address == Address("two", 9092)
     assert view.node_at(Address("two", 9092)) == 2
-    assert view.node_at(Address("two", 9093)) is None
+    assert view.node_at(Address("two", 9093)) == UNKNOWN_NODE
     assert view.topic("a").partitions == 2
     assert view.topic_by_id(A) is view.topic("a")
     assert view.leader(A, 1) == Leader(2, 7)
@@ -110,7 +110,7 @@ def test_brokers_that_left_are_forgotten_but_not_for_an_empty_list(view):
     assert view.brokers_seen == 10.0
     view.fold(metadata(brokers=((2, "two", 9093),)), now=12.0)
     assert set(view.brokers) == {2}
-    assert view.node_at(Address("one", 9092)) is None
+    assert view.node_at(Address("one", 9092)) == UNKNOWN_NODE
     assert view.node_at(Address("two", 9093)) == 2
 
 

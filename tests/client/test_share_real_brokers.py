@@ -13,6 +13,7 @@ import trio
 from confluent_kafka import AcknowledgeType as StockType
 from confluent_kafka import ShareConsumer as StockShareConsumer
 from localkafka.cluster import Cluster
+from localkafka.front import Front
 
 from proxy.client.notes import ConsumerNote
 from proxy.client.share_consumer import ShareConsumer
@@ -371,6 +372,22 @@ async def test_connections_that_break_lose_no_record(bootstrap: str, fresh: Fres
                 await consumer.commit()
                 for record in await consumer.poll(0.1):  # one whose acceptance went down with its connection
                     nursery.start_soon(work, consumer, record)
+
+
+async def test_one_address_may_stand_for_all_of_a_proxy(proxy_39_quick: Front, fresh: Fresh) -> None:
+    """A tunnel, say: every connection comes to the bootstrap listener, and the broker behind it is known."""
+    world = World(proxy_39_quick.bootstrap, fresh)
+    host, _, port = proxy_39_quick.bootstrap.rpartition(":")
+    world.produce(5)
+
+    async def through_the_tunnel(_host: str, _port: int) -> trio.abc.Stream:
+        return await trio.open_tcp_stream(host, int(port))
+
+    async with world.consumer(**EXPLICIT, connect=through_the_tunnel) as consumer:
+        records = await read(consumer, 5)
+        for record in records:
+            consumer.acknowledge(record)
+        assert await consumer.commit() == {records[0].origin: None}
 
 
 async def test_a_broker_without_share_groups_says_so(kafka_39: Cluster, fresh: Fresh) -> None:

@@ -10,7 +10,7 @@ import pytest
 from proxy.consumer.events import BackgroundError, CallDone, LeaveGroup
 from proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
 from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_requests import ACQUIRED_MAX
+from proxy.consumer.share_requests import ACQUIRED_MAX, MISLED_S
 from proxy.wire import registry
 from proxy.wire.errors import ErrorCode
 from proxy.wire.values import TopicPartition
@@ -283,6 +283,31 @@ def test_a_leader_that_moves_is_followed_by_its_hint() -> None:
     assert got == [(offset, 2) for offset in range(10)]
     assert member.results[0].error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (2, "m") in kafka.share.sessions
+
+
+def test_a_node_that_names_itself_and_does_not_lead_is_told_after_a_while() -> None:
+    """All connections go to one listener of a proxy, for instance, behind which nobody knows the broker."""
+    kafka, member = play()
+
+    def misled(request: UnsentRequest) -> Any:
+        response = registry.message("ShareFetchResponse")
+        kafka.share.sessions.setdefault((1, "m"), FakeSession(0, {P0})).epoch = request.message.share_session_epoch + 1
+        leader = response.LeaderIdAndEpoch(leader_id=1, leader_epoch=5)
+        data = response.PartitionData(
+            partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader
+        )
+        topic = response.ShareFetchableTopicResponse(topic_id=kafka.ids["a"], partitions=[data])
+        return response(acquisition_lock_timeout_ms=30_000, responses=[topic])
+
+    kafka.faults["ShareFetch"] = [misled] * 1000
+    begin = member.world.now
+    while not (errors := [each for each in member.events if isinstance(each, BackgroundError)]):
+        assert member.offsets(0.2) == []
+        assert member.world.now - begin < 2 * MISLED_S
+    assert member.world.now - begin >= MISLED_S
+    assert "the address of node 1 does not lead to that node" in str(errors[0].error)
+    kafka.faults.clear()
+    assert len(member.offsets(2)) == 10
 
 
 def test_a_partition_that_cannot_be_read_keeps_nobody_from_the_others() -> None:

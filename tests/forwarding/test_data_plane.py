@@ -52,6 +52,24 @@ def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
         assert w.dialled == [[Address("seven.test", 1)]]
 
 
+def test_behind_the_bootstrap_listener_a_connection_knows_the_broker_that_was_reached() -> None:
+    seen: list[tuple[int, bool]] = []
+
+    async def handle(call: Any) -> bytes:
+        seen.append((call.connection.node_id, call.connection.is_bootstrap))
+        return answer(call.correlation_id)
+
+    advertised = {UPSTREAM: 5}
+    with world(some_routes(local=handle), node_at=lambda address: advertised.get(address, UNKNOWN_NODE)) as w:
+        client, _ = w.pair()
+        client.send(request(LOCAL, 1, 7))
+        client.expect(answer(7))
+        advertised.clear()
+        client.send(request(LOCAL, 1, 8))
+        client.expect(answer(8))
+    assert seen == [(5, True), (UNKNOWN_NODE, True)]
+
+
 def test_a_listener_that_closes_leaves_its_connections_alone() -> None:
     with world() as w:
         client, broker = w.pair()

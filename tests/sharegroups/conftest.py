@@ -103,6 +103,10 @@ class Client:
         self.slot_values: SlotValues = {}
         self._broker = broker
 
+    @property
+    def is_bootstrap(self) -> bool:
+        return self.node_id == UNKNOWN_NODE
+
     def ask(self, key: int, version: int, body: bytes) -> Any:
         request = registry.request(key, version).decode(body)
         answer = self._broker.answer(key, version, request)

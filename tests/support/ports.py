@@ -505,6 +505,10 @@ class Connection:
         self._asked: list[Promise[memoryview]] = []
         self._on_close: list[Callable[[], None]] = []
 
+    @property
+    def is_bootstrap(self) -> bool:
+        return self.node_id == UNKNOWN_NODE
+
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         assert self.open, "asked on a closed connection"
         promise = self._cluster.ask(self, key, version, body)

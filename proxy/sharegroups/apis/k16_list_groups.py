@@ -69,7 +69,7 @@ def candidates(
     call: Call[messages.ListGroupsRequest], services: ShareServices, elsewhere: Sequence[HeldGroup]
 ) -> list[HeldGroup]:
     """The share groups that belong into the answer of this listener and pass the filters, by id."""
-    request, node_id = call.message, call.connection.node_id
+    request, node_id = call.message, UNKNOWN_NODE if call.connection.is_bootstrap else call.connection.node_id
     states = {state.lower() for state in request.states_filter or ()}
     types = {kind.lower() for kind in request.types_filter or ()}
     if types and GROUP_TYPE not in types:

@@ -39,7 +39,7 @@ from proxy.sharegroups.model.sessions import Session
 from proxy.sharegroups.services import ShareServices
 from proxy.wire import messages
 from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicIdPartition
+from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 LOCK_WAIT_MIN_S = 0.02
 """A Fetch is not cut shorter than this for a lock that is about to end."""
@@ -53,6 +53,11 @@ _TOLD_LEADERS = ConnectionSlot[dict[tuple[int, bytes, int], float]](dict)
 """(hash of the group id, topic id, partition) -> when the connection was told of another leader."""
 TOLD_MAX = 10_000
 """Partitions remembered per connection whose leader it was told; past it all are forgotten."""
+
+NO_BROKER_THERE = (
+    "nobody knows which broker is behind the bootstrap listener: let the client dial the address that it is told of "
+    "each broker, or name brokers in upstream.bootstrap as they advertise themselves"
+)
 
 RETRIES_MAX = 3
 """Times one ShareFetch tries a partition again after its broker knew better than the view, or its range was moved."""
@@ -190,6 +195,13 @@ class ShareFetching:
             told.clear()
         told.update(dict.fromkeys(news, now))
         self._tells = self._tells or bool(news)
+        if news and self._connection.node_id == UNKNOWN_NODE:
+            self._services.notes(
+                "share-fetch-at-bootstrap",
+                group_id=self._group_id,
+                client=self._connection.client_host,
+                reason=NO_BROKER_THERE,
+            )
         return self._tells
 
     # Reading

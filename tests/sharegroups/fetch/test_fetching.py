@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from proxy.wire.errors import ErrorCode, UpstreamLost
+from proxy.wire.values import UNKNOWN_NODE
 from tests.support.ports import World, acquired, assigned, entries
 from tests.support.share_steps import EARLIEST, from_the_start
 
@@ -229,6 +230,17 @@ def test_trouble_that_stays_is_told_as_not_leader(world):
     answer = world.member().fetch(topic)
     assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.cluster.count(1) <= 4
+
+
+def test_where_nobody_knows_the_broker_behind_the_bootstrap_listener_the_leader_is_named_and_the_log_says_why(world):
+    topic = world.cluster.create("t")
+    world.cluster.produce(topic, 1)
+    member = world.member(node_id=UNKNOWN_NODE)
+    for _ in range(3):
+        told = entries(member.fetch(topic))[topic.topic_id, 0]
+        assert (told.error_code, told.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
+    (note,) = [context for name, context in world.notes if name == "share-fetch-at-bootstrap"]
+    assert "upstream.bootstrap" in note["reason"]
 
 
 def test_read_uncommitted_delivers_aborted_records(world):

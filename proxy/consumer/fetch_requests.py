@@ -164,21 +164,34 @@ class FetchRequests:
     def poll(self, now: float) -> Wanted:
         """One Fetch for each broker that leads something wanted and has none under way."""
         room = self._options.buffer_bytes_max - self.buffered_bytes - self._expected_bytes()
-        least = min(self._options.max_partition_fetch_bytes, self._options.fetch_max_bytes)
+        by_node = self._by_node(now)
+        share = self._options.buffer_bytes_max // max(1, len(by_node))
         requests, wake_at = [], math.inf
-        for node_id, listed in self._by_node(now).items():
+        for node_id, listed in by_node.items():
             partitions = [each for each in listed if self._positions[each].not_before <= now]
             ready_at = max(self._ready_at(node_id), min(self._positions[each].not_before for each in listed))
-            if node_id in self._busy or room < min(least, self._options.buffer_bytes_max):
+            least, most = self._sizes(len(listed), share)
+            if node_id in self._busy or room < least:
                 continue
             if not partitions or ready_at > now:
                 wake_at = min(wake_at, ready_at)
                 continue
-            bytes_max = min(self._options.fetch_max_bytes, room)
+            bytes_max = min(most, room)
             room -= bytes_max
             self._busy[node_id] = self._request(node_id, partitions, bytes_max)
             requests.append(self._busy[node_id])
         return Wanted(tuple(requests), wake_at)
+
+    def _sizes(self, partitions: int, share: int) -> tuple[int, int]:
+        """For how many bytes one broker is asked, at least and at most.
+
+        At most what it can bring, within its share of the buffer: a Fetch that waits for records takes no room from
+        others. At least half of that, since while so much is in the buffer nobody waits for the next one, and many
+        small ones cost more.
+        """
+        options = self._options
+        most = min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes, share)
+        return max(most // 2, min(options.max_partition_fetch_bytes, most)), most
 
     def _ready_at(self, node_id: int) -> float:
         return self._backoffs[node_id].ready_at if node_id in self._backoffs else -math.inf

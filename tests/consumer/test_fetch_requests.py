@@ -97,12 +97,41 @@ def test_the_next_request_tells_the_epoch_of_the_last_record() -> None:
 def test_a_full_buffer_stops_fetching_until_something_is_taken() -> None:
     play = Play(A, buffer_bytes_max=1000, max_partition_fetch_bytes=500, fetch_max_bytes=600)
     request = only(play.fetches)
-    assert request.message.max_bytes == 600
+    assert request.message.max_bytes == 500, "more cannot come of one partition"
     play.answer(request, a=batch(0) + batch(10))
     assert play.fetches.buffered_bytes == len(batch(0)) * 2 > 500
     assert nothing(play.fetches) == float("inf")
     assert len(play.taken()) == 1
     assert asked(only(play.fetches)) == {0: 20}
+
+
+def test_three_brokers_are_asked_with_the_limits_as_they_come() -> None:
+    play = Play(A, B, C)
+    play.metadata.nodes = {**play.metadata.nodes, 3: play.metadata.nodes[2]}
+    play.metadata.note_leader(C, LeaderAndEpoch(3, 9))
+    play.seek(C, 0)
+    assert [each.node_id for each in play.fetches.poll(NOW).requests] == [1, 2, 3]
+
+
+def test_a_broker_whose_fetch_waits_keeps_no_other_from_being_asked() -> None:
+    play = Play(A, B, C, buffer_bytes_max=1000, max_partition_fetch_bytes=300, fetch_max_bytes=800)
+    first, second = play.fetches.poll(NOW).requests
+    assert [each.message.max_bytes for each in (first, second)] == [500, 300]
+
+
+def test_fetches_are_not_made_small_by_a_buffer_that_is_nearly_full() -> None:
+    size = len(batch(0))
+    play = Play(A, C, buffer_bytes_max=10 * size, max_partition_fetch_bytes=2 * size, fetch_max_bytes=100 * size)
+    for number in range(4):
+        request = only(play.fetches)
+        assert request.message.max_bytes == min(4, 10 - 2 * number) * size
+        play.answer(request, a=batch(10 * number), c=batch(10 * number))
+    request = only(play.fetches)
+    assert request.message.max_bytes == 2 * size
+    play.answer(request, a=batch(40))
+    assert nothing(play.fetches) == float("inf")
+    assert len(play.taken(size)) == 1
+    assert only(play.fetches).message.max_bytes == 2 * size
 
 
 def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:

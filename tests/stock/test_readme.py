@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from localkafka.children import Child
+from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from proxy.views.model import plans
 from tests.support.raw import Raw, until
+from tests.support.view_group import committed
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
@@ -50,6 +53,34 @@ def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callabl
             until(lambda: start_offset() == 3, f"all three are settled: {worker.log}")
         finally:
             worker.kill()
+
+
+@pytest.mark.broker
+def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[str], str], tmp_path: Path) -> None:
+    """With brokers alone; asked to stop as by Ctrl-C, it has committed and left."""
+    topic, group = fresh("topic"), fresh("group")
+    program = example("python", "A consumer for Trio")
+    for name, own in (("kafka-1:9092", kafka_39.bootstrap), ('"billing"', f'"{group}"'), ("orders", topic)):
+        assert name in program
+        program = program.replace(name, own)
+    file = tmp_path / "consumer.py"
+    file.write_text(program)
+    with Raw(kafka_39.bootstrap) as raw:
+        made = raw.create_topic(topic, 1)
+        raw.produce(made, [b"one", b"two", b"three"])
+        reader = Child([sys.executable, "-u", str(file)], tmp_path / "consumer.log")
+        try:
+            until(lambda: committed(raw, group, topic, [0]) == [3], f"all three are committed: {reader.log}")
+            reader.signal(signal.SIGINT)
+            reader.wait(30)
+            described = raw.ask("DescribeGroups", 5, on=raw.on_coordinator(group), groups=[group]).groups[0]
+            assert described.members == []
+        finally:
+            reader.kill()
+    printed = reader.log.read_text().splitlines()[:3]
+    assert [line.split()[:2] + line.split()[-1:] for line in printed] == [
+        ["0", str(offset), str(value)] for offset, value in enumerate((b"one", b"two", b"three"))
+    ]
 
 
 def test_the_plan_is_one() -> None:

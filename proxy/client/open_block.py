@@ -31,8 +31,8 @@ Opened = TypeVar("Opened", bound=Closable)
 class OpenBlock(Generic[Opened]):
     """Runs the network task beside the block.
 
-    What the block raises comes out as it is, not in a group: the nursery is not told of it. A cancellation is, because
-    the nursery may be what was cancelled.
+    What the block raises comes out as it is, Ctrl-C too, and not in a group: the nursery is not told of it. Of a
+    cancellation it is, alone or among others, because the nursery may be what was cancelled.
     """
 
     def __init__(self, make: Callable[[], tuple[NetworkLoop[Any], Opened]]) -> None:
@@ -63,10 +63,10 @@ class OpenBlock(Generic[Opened]):
             await self._close()
         finally:
             self._network_scope.cancel()
-            if error is None or isinstance(error, Exception):
-                await self._nursery_of.__aexit__(None, None, None)
-            else:
+            if isinstance(error, trio.Cancelled | BaseExceptionGroup) and not isinstance(error, Exception):
                 await self._nursery_of.__aexit__(kind, error, trace)
+            else:
+                await self._nursery_of.__aexit__(None, None, None)
         return False
 
     async def _close(self) -> None:

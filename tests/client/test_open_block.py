@@ -49,11 +49,12 @@ async def test_it_is_closed_while_the_network_still_runs(autojump_clock: Clock) 
     assert log == ["body", "closed", "network ended"]
 
 
-async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: Clock) -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+async def test_what_the_block_raises_comes_out_as_it_is(kind: type[BaseException], autojump_clock: Clock) -> None:
     log: list[str] = []
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(kind):
         async with block(log):
-            raise ZeroDivisionError
+            raise kind
     assert log == ["closed", "network ended"]
 
 

@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from proxy.client.share_consumer import ShareConsumer, ShareConsumerState
     from proxy.client.share_opening import open_share_consumer
     from proxy.client.share_records import ShareRecord
-    from proxy.consumer.events import ConsumerError, PartitionLostError
+    from proxy.consumer.events import BrokerRefused, ConsumerError, PartitionLostError
     from proxy.consumer.key_filter import KeyFilter, slots_of
     from proxy.consumer.offset_requests import NoOffsetForPartition
     from proxy.consumer.options import ConfigurationError, ConsumerOptions
@@ -158,6 +158,7 @@ __all__ = [
     "AcknowledgeType",
     "AcknowledgementResult",
     "BadOption",
+    "BrokerRefused",
     "CommitOutcome",
     "CommitText",
     "CommitTextError",
@@ -216,6 +217,7 @@ _LAZY = {
     "AcknowledgeType": "proxy.consumer.share_acknowledgements",
     "AcknowledgementResult": "proxy.consumer.share_holds",
     "BadOption": "proxy.pipeline.options",
+    "BrokerRefused": "proxy.consumer.events",
     "ConfigurationError": "proxy.consumer.options",
     "Consumer": "proxy.client.consumer",
     "ConsumerClosed": "proxy.client.network_task",

@@ -69,6 +69,27 @@ def test_the_ledger_knows_what_may_happen(lines: tuple[str, ...]) -> None:
     assert ledger.told_otherwise(PRODUCED) == []
 
 
+OVERTAKEN = ("early", f"D 0 0 1 a {1 * SECOND} {2 * SECOND}"), ("late", f"D 0 0 2 a {4 * SECOND} {5 * SECOND}")
+"""The lock of the first has ended."""
+
+
+@pytest.mark.parametrize(
+    ("told", "faults"),
+    [
+        ((("late", f"S 0 {6 * SECOND} 0"), ("early", f"S 0 {7 * SECOND} 0")), 0),
+        ((("late", f"S 0 {6 * SECOND} 0"), ("late", f"S 0 {7 * SECOND} 0")), 1),
+        ((("late", f"S 0 {6 * SECOND} 0"), ("early", f"S 0 {4 * SECOND} 0")), 1),
+    ],
+    ids=["another one settled it meanwhile", "it was told twice", "it was settled, and given out again"],
+)
+def test_the_ledger_knows_who_was_overtaken(told: tuple[tuple[str, str], ...], faults: int) -> None:
+    """A late acknowledgement of what another member has settled is answered without an error."""
+    ledger = Ledger()
+    for member, line in (*OVERTAKEN, *told):
+        ledger.take(member, line)
+    assert len(ledger.faults({"a": (0, 0)})) == faults
+
+
 def test_the_ledger_knows_who_was_told_otherwise() -> None:
     """Its acceptance was refused, and no other member accepted it."""
     ledger = _ledger(*GOOD[:3], f"F 0 {4 * SECOND} InvalidRecordStateException 1")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from os import SEEK_END
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
 import trio
 
@@ -15,6 +19,9 @@ BUFFER_BYTES = 16 << 20
 """Lines that wait for the disk; what comes beyond is dropped."""
 RETRY_S = 1.0
 """After the disk refused; what was to be written is dropped then."""
+WRITTEN_POLL_S = 0.01
+END_S = 2.0
+"""At the end of the process: how long a write that has begun may take."""
 
 
 class AuditFile:
@@ -30,49 +37,72 @@ class AuditFile:
         self._notes = notes
         self._is_begun = False
         """Whether what stands in the file ends with a whole line."""
-        self._waiting: deque[Sequence[bytes]] = deque()
-        self._bytes = 0
-        self._came = trio.Event()
-        self._idle = trio.Event()
-        self._idle.set()
-        self.dropped = 0
+        self._waiting: SimpleQueue[Sequence[bytes] | None] = SimpleQueue()
+        """None ends the thread."""
+        self._taken_bytes = self._done_bytes = 0
+        """What was offered, and how much of it the thread has done with: each is changed on one side only."""
+        self._without_room = self._refused = 0
+
+    @property
+    def dropped(self) -> int:
         """Events that found no room, or that the disk refused."""
+        return self._without_room + self._refused
 
     def offer(self, lines: Sequence[bytes]) -> None:
         """Write these lines, some time soon."""
         size = sum(map(len, lines))
-        if self._bytes + size > BUFFER_BYTES:
-            self.dropped += len(lines)
+        if self._taken_bytes - self._done_bytes + size > BUFFER_BYTES:
+            self._without_room += len(lines)
             return
-        self._waiting.append(lines)
-        self._bytes += size
-        self._idle = trio.Event() if self._idle.is_set() else self._idle
-        self._came.set()
+        self._taken_bytes += size
+        self._waiting.put(lines)
 
     async def run(self) -> None:
         """Write until cancelled."""
-        while True:
-            await self._came.wait()
-            self._came = trio.Event()
-            while self._waiting:
-                lines = list(self._waiting)
-                self._waiting.clear()
-                self._bytes = 0
-                await self._append([line for part in lines for line in part])
-            self._idle.set()
+        thread = Thread(target=self._write_all, args=[trio.lowlevel.current_trio_token()], name="audit", daemon=True)
+        thread.start()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._waiting.put(None)
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(thread.join, END_S)
 
     async def written(self) -> None:
         """Wait until nothing waits any more."""
-        await self._idle.wait()
+        while self._done_bytes < self._taken_bytes:  # noqa: ASYNC110  # asked for once, at the end of the process
+            await trio.sleep(WRITTEN_POLL_S)
 
-    async def _append(self, lines: Sequence[bytes]) -> None:
-        try:
-            await trio.to_thread.run_sync(self._write, lines)
-        except OSError as error:
-            self.dropped += len(lines)
-            self._is_begun = False
-            self._notes("audit-not-written", path=str(self._path), reason=error.strerror or str(error))
-            await trio.sleep(RETRY_S)
+    def _write_all(self, loop: trio.lowlevel.TrioToken) -> None:
+        """The thread."""
+        while (lines := self._next()) is not None:
+            try:
+                self._write(lines)
+            except OSError as error:
+                self._refused += len(lines)
+                self._is_begun = False
+                self._tell(loop, error)
+                time.sleep(RETRY_S)
+            self._done_bytes += sum(map(len, lines))
+
+    def _next(self) -> Sequence[bytes] | None:
+        """All that wait, in one piece; None: there are no more."""
+        found = self._waiting.get()
+        if found is None:
+            return None
+        lines = list(found)
+        while not self._waiting.empty():
+            more = self._waiting.get()
+            if more is None:
+                self._waiting.put(None)
+                break
+            lines += more
+        return lines
+
+    def _tell(self, loop: trio.lowlevel.TrioToken, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        with suppress(trio.RunFinishedError):
+            loop.run_sync_soon(partial(self._notes, "audit-not-written", path=str(self._path), reason=reason))
 
     def _write(self, lines: Sequence[bytes]) -> None:
         """One file after the other; a line is never cut."""

@@ -71,8 +71,9 @@ def set_up(config: Config, audited: Audited, name: str, settings: OwnSettings, n
         return None if topic is None else topic.name
 
     proxy_id = f"{wanted.proxy_id or name}-{uuid4().hex[:12]}"
-    names = AuditedTopicNames(seen, OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes))
-    return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, names)
+    client, timers = OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes), services.timers
+    names = AuditedTopicNames(seen, client, timers.now)
+    return AuditShipping(audit, sinks, proxy_id, lambda: services.topology.cluster_id, names, timers)
 
 
 def watching(shipping: AuditShipping | None, routes: Routes) -> Routes:

@@ -28,10 +28,16 @@ RETRY_S = 60.0
 class AuditedTopicNames:
     """What events call topics."""
 
-    def __init__(self, seen: Callable[[bytes], str | None], client: OwnClient) -> None:
-        """`seen`: the name of a topic that the proxy knows; `client`: closed with `aclose`."""
+    def __init__(
+        self,
+        seen: Callable[[bytes], str | None],
+        client: OwnClient,
+        now: Callable[[], float] = trio.current_time,
+    ) -> None:
+        """`seen`: the name of a topic that the proxy knows; `client`: closed with `aclose`; `now`: seconds."""
         self._seen = seen
         self._client = client
+        self._now = now
         self._told: dict[bytes, str] = {}
         self._asked_at: dict[bytes, float] = {}
 
@@ -39,22 +45,26 @@ class AuditedTopicNames:
         """Its name, or the id in hexadecimal."""
         return self._seen(topic_id) or self._told.get(topic_id) or topic_id.hex()
 
-    async def learn(self, topic_ids: Iterable[bytes]) -> None:
-        """Ask for those that are not known, if they were not asked for lately."""
-        now = trio.current_time()
-        unknown = [
+    def unknown(self, topic_ids: Iterable[bytes]) -> list[bytes]:
+        """Those that `learn` would ask for: not known, and not asked for lately."""
+        now = self._now()
+        return [
             topic_id
             for topic_id in topic_ids
             if self._seen(topic_id) is None
             and topic_id not in self._told
             and now - self._asked_at.get(topic_id, -RETRY_S) >= RETRY_S
-        ][:ASKED_MAX]
+        ]
+
+    async def learn(self, topic_ids: Iterable[bytes]) -> None:
+        """Ask for those that are not known, if they were not asked for lately."""
+        unknown = self.unknown(topic_ids)[:ASKED_MAX]
         if not unknown:
             return
         if len(self._told) + len(self._asked_at) > NAMES_MAX:
             self._told.clear()
             self._asked_at.clear()
-        self._asked_at |= dict.fromkeys(unknown, now)
+        self._asked_at |= dict.fromkeys(unknown, self._now())
         with trio.move_on_after(ASK_S) as waiting:
             await self._ask(unknown)
         if waiting.cancelled_caught:

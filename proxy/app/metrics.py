@@ -103,7 +103,7 @@ def _of_share_groups(metrics: Metrics, parts: ServingParts) -> None:
 
     shipping = parts.audit
     if shipping is not None:
-        metrics.add("audit_events", "counter", "Audit events, lost ones included.", lambda: shipping.audit.seq)
+        metrics.add("audit_events", "counter", "Audit events, lost ones included.", lambda: shipping.audit.log.seq)
         metrics.add("audit_events_lost", "counter", "Audit events that were lost, by where.", shipping.dropped, "where")
     metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
     metrics.add("share_members", "gauge", "Members of share groups.", members)

@@ -1,18 +1,18 @@
-"""Takes audit events in: a bounded queue of tuples, and what is summed up before it becomes an event.
+"""Takes audit events in: a bounded log of them, and what is summed up before it becomes an event.
 
 Theory of operation. Whoever does something says so here with a plain call: nothing is formatted, looked up or waited
-for. `app.audit_shipping` calls `tick` several times a second, takes events out and has them written. Every event has
-the next number of `seq`; one that finds the queue full is dropped but has used up its number, so whoever reads the
-events sees the gap.
+for. `app.audit_shipping` calls `tick` several times a second, takes lines out of the log and has them written. Every
+event has the next number of `seq`; one that finds the log full is dropped but has used up its number, so whoever reads
+the events sees the gap.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from proxy.audit.events import NOWHERE, Event, Place
+from proxy.audit.event_log import event_log
+from proxy.audit.events import NOWHERE, Place
 from proxy.audit.fetches import TOLD_EVERY_S, Fetches
 from proxy.audit.loads import Loads
 from proxy.audit.sampling import KeySampling
@@ -30,13 +30,13 @@ class Audit:
     ) -> None:
         """`looks_per_s`: how often keys are looked at; 0: never."""
         self._timers = timers
-        self._queue_events = queue_events
         self._load_interval_s = load_interval_s
-        self._queue: deque[Event] = deque()
-        self.seq = 0
-        """Number of the last event, dropped ones included."""
-        self.dropped = 0
-        """Events that found the queue full."""
+        self.log = event_log(queue_events, timers.wall_ms)
+        """Events that wait to be written."""
+        self.offer = self.log.offer
+        """See EventLog.offer; told often, so without a call of ours in between."""
+        self.now, self.wall_ms = timers.now, timers.wall_ms
+        """Seconds, of the loop's clock; milliseconds since 1970."""
         now = timers.now()
         self.loads = Loads(now)
         """What happens to partitions."""
@@ -44,29 +44,15 @@ class Audit:
         """Told of what is read, where its bytes are."""
         self.fetches = Fetches(self._fetched)
         """What readers are given."""
+        self.on_sums: list[Callable[[], object]] = []
+        """Called before loads or fetches are told: what sums them up by itself adds them then."""
         self.on_interval: list[Callable[[], object]] = []
         """Called before load is told: what has something to say once in an interval."""
         self._scopes: dict[str, tuple[str, str]] = {}
         self._load_due, self._fetches_due = now + load_interval_s, now + TOLD_EVERY_S
         self._scope_due = now + SCOPE_EVERY_S
 
-    def now(self) -> float:
-        """Seconds, of the loop's clock."""
-        return self._timers.now()
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
-        return self._timers.wall_ms()
-
     # What is told
-
-    def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...]) -> None:
-        """An event of now. `values`: by `events.FIELDS` of the kind."""
-        self.seq += 1
-        if len(self._queue) >= self._queue_events:
-            self.dropped += 1
-            return
-        self._queue.append(Event(self.seq, self._timers.wall_ms(), kind, place, group, member, values))
 
     def see(self, subject: str, sees: str, reason: str) -> None:
         """Say what events there are about a subject, if that is new: `sees` is all, part or none."""
@@ -85,33 +71,27 @@ class Audit:
                 self._tell_scope(subject)
         if now >= self._fetches_due:
             self._fetches_due = now + TOLD_EVERY_S
-            self.fetches.tell()
+            self._tell_fetches()
         if now >= self._load_due:
             self._load_due = now + self._load_interval_s
             self.tell_load()
 
     def tell_load(self) -> None:
         """Make events of the load since the last time."""
-        for call in self.on_interval:
+        for call in (*self.on_interval, *self.on_sums):
             call()
         for kind, place, values in self.loads.take(self._timers.now()):
             self.offer(kind, place, None, None, values)
 
     def end(self) -> None:
         """Make events of all that was summed up: nothing follows."""
-        self.fetches.tell()
+        self._tell_fetches()
         self.tell_load()
 
-    def take(self, cost_max: int) -> list[Event]:
-        """The oldest events, which are not kept here any longer: as many as may be written in one go, at least one."""
-        queue, taken = self._queue, list[Event]()
-        while queue and cost_max > 0:
-            taken.append(queue.popleft())
-            cost_max -= taken[-1].cost
-        return taken
-
-    def __len__(self) -> int:
-        return len(self._queue)
+    def _tell_fetches(self) -> None:
+        for call in self.on_sums:
+            call()
+        self.fetches.tell()
 
     def _fetched(self, place: Place, group: str | None, values: tuple[Any, ...]) -> None:
         self.offer("fetch", place, group, None, values)

@@ -11,7 +11,6 @@ from proxy.app.audit_file import AuditFile
 from proxy.app.audit_topic import AuditTopic
 from proxy.app.config import Config
 from proxy.app.config_consistency import mistakes
-from proxy.audit.events import lines
 from proxy.brokers.own_connection import OwnSettings
 from proxy.commits.services import CommitServices
 from proxy.durable.memory_journal import MemoryJournal
@@ -48,7 +47,7 @@ def test_a_file_and_a_topic(tmp_path: Path) -> None:
 
 def scopes(shipping: audit_setup.AuditShipping) -> dict[str, str]:
     """Subject -> what is seen of it, as told in the stream."""
-    found = audit_lines.events(lines(shipping.audit.take(1000), "p", "c", bytes.hex))
+    found = audit_lines.waiting(shipping.audit.log)
     return {event["subject"]: event["sees"] for event in found if event["kind"] == "scope"}
 
 
@@ -99,7 +98,7 @@ def test_plans_that_are_known_and_those_that_come_are_told() -> None:
     shipping = audit_setup.set_up(config, audited, "p", OwnSettings(), lambda *_, **__: None)
     world.views.catalog.add_plan(Plan("b", (0, 5)))
     assert shipping is not None
-    found = audit_lines.events(lines(shipping.audit.take(1000), "p", "c", bytes.hex))
+    found = audit_lines.waiting(shipping.audit.log)
     assert [event["plan_id"] for event in found if event["kind"] == "plan_loaded"] == ["a", "b"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import trio
 import trio.testing
@@ -11,7 +13,6 @@ from proxy.app import audit_shipping as shipping
 from proxy.app.audit_shipping import AuditShipping
 from proxy.audit.events import Place
 from proxy.audit.stream import Audit
-from proxy.loop.interfaces import Timers
 from tests.support.ports import ManualTimers
 
 PLACE = Place(b"t" * 16, 0)
@@ -48,7 +49,11 @@ class Decoded:
     def name(self, topic_id: bytes) -> str:
         return topic_id.decode()
 
+    def unknown(self, topic_ids) -> list[bytes]:
+        return [topic_id for topic_id in topic_ids if topic_id not in self.learnt]
+
     async def learn(self, topic_ids) -> None:
+        await trio.sleep(0.1)
         self.learnt += topic_ids
 
     async def aclose(self) -> None:
@@ -61,10 +66,21 @@ class TrioTimers(ManualTimers):
     def now(self) -> float:
         return trio.current_time()
 
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> Any:
+        scope = trio.CancelScope()
 
-def shipped(*sinks: Kept, timers: Timers | None = None) -> AuditShipping:
-    audit = Audit(timers or ManualTimers(), 1000)
-    return AuditShipping(audit, sinks, "p", lambda: "c", Decoded())
+        async def ring() -> None:
+            with scope:
+                await trio.sleep_until(deadline)
+                callback()
+
+        trio.lowlevel.spawn_system_task(ring)
+        return scope
+
+
+def shipped(*sinks: Kept) -> AuditShipping:
+    audit = Audit(TrioTimers(), 10_000)
+    return AuditShipping(audit, sinks, "p", lambda: "c", Decoded(), TrioTimers())
 
 
 def tell(way: AuditShipping, count: int = 1) -> None:
@@ -98,9 +114,24 @@ async def test_topics_are_asked_for_before_their_events_are_written(autojump_clo
     assert (way._names.learnt, way._names.is_closed, len(kept.lines)) == ([b"t" * 16], True, 2)
 
 
+async def test_nothing_overtakes_events_of_a_topic_that_is_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+    """And what is told meanwhile is not lost."""
+    kept = Kept()
+    way = shipped(kept)
+    tell(way)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(way.run)
+        await trio.sleep(0.05)
+        way.audit.see("views", "all", "events of no topic")
+        assert kept.lines == []
+        await trio.sleep(shipping.POLL_S)
+        nursery.cancel_scope.cancel()
+    assert [line["kind"] for line in kept.lines] == ["acquire", "scope"]
+
+
 async def test_load_is_told_every_interval(autojump_clock: trio.testing.MockClock) -> None:
     kept = Kept()
-    way = shipped(kept, timers=TrioTimers())
+    way = shipped(kept)
     tell(way)
     await running(way, 61)
     assert [line["kind"] for line in kept.lines] == ["acquire", "load"]
@@ -117,7 +148,7 @@ async def test_the_last_events_go_out_at_the_end(autojump_clock: trio.testing.Mo
     assert trio.current_time() - began == shipping.FINISH_S
 
 
-def test_what_was_lost_is_told_by_place() -> None:
+async def test_what_was_lost_is_told_by_place() -> None:
     kept = Kept()
     way = shipped(kept)
     kept.dropped = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.audit.events import Place, lines
+from proxy.audit.events import Place
 from proxy.audit.fetches import GivenRecords, Reader
 from proxy.audit.loads import SAMPLED_PLACES_MAX
 from proxy.audit.stream import SCOPE_EVERY_S, Audit
@@ -16,7 +16,7 @@ PLACE = Place("t", 0)
 
 
 def told(audit: Audit) -> list[dict[str, Any]]:
-    return audit_lines.events(lines(audit.take(1_000_000), "p", "c", bytes.hex))
+    return audit_lines.waiting(audit.log)
 
 
 def kinds(audit: Audit) -> list[str]:
@@ -38,7 +38,7 @@ def test_events_that_find_no_room_leave_a_gap_in_seq() -> None:
         audit.offer("forced_release", PLACE, "g", "m", (1, 1))
     assert [event["seq"] for event in told(audit)] == [1, 2]
     audit.offer("forced_release", PLACE, "g", "m", (1, 1))
-    assert ([event["seq"] for event in told(audit)], audit.dropped, audit.seq) == ([6], 3, 6)
+    assert ([event["seq"] for event in told(audit)], audit.log.dropped, audit.log.seq) == ([6], 3, 6)
 
 
 def test_fetches_are_told_by_the_second_and_load_by_the_interval() -> None:
@@ -85,9 +85,9 @@ def test_few_heavy_events_are_taken_at_a_time() -> None:
     for partition in range(SAMPLED_PLACES_MAX):
         audit.loads.add_sample(Place("t", partition), [KeySample(ROW.pack(1, 1), b"")])
     audit.tell_load()
-    assert len(audit) == 2 * SAMPLED_PLACES_MAX
-    assert 1 <= len(audit.take(200)) <= 10
-    assert len(audit.take(1)) == 1
+    assert len(audit.log) == 2 * SAMPLED_PLACES_MAX
+    assert 1 <= len(audit.log.take(200, "p", "c", bytes.hex)) <= 10
+    assert len(audit.log.take(1, "p", "c", bytes.hex)) == 1
 
 
 def test_samples_come_to_the_load_of_their_partition() -> None:

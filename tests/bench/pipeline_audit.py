@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proxy.audit.events import PROXY, Event, Place, lines
+from proxy.audit.event_log import event_log
+from proxy.audit.events import PROXY, Place
 from proxy.pipeline import audit_job
 from proxy.pipeline.lake import Lake
 from tests.bench.pipeline_goals import Figure, cpu_of_tree
@@ -71,24 +72,31 @@ def write(folder: Path, count: int) -> Counter[str]:
     """Events as proxies write them, and what the tables have to count."""
     folder.mkdir()
     dice, truth = random.Random(7), Counter[str]()
+    log = event_log(IN_ONE_GO, lambda: _at(log.seq))
     with (folder / "audit.jsonl").open("wb") as file:
         for start in range(1, count + 1, IN_ONE_GO):
-            made = [_event(seq, dice, truth) for seq in range(start, min(start + IN_ONE_GO, count + 1))]
-            file.writelines(lines(made, "bench-1", "cluster", bytes.hex))
+            for seq in range(start, min(start + IN_ONE_GO, count + 1)):
+                log.offer(*_event(seq, dice, truth))
+            while len(log):
+                file.writelines(log.take(IN_ONE_GO, "bench-1", "cluster", bytes.hex))
     return truth
 
 
-def _event(seq: int, dice: random.Random, truth: Counter[str]) -> Event:
+def _at(seq: int) -> int:
+    return BEGUN_MS + seq * 20
+
+
+def _event(seq: int, dice: random.Random, truth: Counter[str]) -> tuple[str, Place, str | None, str | None, Any]:
     """Acquires and settles in turn, renew marks and load between them."""
-    first, at = seq * 10, BEGUN_MS + seq * 20
+    first, at = seq * 10, _at(seq)
     member = f"member-{seq // 2 % 50}"
     place = Place("orders", seq % 8)
     if seq % 1000 == 0:
         sample = {str(bucket): [2, 200] for bucket in range(seq % 7, 4096, 97)}
-        return Event(seq, at, "load", place, None, None, (60_000, 9_000, 900_000, 5_000, 84, 8_400, 0, sample))
+        return ("load", place, None, None, (60_000, 9_000, 900_000, 5_000, 84, 8_400, 0, sample))
     attempt = 1 + (dice.random() < 0.1)
     if seq % 2:
-        return Event(seq, at, "acquire", place, "group", member, (first, first + 9, attempt, 1_200, 30_000, PROXY))
+        return ("acquire", place, "group", member, (first, first + 9, attempt, 1_200, 30_000, PROXY))
     outcome, renews = dice.choice(OUTCOMES), int(dice.random() < 0.05)
     truth["deliveries"] += 10
     truth["redeliveries"] += 10 * (attempt > 1)
@@ -96,4 +104,4 @@ def _event(seq: int, dice: random.Random, truth: Counter[str]) -> Event:
     truth["timeouts"] += 10 * (outcome == "lock_timeout")
     truth["accepts"] += 10 * (outcome == "accept")
     held = (first, first + 9, attempt, at - dice.randrange(1, 5_000))
-    return Event(seq, at, "settle", place, "group", member, (*held, outcome, renews, renews * 1_500, first - 30, PROXY))
+    return ("settle", place, "group", member, (*held, outcome, renews, renews * 1_500, first - 30, PROXY))

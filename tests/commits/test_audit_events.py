@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.events import lines
 from proxy.audit.stream import Audit
 from proxy.commits import audit_events
 from proxy.commits.audit_events import CommitAudit
@@ -23,7 +22,7 @@ class AuditedWorld(CommitWorld):
         self.services.audit = CommitAudit(self.audit, PROCESS)
 
     def events(self) -> list[dict[str, Any]]:
-        return audit_lines.events(lines(self.audit.take(1_000_000), "p", "c", bytes.hex))
+        return audit_lines.waiting(self.audit.log)
 
     def told(self) -> list[tuple[Any, ...]]:
         names = ("partition", "offset", "previous", "ranges", "ranges_total", "stored_ranges")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.audit.events import lines
 from proxy.audit.stream import Audit
 from proxy.loop.promise import settled
 from proxy.sharegroups import group_report
@@ -44,7 +43,7 @@ def topic(world):
 def events(world, *kinds):
     """What was told since the last call, of these kinds (all, without any), as it is written."""
     world.audit.fetches.tell()
-    found = lines(world.audit.take(10_000), "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
+    found = world.audit.log.take(10_000, "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
     told = audit_lines.events(found)
     return [event for event in told if not kinds or event["kind"] in kinds]
 
@@ -191,8 +190,8 @@ def test_a_full_queue_leaves_a_gap_in_seq(world, topic):
         member = world.member(member_id=f"m{number}")
         member.fetch(topic)
         member.connection.close()
-    assert world.audit.dropped == world.audit.seq - 2
-    lost = world.audit.dropped
+    assert world.audit.log.dropped == world.audit.log.seq - 2
+    lost = world.audit.log.dropped
     assert [event["seq"] for event in events(world)][:2] == [1, 2]
     world.member(member_id="late").fetch(topic)
     assert events(world)[0]["seq"] > 2 + lost
@@ -280,7 +279,7 @@ def test_keys_are_seen_where_the_bytes_are():
     world.audit.tell_load()
     edge.tell_load()
     (owners,) = events(world, "load")
-    found = audit_lines.events(lines(edge.take(1000), "p2", "c", bytes.hex))
+    found = audit_lines.waiting(edge.log, "p2")
     assert (owners["rows"], owners["sampled"]) == (10, 0)
     assert [(event["kind"], event["sampled"]) for event in found] == [("load", 10), ("hot_keys", 10)]
     assert (found[0]["rows"], found[0]["topic"], found[0]["partition"]) == (0, topic.topic_id.hex(), 0)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from proxy.audit.event_log import EventLog
 from proxy.wire import specs
 
 SCHEMA: Mapping[str, Any] = json.loads(specs.location().joinpath("internal", "AuditEvent.json").read_text("utf-8"))
 KINDS: Mapping[str, Any] = SCHEMA["$defs"]
 TYPES: Mapping[str, Any] = {"integer": int, "string": str, "null": type(None), "array": list, "object": dict}
+
+
+def waiting(log: EventLog, proxy_id: str = "p", topic_name: Callable[[bytes], str] = bytes.hex) -> list[dict[str, Any]]:
+    """All that wait to be written; they do not wait any longer."""
+    return events(log.take(1_000_000, proxy_id, "c", topic_name))
 
 
 def events(lines: Iterable[bytes | str]) -> list[dict[str, Any]]:

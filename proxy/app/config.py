@@ -202,7 +202,7 @@ class AuditSettings(Section):
     load_interval_s: Seconds = 60.0
     """How often load, hot keys and renewed locks that are still held are told."""
     key_samples_per_s: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 10.0
-    """Looks a second at up to 4096 keys of what was just read; 0: none, and the load has no key ranges."""
+    """Looks a second at up to 1024 keys of what was just read; 0: none, and the load has no key ranges."""
 
     @property
     def on(self) -> bool:

@@ -1,6 +1,6 @@
 """The heaviest hashes of a sample in bounded memory: the summary of Misra and Gries, for many records at a time.
 
-Theory of operation. Counts are added up until twice as many hashes are known as are kept. Then the count of the first
+Theory of operation. Counts are added up until many more hashes are known than are kept. Then the count of the first
 one too many is taken from all, and what is left with nothing goes; `error` remembers how much was taken. So a hash has
 at most `error` more records than its count says, one that is not kept has at most `error`, and `error` is never more
 than the records divided by `kept` + 1 (Misra and Gries 1982; that such summaries may be merged so: Agarwal and others,
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 KEPT_MAX = 128
 """Hashes of one summary; whatever has more than 1 % of the records is among them."""
+CROWDED = 8
+"""Times as many may be known before the summary is cut: sorting them takes longer than adding hashes."""
 
 
 class HeavyKeys:
@@ -33,7 +35,7 @@ class HeavyKeys:
         """One for each record."""
         self._counts.update(hashes)
         self.records += len(hashes)
-        if len(self._counts) > 2 * self._kept_max:
+        if len(self._counts) > CROWDED * self._kept_max:
             self._reduce()
 
     def heaviest(self, most: int) -> list[tuple[int, int]]:

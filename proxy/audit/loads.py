@@ -17,7 +17,7 @@ PLACES_MAX = 10_000
 """Partitions with load in one interval; those beyond are not told."""
 SAMPLED_PLACES_MAX = 500
 """Of these, partitions with samples: each takes some 70 KB."""
-HEAVY_RECORDS = 1024
+HEAVY_RECORDS = 256
 """Of what is seen at a time so many at most are counted by hash: that takes ten times as long as by bucket."""
 HOT_KEYS_TOLD = 32
 """Hashes of one `hot_keys` event."""

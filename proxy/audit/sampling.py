@@ -1,16 +1,18 @@
-"""Which keys of what was read are looked at: a few thousand at a time, so many times a second, where the bytes are.
+"""Which keys of what was read are looked at: a thousand at a time, so many times a second, where the bytes are.
 
 Theory of operation. What one Fetch brought is looked at in up to LOOKS_PER_READ places, each a run of batches that
 begins elsewhere every time. Of a run the records are taken one by one, or every n-th where they are more than
-LOOK_RECORDS. That costs a fraction of a millisecond; what has to be opened first, or is very large, is the work of
-another thread. Looks that were not needed are kept for later, up to those of a second: a burst is seen as well as a
-steady stream.
+LOOK_RECORDS. That costs a tenth of a millisecond; what has to be opened first, or is very large, is the work of another
+thread. Looks that were not needed are kept for later, up to those of a second: a burst is seen as well as a steady
+stream. In the long run no more than one of READ_FOR_ONE records is looked at: looks must not cost a busy proxy more
+than a part of the reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 from proxy.audit.events import Place
@@ -22,11 +24,13 @@ from proxy.wire.errors import ProxyError
 from proxy.wire.key_samples import KeySample
 from proxy.wire.records import HEADER
 
-LOOK_RECORDS = 4096
-"""Keys of one look, about 0.3 ms of work."""
-LOOK_BATCHES = 32
+LOOK_RECORDS = 1024
+"""Keys of one look, less than 0.1 ms of work."""
+LOOK_BATCHES = 16
 """Batches of one look, however small they are."""
 LOOKS_PER_READ = 4
+READ_FOR_ONE = 128
+"""Records that are read for each one that is looked at."""
 BURST_LOOKS = 10.0
 """Looks that may have been saved up, at least; those of a second where that is more."""
 INLINE_BYTES = 1 << 20
@@ -64,26 +68,36 @@ class KeySampling:
         self._looks_max = max(looks_per_s, BURST_LOOKS)
         self._saved = self._looks_max
         self._saved_at = timers.now()
+        self.due_at = self._saved_at if looks_per_s else inf
+        """Before this (seconds, of the loop's clock) nothing is looked at: `read` need not be called."""
+        self._affordable = self._affordable_max = self._looks_max * LOOK_RECORDS
+        """Records that may be looked at."""
+        self.due_records = 0.0
+        """Before so many more were read nothing is looked at: as many may be told with the next `read`."""
         self._turns = 0
         self._in_threads = 0
         self.skipped = 0
         """Looks that came to nothing: broken or huge batches, or no thread was free."""
 
-    def read(self, place: Place, batches: BatchTable, data: memoryview) -> None:
-        """These whole batches of a partition were read."""
-        if not self._looks_per_s or not batches or not data:
-            return
-        wanted = min(LOOKS_PER_READ, -(-batches.records_count // LOOK_RECORDS))
-        for _ in range(self._allowed(wanted)):
-            self._turns += 1
-            self._look(place, _run(batches, data, self._turns))
+    def read(self, place: Place, batches: BatchTable, data: memoryview, untold: int = 0) -> None:
+        """These whole batches of a partition were read, and so many records before that were not told here."""
+        count, now = batches.records_count, self._timers.now()
+        self._affordable = min(self._affordable + (count + untold) / READ_FOR_ONE, self._affordable_max)
+        if now >= self.due_at and count and data:
+            wanted = min(LOOKS_PER_READ, -(-count // LOOK_RECORDS))
+            size = min(count, LOOK_RECORDS)
+            for _ in range(self._allowed(min(wanted, int(self._affordable // size)), now)):
+                self._affordable -= size
+                self._turns += 1
+                self._look(place, _run(batches, data, self._turns))
+        self.due_records = max(LOOK_RECORDS - self._affordable, 0) * READ_FOR_ONE
 
-    def _allowed(self, wanted: int) -> int:
-        now = self._timers.now()
+    def _allowed(self, wanted: int, now: float) -> int:
         self._saved = min(self._looks_max, self._saved + (now - self._saved_at) * self._looks_per_s)
         self._saved_at = now
         allowed = min(wanted, int(self._saved))
         self._saved -= allowed
+        self.due_at = now + max(1.0 - self._saved, 0.0) / self._looks_per_s
         return allowed
 
     def _look(self, place: Place, parts: Sequence[SampledBatch]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.audit import sampling
 from proxy.audit.events import Place
-from proxy.audit.sampling import BURST_LOOKS, LOOK_RECORDS, LOOKS_PER_READ, KeySampling
+from proxy.audit.sampling import BURST_LOOKS, LOOK_RECORDS, LOOKS_PER_READ, READ_FOR_ONE, KeySampling
 from proxy.loop.interfaces import WorkersBusy
 from proxy.loop.promise import Promise
 from proxy.wire import compression, records
@@ -93,8 +93,8 @@ def test_of_a_large_batch_every_nth_record_is_seen() -> None:
 def test_a_compressed_batch_is_opened_by_another_thread(codec: int) -> None:
     """If it is not small; it is seen when the thread has come to an end."""
     world = World()
-    keys = keys_of(2000)
-    world.read(batch(keys, codec=codec, size=100))
+    keys = keys_of(LOOK_RECORDS)
+    world.read(batch(keys, codec=codec, size=200))
     if world.workers.jobs:
         assert world.seen == []
     world.workers.work()
@@ -143,6 +143,22 @@ def test_looks_are_bounded_by_time() -> None:
     for _ in range(50):
         world.read(batch(keys_of(10)))
     assert len(world.seen) == 2 * BURST_LOOKS + 2
+
+
+def test_in_the_long_run_a_part_of_what_is_read_is_seen() -> None:
+    """However much time there is; what was read and not shown counts as well."""
+    world = World(looks_per_s=10.0)
+    data = batch(keys_of(2 * LOOK_RECORDS), size=3)
+    world.keys._affordable = 0.0
+    for _ in range(4 * READ_FOR_ONE):
+        world.timers.advance(60.0)
+        world.read(data)
+    seen = len(world.hashes())
+    assert 7 * LOOK_RECORDS <= seen <= 8 * LOOK_RECORDS
+    assert 0 < world.keys.due_records <= READ_FOR_ONE * LOOK_RECORDS
+    table, _ = split_complete(memoryview(data))
+    world.keys.read(PLACE, table, memoryview(data), untold=READ_FOR_ONE * LOOK_RECORDS)
+    assert len(world.hashes()) > seen
 
 
 def test_of_a_large_read_several_places_are_seen() -> None:

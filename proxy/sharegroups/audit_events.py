@@ -7,7 +7,7 @@ change was applied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from proxy.audit.events import PROXY, Place
 from proxy.audit.fetches import GivenRecords, Reader
@@ -17,7 +17,7 @@ from proxy.loop.promise import Promise
 from proxy.reading.far_records import Records
 from proxy.sharegroups.model.acknowledging import ACCEPT, GAP, REJECT, RELEASE
 from proxy.sharegroups.model.coordinator import Share, ShareCoordinator, ShareKey
-from proxy.sharegroups.model.offset_runs import GivenBack
+from proxy.sharegroups.model.offset_runs import GivenBack, OffsetRun
 from proxy.sharegroups.model.partition import Lock, SharePartition, Transition
 from proxy.wire.batches import BatchTable
 from proxy.wire.errors import ErrorCode
@@ -31,6 +31,24 @@ RENEWED_MAX = 100_000
 """Share partitions with renewed locks that are remembered; of those beyond only settles tell."""
 MARKS_MAX = 10_000
 """Marks of renewed locks in one interval; share partitions that do not fit come first in the next."""
+SUMS_MAX = 10_000
+"""Share partitions that are summed up; past it they are added to the loads at once."""
+
+
+class _ShareSums:
+    """What happened to one share partition since it was added to the loads."""
+
+    __slots__ = ("bytes", "hold_ms", "place", "rows")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.rows = self.bytes = 0
+        self.hold_ms = 0.0
+
+
+_Ending: TypeAlias = tuple[_ShareSums, int, float, float, int]
+"""Sums and start offset of a share partition, how long its locks last, and when deliveries of it end: seconds of the
+loop's clock, and milliseconds since 1970."""
 
 
 class ShareAudit:
@@ -41,7 +59,9 @@ class ShareAudit:
         self._timers = timers
         self._coordinator = coordinator
         self._renewed: dict[ShareKey, None] = {}
+        self._sums: dict[ShareKey, _ShareSums] = {}
         audit.on_interval.append(self._mark_renewed)
+        audit.on_sums.append(self._add_sums)
 
     def read(self, group_id: str, place: Place, batches: BatchTable, data: Records) -> None:
         """A Fetch has brought these whole batches; their bytes may be at another proxy."""
@@ -57,31 +77,31 @@ class ShareAudit:
         self, key: ShareKey, member_id: str, ranges: Iterable[tuple[int, int, int]], size: int, lock_s: float
     ) -> None:
         """Ranges (first, last, delivery count) of one partition were given to a member; `size`: bytes of the answer."""
-        place = _place(key)
-        load = self._audit.loads.of(place)
-        load.bytes += size
+        sums = self._sums.get(key) or self._begin(key)
+        sums.bytes += size
         lock_ms, left = round(lock_s * 1000), size
         for first, last, count in ranges:
-            self._audit.offer("acquire", place, key.group_id, member_id, (first, last, count, left, lock_ms, PROXY))
-            load.rows += last - first + 1
+            values = (first, last, count, left, lock_ms, PROXY)
+            self._audit.offer("acquire", sums.place, key.group_id, member_id, values)
+            sums.rows += last - first + 1
             left = 0
 
     def settling(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
         """A change is about to be applied: call it before `SharePartition.apply`, which forgets who held what."""
-        now = self._timers.now()
+        ending = self._ending(key, partition, lock_s)
         for given in transition.given_back:
-            self._settled(key, partition, given, LOCK_TIMEOUT, lock_s, now)
+            self._settled(key, given, LOCK_TIMEOUT, ending)
         kinds = transition.kinds
         for index, run in enumerate(transition.runs):
             if run.pending is transition and run.partition is partition:
                 outcome = OUTCOMES[kinds[index]] if kinds else SESSION_CLOSE
-                outcome = FORCED_RELEASE if transition.is_forced else outcome
-                self._settled(key, partition, GivenBack.of(run), outcome, lock_s, now)
+                self._settled(key, run, FORCED_RELEASE if transition.is_forced else outcome, ending)
 
     def reverted(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
         """A change was refused by the store: what its locks had ended meanwhile is free again."""
+        ending = self._ending(key, partition, lock_s)
         for given in transition.given_back:
-            self._settled(key, partition, given, LOCK_TIMEOUT, lock_s, self._timers.now())
+            self._settled(key, given, LOCK_TIMEOUT, ending)
 
     def renewed(self, key: ShareKey) -> None:
         """A member renewed locks of this share partition."""
@@ -99,16 +119,33 @@ class ShareAudit:
         before = {key: None if share is None else share.partition.start_offset for key, share in shares.items()}
         return Replacing(self._audit, request, begins, before)
 
-    def _settled(
-        self, key: ShareKey, partition: SharePartition, given: GivenBack, outcome: str, lock_s: float, now: float
-    ) -> None:
-        held_s = max(now - given.acquired_at, 0.0)
-        renew_ms = round(max(held_s - lock_s, 0.0) * 1000) if given.renewals else 0
-        held = (given.first, given.last, given.attempt, self._wall_ms(held_s))
-        values = (*held, outcome, given.renewals, renew_ms, partition.start_offset, PROXY)
-        place = _place(key)
-        self._audit.offer("settle", place, key.group_id, given.owner, values)
-        self._audit.loads.of(place).hold_ms += held_s * 1000 * (given.last - given.first + 1)
+    def _settled(self, key: ShareKey, ended: GivenBack | OffsetRun, outcome: str, ending: _Ending) -> None:
+        sums, start_offset, lock_s, now, wall_ms = ending
+        held_s = max(now - ended.acquired_at, 0.0)
+        renew_ms = round(max(held_s - lock_s, 0.0) * 1000) if ended.renewals else 0
+        held = (ended.first, ended.last, ended.count, wall_ms - round(held_s * 1000))
+        values = (*held, outcome, ended.renewals, renew_ms, start_offset, PROXY)
+        self._audit.offer("settle", sums.place, key.group_id, ended.owner, values)
+        sums.hold_ms += held_s * 1000 * (ended.last - ended.first + 1)
+
+    def _ending(self, key: ShareKey, partition: SharePartition, lock_s: float) -> _Ending:
+        sums = self._sums.get(key) or self._begin(key)
+        return sums, partition.start_offset, lock_s, self._timers.now(), self._timers.wall_ms()
+
+    def _begin(self, key: ShareKey) -> _ShareSums:
+        if len(self._sums) >= SUMS_MAX:
+            self._add_sums()
+        sums = self._sums[key] = _ShareSums(_place(key))
+        return sums
+
+    def _add_sums(self) -> None:
+        """To the loads, which are of partitions: they are told next."""
+        found, self._sums = self._sums, {}
+        for sums in found.values():
+            load = self._audit.loads.of(sums.place)
+            load.rows += sums.rows
+            load.bytes += sums.bytes
+            load.hold_ms += sums.hold_ms
 
     def _mark_renewed(self) -> None:
         """Say of every renewed lock that it is still held."""

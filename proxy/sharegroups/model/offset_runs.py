@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from proxy.sharegroups.model import locks
 from proxy.sharegroups.model.snapshot import ACKNOWLEDGED, ARCHIVED, AVAILABLE, SNAPSHOT_BYTES_MAX, offsets_in
@@ -79,12 +79,14 @@ class OffsetRun(locks.Lockable):
         return f"<{self.first}-{self.last} {self.state}{waiting} count {self.count} {self.owner or ''}>"
 
 
-class GivenBack(NamedTuple):
+@dataclass(slots=True)
+class GivenBack:
     """A delivery that has ended, as audit tells it: what `Window.free` forgets."""
 
     first: int
     last: int
-    attempt: int
+    count: int
+    """Deliveries so far, this one included."""
     owner: str | None
     acquired_at: float
     renewals: int

@@ -66,15 +66,15 @@ class Fetches:
         self._tell = tell
         self._sums: dict[Reader, list[int]] = {}
 
-    def add(self, reader: Reader, given: GivenRecords) -> None:
-        """A reader was given something."""
+    def add(self, reader: Reader, given: GivenRecords, requests: int = 1) -> None:
+        """A reader was given something, in so many answers."""
         sums = self._sums.get(reader)
         if sums is None:
             if len(self._sums) >= READERS_MAX:
                 self.tell()
-            self._sums[reader] = [1, *given]
+            self._sums[reader] = [requests, *given]
             return
-        sums[0] += 1
+        sums[0] += requests
         sums[1] = min(sums[1], given.first)
         sums[2] = max(sums[2], given.last)
         sums[3] += given.rows_in

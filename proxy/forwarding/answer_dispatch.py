@@ -7,11 +7,11 @@ the frame with its size and says what the client is given: the frame, other byte
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from proxy.forwarding.connection_parts import PartOwner
 from proxy.forwarding.interfaces import AwaitedAnswer
-from proxy.forwarding.routes import Context, Route
+from proxy.forwarding.routes import Context, Rewrite, Treatment
 from proxy.loop.promise import Promise
 from proxy.wire import frames, headers, messages
 from proxy.wire.api_key import ApiKey
@@ -97,14 +97,26 @@ class SaslAuthenticateAnswer:
 Special = OwnAnswer | SaslHandshakeAnswer | SaslAuthenticateAnswer
 
 
+class Rewrites(Treatment, Protocol):
+    """Rewrites the answer: what simply passes is not gathered."""
+
+    @property
+    def rewrite(self) -> Rewrite:
+        """See Treatment."""
+
+
 def deliver(connection: TakesAnswers, expected: object, frame: memoryview) -> bytes | memoryview | None:
     """What the client gets for an answer that was gathered: rewritten, as it is, or nothing."""
-    if isinstance(expected, Route):
-        assert expected.rewrite is not None  # noqa: S101  # else it would have passed
-        connection.plane.reactor.turns.doing = connection, expected
-        return expected.rewrite(frame[4:], connection.context) or frame
     if isinstance(expected, AwaitedAnswer):
         expected.came(frame)
         return None
-    assert isinstance(expected, Special)  # noqa: S101  # nothing else is ever queued
-    return expected.arrived(connection, frame)
+    if isinstance(expected, Special):
+        return expected.arrived(connection, frame)
+    assert is_treatment(expected)  # noqa: S101  # nothing else is ever queued
+    connection.plane.reactor.turns.doing = connection, expected
+    return expected.rewrite(frame[4:], connection.context) or frame
+
+
+def is_treatment(expected: object) -> TypeGuard[Rewrites]:
+    """Whether the answer is rewritten: what others do with one is no function."""
+    return callable(getattr(expected, "rewrite", None))

@@ -10,7 +10,6 @@ from proxy.forwarding import answer_dispatch
 from proxy.forwarding.broker_answers import TOKEN, BrokerAnswers, Due
 from proxy.forwarding.gathering import Gathering
 from proxy.forwarding.interfaces import AwaitedAnswer
-from proxy.forwarding.routes import Route
 from proxy.forwarding.walking import Pending
 from proxy.loop.polling import READ, WRITE
 from proxy.loop.transports import Data, Transport
@@ -218,12 +217,11 @@ class BrokerToClient(BrokerAnswers):
             pending.popleft()
             expected.came(buffer[:count])
             return True
-        if type(expected) is not Route or expected.rewrite is None or correlation_id != asked or size + 4 != count:
+        if not answer_dispatch.is_treatment(expected) or correlation_id != asked or size + 4 != count:
             return False
         pending.popleft()
         self._connection.plane.reactor.turns.doing = self._connection, expected
-        rewrite = expected.rewrite
-        data = rewrite(buffer[4:count], self._connection.context) or buffer[:count]
+        data = expected.rewrite(buffer[4:count], self._connection.context) or buffer[:count]
         self.bytes += len(data)
         send = self._send
         try:

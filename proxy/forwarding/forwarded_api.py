@@ -13,13 +13,10 @@ from typing import NamedTuple
 from proxy.forwarding.address_book import AddressBook, AnswerCache
 from proxy.forwarding.address_rewriting import Repair, Special, rewriter
 from proxy.forwarding.offered_versions import EffectiveVersions
-from proxy.forwarding.routes import Kind, Rewrite, Route
+from proxy.forwarding.routes import Amend, Kind, Rewrite
 from proxy.wire import endpoints, registry
 from proxy.wire.errors import LocalProtocolError
 from proxy.wire.values import Limits
-
-Amend = Callable[[memoryview], Route | None]
-"""See `routes.Route.amend`."""
 
 
 class RewritingParts(NamedTuple):

@@ -121,10 +121,9 @@ def gathered(connection: TakesRequests, asked: GatheredRequest, frame: memoryvie
 def pass_whole(connection: Forwards, asked: GatheredRequest, frame: memoryview) -> None:
     """Forward a request that was gathered, amended where its route says so."""
     route = asked.route
-    if route.amend is not None:
-        route = route.amend(frame[4:]) or route
+    treatment = None if route.amend is None else route.amend(frame[4:])
     if not (route.kind is Kind.PRODUCE and _wants_no_answer(route, frame)):
-        connection.pending.append((asked.head.correlation_id, route))
+        connection.pending.append((asked.head.correlation_id, treatment or route))
     connection.requests.write(frame)
 
 

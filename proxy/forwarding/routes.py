@@ -8,12 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 from proxy.forwarding.early_looks import EarlyLook
 from proxy.forwarding.interfaces import AtOnce, Call
 from proxy.wire.frames import Answer
 from proxy.wire.messages import Message
+
+
+class Treatment(Protocol):
+    """How the answer to one request is treated: a Route is one."""
+
+    @property
+    def key(self) -> int:
+        """API key."""
+
+    @property
+    def version(self) -> int:
+        """API version."""
+
+    @property
+    def rewrite(self) -> Rewrite | None:
+        """For the answer of the broker, which is collected whole only where this is set."""
 
 
 class Kind(Enum):
@@ -52,6 +68,10 @@ Raises `errors.AnswerUnusable` when the answer cannot be passed on without an ad
 the connection ends, with the text in the log.
 """
 
+Amend = Callable[[memoryview], Treatment | None]
+"""Request frame without size, writable, whose bytes may be changed in place (never the length) -> how its answer is
+treated, by the same key and version; None = as its route says."""
+
 Handler = Callable[[Call[Any]], Coroutine[Any, Any, Answer | Message | None]]
 """The response: a message, or a whole frame; None = forward the request."""
 
@@ -86,10 +106,8 @@ class Route:
     repeats: bool = False
     """Requests come again byte for byte, `amend` changes nothing in them, and what it and `serve_here` (when it says
     no) say of the same bytes stays true: it may be remembered."""
-    amend: Callable[[memoryview], Route | None] | None = None
-    """Where set, a request that is to be forwarded is collected whole and shown to this first: the frame without size,
-    writable, whose bytes it may change in place (never the length). A route it returns treats the answer in place of
-    this one (it has the same kind, key and version); None = this one does."""
+    amend: Amend | None = None
+    """Where set, a request that is to be forwarded is collected whole and shown to this first."""
     opaque: bool = False
     """LOCAL: the body is not decoded, for its layout is not known: `Call.message` is the frame without its size, and
     `Call.client_id` is None."""

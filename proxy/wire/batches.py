@@ -7,7 +7,7 @@ could be built, else by its twin here; `KERNEL` says which. A row becomes a `Bat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, NamedTuple, Protocol, overload
 
@@ -149,7 +149,7 @@ def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int
         RemoteProtocolError: a size, magic or offset range that no batch can have.
     """
     try:
-        rows, size = _walk(buffer, fetch_offset)
+        rows, size = walk(buffer, fetch_offset)
     except ValueError as error:
         raise RemoteProtocolError(str(error)) from error
     return BatchTable(rows), size
@@ -228,7 +228,8 @@ def _twin_count(rows: bytes) -> int:
 
 KERNEL = "c" if _batches is not None and _batches.VERSION == BUILT_VERSION else "python"
 """Which one is used: "c" or "python"."""
-_walk = _batches.walk if KERNEL == "c" else _twin_walk
+walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _twin_walk
+"""`split_complete` without an object for the table: its rows, and how many bytes they take. Raises ValueError."""
 _fates = _batches.fates if KERNEL == "c" else _twin_fates
 _ranges = _batches.ranges if KERNEL == "c" else _twin_ranges
 _count = _batches.count if KERNEL == "c" else _twin_count

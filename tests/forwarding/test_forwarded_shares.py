@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import random
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
-from proxy.audit.events import lines
 from proxy.audit.stream import Audit
-from proxy.forwarding import route_table
+from proxy.forwarding import forwarded_shares, route_table
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.forwarded_shares import watched
 from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Context, Kind, header
+from proxy.forwarding.routes import Context, Routes, header
 from proxy.wire import frames, messages, records
 from proxy.wire.api_key import ApiKey
 from proxy.wire.records import Record
@@ -26,15 +29,23 @@ FETCH, ACKNOWLEDGE = messages.ShareFetchRequest, messages.ShareAcknowledgeReques
 FETCHED, ACKNOWLEDGED = messages.ShareFetchResponse, messages.ShareAcknowledgeResponse
 
 
+KERNELS = (forwarded_shares._watching, forwarded_shares._watching_in_python)
+
+
+@cache
+def plain_routes() -> Routes:
+    book = AddressBook(20000, "proxy", lambda *_: True)
+    return route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
+
+
 class World:
     """Routes of a proxy that forwards share groups, with audit on."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Any) -> None:
         self.timers = ManualTimers()
-        book = AddressBook(20000, "proxy", lambda *_: True)
-        self.plain = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
+        self.plain = plain_routes()
         self.audit = Audit(self.timers, 1000, looks_per_s=10.0)
-        self.routes = watched(self.plain, self.audit)
+        self.routes = watched(self.plain, self.audit, kernel)
 
     def passes(self, key: int, request: Any, answer: Any, version: int = 2) -> bytes | None:
         """A request goes by, and its answer: what the client gets in place of it."""
@@ -42,20 +53,20 @@ class World:
         frame = bytearray(frames.request(key, version, 7, "client", request)[4:])
         before = bytes(frame)
         treated = route.amend(memoryview(frame))
-        assert (treated.key, treated.version, treated.kind) == (route.key, route.version, Kind.ANSWER)
+        assert (treated.key, treated.version) == (route.key, route.version)
         assert bytes(frame) == before
         back = frames.response(key, version, 7, answer)[4:]
         return treated.rewrite(memoryview(back), Context(node_id=1))
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         self.audit.end()
-        found = audit_lines.events(lines(self.audit.take(1_000_000), "p", "c", bytes.hex))
+        found = audit_lines.waiting(self.audit.log)
         return [event for event in found if event["kind"] in kinds]
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
+@pytest.fixture(params=KERNELS, ids=("c", "python"))
+def world(request: pytest.FixtureRequest) -> World:
+    return World(request.param)
 
 
 def fetched(*acquired: tuple[int, int, int], data: bytes = b"", **fields: Any) -> Any:
@@ -173,13 +184,14 @@ def test_what_cannot_be_read_passes_and_tells_nothing(world: World) -> None:
     assert route.amend(memoryview(bytearray(frame[:-3]))) is plain
     treated = route.amend(memoryview(bytearray(frame)))
     short = frames.response(SHARE_ACKNOWLEDGE, 2, 7, acknowledged())[4:-4]
-    assert outcome(treated.rewrite, short) == outcome(plain.rewrite, short)
+    given = memoryview(short), Context(node_id=1)
+    assert outcome(lambda: treated.rewrite(*given)) == outcome(lambda: plain.rewrite(*given))
     assert world.events("settle") == []
 
 
-def outcome(rewrite: Any, frame: bytes) -> Any:
+def outcome(call: Callable[[], Any]) -> Any:
     try:
-        return rewrite(memoryview(frame), Context(node_id=1))
+        return call()
     except Exception as error:
         return type(error)
 
@@ -193,3 +205,96 @@ def test_other_routes_are_left_alone(world: World) -> None:
     """What passes without a look does so with audit on."""
     changed = {route.key for name, route in world.routes.items() if route is not world.plain[name]}
     assert changed == {SHARE_FETCH, SHARE_ACKNOWLEDGE}
+
+
+# The extension and its twin
+
+
+def seen(route: Any, asked: bytes, back: bytes) -> Any:
+    """What becomes of an answer whose request was seen."""
+    treated = outcome(lambda: route.amend(memoryview(bytearray(asked))) or route)
+    rewrite = getattr(treated, "rewrite", None)
+    return treated if rewrite is None else outcome(lambda: rewrite(memoryview(back), Context(1)))
+
+
+class Both:
+    """Two worlds, one by each kernel, that see the same bytes at the same time."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.worlds = [World(kernel) for kernel in KERNELS]
+
+    def message(self, version: int) -> tuple[int, Any, Any]:
+        """Key, request and answer."""
+        dice, key = self.dice, self.dice.choice((SHARE_FETCH, SHARE_ACKNOWLEDGE))
+        batches = [self.batch() for _ in range(dice.choice((0, 1, 1, 3)))]
+        request = fetch(*batches) if key == SHARE_FETCH else acknowledge(*batches)
+        request.group_id, request.member_id = dice.choice(("g", "g", "h", "é", None)), dice.choice(("m", "n", None))
+        code = dice.choice((0, 0, 0, 121))
+        if key == SHARE_ACKNOWLEDGE:
+            return key, request, acknowledged(code)
+        first = dice.randrange(60)
+        ranges = [(first, first + dice.randrange(9), 1), (first + 10, first + 10 + dice.randrange(9), 2)]
+        keyed = [Record(key=b"%d" % dice.randrange(3), value=b"v", offset=first + at) for at in range(3)]
+        data = dice.choice((b"", b"\0" * 70, records.build_batch(first, keyed), records.build_batch(first, keyed)[:-1]))
+        return key, request, fetched(*ranges[: dice.randrange(3)], data=data, acknowledge_error_code=code)
+
+    def batch(self) -> tuple[int, int, list[int]]:
+        first, kind = self.dice.randrange(60), self.dice.choice((0, 1, 2, 3, 4, 5, -1))
+        last = first + self.dice.randrange(-1, 12)
+        single = self.dice.random() < 0.7
+        return first, last, [kind] if single else [self.dice.choice((1, 1, 2, 4)) for _ in range(last - first + 1)]
+
+    def changed(self, frame: bytes) -> bytes:
+        """A few bytes of it are others, or it is cut, or something follows."""
+        dice, made = self.dice, bytearray(frame)
+        if dice.random() < 0.7:
+            return frame
+        for _ in range(dice.randrange(3)):
+            at = dice.randrange(8, len(made))
+            made[at] = dice.choice((0, 1, 2, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        return bytes(made[: dice.choice((len(made), len(made), dice.randrange(len(made))))])
+
+    def passes(self) -> None:
+        version = self.dice.choice((1, 2))
+        key, request, answer = self.message(version)
+        asked = self.changed(frames.request(key, version, 7, "client", request)[4:])
+        back = self.changed(frames.response(key, version, 7, answer)[4:])
+        first, second = (seen(world.routes[header(key, version)], asked, back) for world in self.worlds)
+        assert first == second
+
+    def told(self) -> list[list[dict[str, Any]]]:
+        """Numbers that no broker has may be among them."""
+        for world in self.worlds:
+            world.audit.end()
+        return [in_order(world.audit.log.take(1_000_000, "p", "c", bytes.hex)) for world in self.worlds]
+
+
+def in_order(lines: list[bytes]) -> list[dict[str, Any]]:
+    """Readers of a second are told in any order."""
+    found = [json.loads(line) for line in lines]
+    assert [event["seq"] for event in found] == list(range(1, len(found) + 1))
+    fetches = sorted((event for event in found if event["kind"] == "fetch"), key=repr_without_seq)
+    return [{**event, "seq": 0} for event in [*(each for each in found if each["kind"] != "fetch"), *fetches]]
+
+
+def repr_without_seq(event: dict[str, Any]) -> str:
+    return repr({**event, "seq": 0})
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_extension_and_twin_tell_the_same(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of any bytes, at the limits of what is remembered too."""
+    monkeypatch.setattr(forwarded_shares, "DELIVERIES_MAX", 12)
+    monkeypatch.setattr(forwarded_shares, "DELIVERIES_OF_ONE_MAX", 5)
+    both = Both(seed)
+    for number in range(120):
+        both.passes()
+        later = both.dice.choice((0.0, 0.25, 20.0)) if number % 3 == 0 else 0.0
+        for world in both.worlds:
+            world.timers.advance(later)
+            world.audit.tick()
+    first, second = both.told()
+    for one, other in zip(first, second, strict=True):
+        assert {**one, "hold_ms": 0} == {**other, "hold_ms": 0}
+        assert one.get("hold_ms", 0) == pytest.approx(other.get("hold_ms", 0), abs=1)

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from proxy.forwarding.address_book import AddressBook
 from proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
 from proxy.forwarding.early_looks import AboutAllTopics
-from proxy.forwarding.forwarded_api import Amend, ForwardedApi, RewritingParts
+from proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
-from proxy.forwarding.routes import Context, Kind, Rewrite, Route
+from proxy.forwarding.routes import Amend, Context, Kind, Rewrite, Route
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
 from proxy.wire.endpoints import Endpoint

@@ -8,12 +8,11 @@ with acknowledgements only must have (KIP-1222).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct
 
 from proxy.forwarding.address_rewriting import drop_node_endpoints
 from proxy.forwarding.forwarded_api import ForwardedApi
-from proxy.forwarding.routes import Route
+from proxy.forwarding.routes import Amend
 from proxy.wire import prefixes
 from proxy.wire.api_key import ApiKey
 from proxy.wire.prefixes import PlaceOf
@@ -26,16 +25,15 @@ ROOM = 0.75
 _MAX_BYTES = Struct(">i")
 
 
-def limit_max_bytes(version: int, collected_bytes: int) -> Callable[[memoryview], Route | None]:
+def limit_max_bytes(version: int, collected_bytes: int) -> Amend:
     """An amendment of requests that lowers MaxBytes; RemoteProtocolError where a request is too short to have it."""
     highest = int(collected_bytes * ROOM)
     place = prefixes.of_request(KEY, version, PlaceOf("MaxBytes"))
 
-    def amend(frame: memoryview) -> Route | None:
+    def amend(frame: memoryview) -> None:
         at = place(frame, len(frame))
         if _MAX_BYTES.unpack_from(frame, at)[0] > highest:
             _MAX_BYTES.pack_into(frame, at, highest)
-        return None
 
     return amend
 

@@ -112,21 +112,37 @@ from known group by all
 
 HOT_KEYS = """
 with listed as (
-  select day, topic, sampled, error, keys from events where kind = 'hot_keys'
+  select day, date_trunc('MINUTE', timestamp_millis(ts_ms)) as minute, topic, partition, sampled, error, keys
+  from events where kind = 'hot_keys'
+), samples as (
+  select day, minute, topic, partition, sum(sampled) as sampled, sum(error) as error from listed group by all
+), loads as (
+  select day, date_trunc('MINUTE', timestamp_millis(ts_ms)) as minute, topic, partition, sum(rows) as rows
+  from events where kind = 'load' group by all
+), weighed as (
+  select s.*, l.rows, l.rows / s.sampled as weight
+  from samples s join loads l on l.day = s.day and l.minute = s.minute and l.topic <=> s.topic
+    and l.partition <=> s.partition
+  where s.sampled > 0 and l.rows > 0
 ), totals as (
-  select day, topic, sum(sampled) as sampled, sum(error) as error from listed group by all
+  select day, topic, sum(rows) as rows, sum(sampled) as sampled, sum(error * weight) as error from weighed group by all
 ), counts as (
-  select day, topic, entry[0] as hash, sum(entry[1]) as estimate
+  select day, minute, topic, partition, entry[0] as hash, sum(entry[1]) as records
   from listed lateral view explode(keys) as entry group by all
+), estimates as (
+  select c.day, c.topic, c.hash, sum(c.records * w.weight) as estimate
+  from counts c join weighed w on w.day = c.day and w.minute = c.minute and w.topic <=> c.topic
+    and w.partition <=> c.partition
+  group by all
 )
-select day, topic, hash, share, estimate, error, sampled from (
-  select c.day, c.topic, c.hash, c.estimate / t.sampled as share, c.estimate, t.error, t.sampled,
-    row_number() over (partition by c.day, c.topic order by c.estimate desc, c.hash) as rank
-  from counts c join totals t on t.day = c.day and t.topic <=> c.topic
-  where t.sampled > 0
+select day, topic, hash, share, estimate, error, sampled, rows from (
+  select e.day, e.topic, e.hash, e.estimate / t.rows as share, e.estimate, t.error, t.sampled, t.rows,
+    row_number() over (partition by e.day, e.topic order by e.estimate desc, e.hash) as rank
+  from estimates e join totals t on t.day = e.day and t.topic <=> e.topic
 ) where rank <= 100
 """
-"""The heaviest hundred of each topic and day."""
+"""The heaviest hundred of each topic and day. A sampled record stands for as many as its partition had in that minute
+for each that was sampled: a busy partition is looked at no more often than a quiet one."""
 
 GAPS = """
 select proxy_id, min(seq) as first_seq, max(seq) as last_seq, count(distinct seq) as events,

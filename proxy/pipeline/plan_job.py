@@ -140,20 +140,19 @@ def _only_topic(there: Sequence[str], topic: str | None) -> str:
 
 
 def _hot_hashes(lake: Lake, topic: str) -> dict[int, float]:
-    """Hash -> share of the topic's sampled records, over all days, the heaviest first."""
+    """Hash -> share of the topic's records, over all days, the heaviest first."""
     table = lake.read("hot_keys")
-    rows = table.where(table["topic"] == topic).collect()
-    sampled_by_day = {row["day"]: row["sampled"] for row in rows}
-    total = sum(sampled_by_day.values())
+    listed = table.where(table["topic"] == topic).collect()
+    total = sum({row["day"]: row["rows"] for row in listed}.values())
     found: dict[int, float] = {}
-    for row in rows:
+    for row in listed:
         found[row["hash"]] = found.get(row["hash"], 0) + row["estimate"] / total
     return dict(sorted(found.items(), key=lambda entry: -entry[1]))
 
 
 def _named_hashes(hot: Mapping[int, float], weights: Mapping[int, float], count: int) -> tuple[tuple[str, float], ...]:
-    """Keys that alone have more than a fair range. Samples are not of equal shares of all partitions, loads are: no key
-    weighs more than its bucket.
+    """Keys that alone have more than a fair range. Their shares are of records, also where `weights` are of something
+    else: no key weighs more than its bucket.
     """
     total = sum(weights.values())
     shares = {

@@ -111,7 +111,7 @@ def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, story_
         (0, 7): (750, 10_000, 6_750), (0, 4095): (250, 40_000, 2_250), (1, -1): (5, 50, 0),
     }  # fmt: skip
     keys = {row["hash"]: (row["share"], row["estimate"]) for row in rows(spark, story_lake, "hot_keys")}
-    assert keys == {123: (0.45, 90), 9: (0.05, 10)}
+    assert keys == {123: (0.45, 450), 9: (0.05, 50)}
 
 
 @pytest.mark.broker

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from localkafka.cluster import Cluster
+from localkafka.front import Front
 
-from proxy.pipeline import audit_tables
+from proxy.pipeline import audit_job, audit_tables
 from proxy.pipeline.audit_events import read_lines
+from proxy.pipeline.cluster import ClusterClient
+from proxy.pipeline.lake import Lake
+from proxy.pipeline.log_reader import LogReader
+from proxy.pipeline.options import read_options
+from proxy.pipeline.planning import PlannedRead
+from proxy.wire import records
+from proxy.wire.key_hash import murmur2
+from proxy.wire.records import Record
+from tests.support.brokers import VIEWS, Running
+from tests.support.raw import Raw, Topic, until
 
 pytestmark = pytest.mark.slow
+BUSY, QUIET = 20_000, 2_000
+"""Records of two partitions."""
 
 
 def test_tables_of_no_events_are_empty_and_have_their_columns(spark: Any) -> None:
@@ -26,3 +44,59 @@ def test_numbers_below_the_highest_are_missed(spark: Any) -> None:
     ).createOrReplaceTempView("events")
     found = {row["proxy_id"]: tuple(row)[1:] for row in spark.sql(audit_tables.GAPS).collect()}
     assert found == {"p": (2, 5, 2, 3), "q": (1, 1, 1, 0)}
+
+
+@pytest.mark.broker
+def test_a_hot_key_weighs_as_much_as_its_partition(
+    spark: Any, running: Running, kafka_43: Cluster, raw: Raw, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A tenth of the records of a busy partition, and half of those of a quiet one, which has a tenth of the records.
+
+    Real records, read through a real proxy: it counts about as many of either partition by their hash.
+    """
+    topic, file = raw.create_topic(fresh("uneven"), 2), tmp_path / "in" / "audit.jsonl"
+    fill(raw, topic, 0, BUSY, lambda number: b"busy" if number % 10 == 0 else b"key-%d" % number)
+    fill(raw, topic, 1, QUIET, lambda number: b"quiet" if number % 2 == 0 else b"other-%d" % number)
+    file.parent.mkdir()
+    audit = {"file": str(file), "load_interval_s": 1, "key_samples_per_s": 1000}
+    front = running.front(kafka_43.bootstrap, VIEWS | {"audit": audit})
+    read_all(front, topic)
+    until(lambda: sum(load["rows"] for load in events_of(file, "load", topic)) >= BUSY + QUIET, "the load")
+    sampled = Counter[bytes]()
+    for hot in events_of(file, "hot_keys", topic):
+        sampled.update({name: count for hashed, count in hot["keys"] for name in HOT if murmur2(name) == hashed})
+    assert sampled[b"quiet"] > sampled[b"busy"], "samples alone would mislead"
+    audit_job.run(
+        spark, audit_job.lines_of_folder(spark, str(file.parent)), str(tmp_path / "lake"), None, lambda _: None
+    )
+    table = Lake(spark, str(tmp_path / "lake")).read("hot_keys")
+    found = {row["hash"]: row for row in table.where(table["topic"] == topic.name).collect()}
+    for name, records_of_it in HOT.items():
+        row = found[murmur2(name)]
+        assert row["share"] == pytest.approx(records_of_it / (BUSY + QUIET), rel=0.15)
+        assert row["estimate"] - row["error"] <= records_of_it * 1.15
+        assert row["rows"] == BUSY + QUIET
+
+
+HOT = {b"busy": BUSY // 10, b"quiet": QUIET // 2}
+"""Key -> records that have it."""
+
+
+def fill(raw: Raw, topic: Topic, partition: int, count: int, key_of: Callable[[int], bytes]) -> None:
+    for base in range(0, count, 500):
+        made = [Record(key=key_of(base + at), value=b"v", offset=at) for at in range(500)]
+        raw.append(topic, records.build_batch(0, made), partition)
+
+
+def read_all(front: Front, topic: Topic) -> None:
+    options = read_options({"bootstrap": front.bootstrap, "topic": topic.name, "keyRanges": "2"})
+    with ClusterClient(options) as cluster:
+        planned = PlannedRead(cluster, options)
+        splits = planned.splits(planned.batch())
+    assert sum(len(piece) for split in splits for piece in LogReader(options, split).records()) == BUSY + QUIET
+
+
+def events_of(file: Path, kind: str, topic: Topic) -> list[dict[str, Any]]:
+    """Of whole lines."""
+    told = [json.loads(line) for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    return [event for event in told if event["kind"] == kind and event["topic"] == topic.name]

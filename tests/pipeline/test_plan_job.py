@@ -95,7 +95,7 @@ def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, sk
 
 
 def test_a_key_is_no_heavier_than_its_bucket_whatever_the_samples_say() -> None:
-    """Of a partition that was looked at more than others, keys have too high a share of the sampled records."""
+    """What few records of a key weigh in bytes or in time held, its bucket tells."""
     weights = {9: 11.0, 10: 14.0, 11: 75.0}
     hot = {(9 << 20) + 5: 0.14, (10 << 20) + 1: 0.13}
     assert plan_job._named_hashes(hot, weights, 8) == ((f"hash {(10 << 20) + 1}", 0.13),)
@@ -109,11 +109,9 @@ def test_a_plan_is_made_from_what_the_audit_saw(spark: Any, tmp_path: Path) -> N
     load = [("d1", "orders", bucket, 10.0, 10.0, 0.0 if bucket else 500.0) for bucket in range(4096)]
     load += [("d2", "orders", 9, 40_960.0, 0.0, 500.0), ("d2", "orders", -1, 7.0, 7.0, 7.0)]
     lake.overwrite(spark.createDataFrame(load, columns), "key_range_load", ["day"])
-    hot = [("d1", "orders", (9 << 20) + 5, 50, 1, 100)]
+    hot = [("d1", "orders", (9 << 20) + 5, 60.0, 100.0), ("d2", "orders", (9 << 20) + 5, 140.0, 300.0)]
     lake.overwrite(
-        spark.createDataFrame(
-            hot, "day string, topic string, hash bigint, estimate bigint, error bigint, sampled bigint"
-        ),
+        spark.createDataFrame(hot, "day string, topic string, hash bigint, estimate double, rows double"),
         "hot_keys",
         ["day"],
     )

@@ -1,11 +1,12 @@
-"""Audit events as Spark reads them: lines in, typed rows and rejects out (pipeline/README.md rules 26 to 28)."""
+"""Audit events as Spark reads them: lines in, typed rows out (pipeline/README.md rules 26 to 28)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 VERSION = 2
 """Of the events (`v`)."""
@@ -13,11 +14,16 @@ CORRUPT = "_corrupt"
 LINE_SHOWN = 2_000
 """Characters of a rejected line that are kept."""
 
-FIELDS = (
+COMMON = (
     "v int, proxy_id string, seq bigint, ts_ms bigint, kind string, cluster string, topic string, partition int, "
     "`group` string, member string, "
     "first bigint, last bigint, attempt int, bytes bigint, lock_ms bigint, by string, t_acquire_ms bigint, "
-    "outcome string, renews bigint, renew_ms bigint, start_offset bigint, reader string, view string, slot int, "
+    "outcome string, renews bigint, renew_ms bigint, start_offset bigint"
+)
+"""All that events of COMMON_KINDS have, which are nearly all events."""
+COMMON_KINDS = ("acquire", "settle", "renew")
+FIELDS = (
+    f"{COMMON}, reader string, view string, slot int, "
     "client string, lo bigint, hi bigint, ranges string, requests bigint, rows_in bigint, rows_out bigint, "
     "bytes_in bigint, bytes_out bigint, interval_ms bigint, rows bigint, hold_ms bigint, sampled bigint, "
     "sampled_bytes bigint, buckets map<string, array<bigint>>, null_keys bigint, error bigint, "
@@ -26,6 +32,8 @@ FIELDS = (
 """All that events of any kind have. `ranges` is a number in `fetch` and a list in `commit`: kept as its text."""
 KEY = ("proxy_id", "seq")
 """By which copies are told."""
+DAY = "cast(date_from_unix_date(cast(event.ts_ms div 86400000 as int)) as string)"
+"""In UTC, whatever the session's zone is."""
 NEEDED = {
     "settle": "event.first is not null and event.last >= event.first and event.outcome is not null",
     "acquire": "event.first is not null and event.last >= event.first and event.attempt is not null",
@@ -34,38 +42,63 @@ NEEDED = {
 """What an event of a kind must have to be counted."""
 
 
-class ReadEvents(NamedTuple):
-    """What came of the lines."""
+def common(lines: DataFrame, batch: str) -> DataFrame:
+    """Lines of JSON, one event each, in a column `value`, of which events of the common kinds are typed rows.
 
-    events: DataFrame
-    """Typed, with `day`; copies are still in it."""
-    rejects: DataFrame
-    """`line`, `reason`."""
+    Every column costs at each step from here to the file: half of all CPU, were these rows as wide as `judged`. They
+    have a `day`, and copies are still among them. What is anything else has no day, but its `line`.
 
-
-def read_lines(lines: DataFrame) -> ReadEvents:
-    """Lines of JSON, one event each, in a column `value`.
-
-    A kind that is not known is an event as any other; a last line that was cut short is a reject until it is whole.
+    Args:
+        lines: what proxies wrote.
+        batch: stands in `ingest_batch`.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    parsed = lines.select(
+    kinds = ", ".join(f"'{kind}'" for kind in COMMON_KINDS)
+    told = _parsed(lines, COMMON).select(
         "value",
-        F.from_json("value", f"{FIELDS}, {CORRUPT} string", {"columnNameOfCorruptRecord": CORRUPT}).alias("event"),
-    ).where("length(trim(value)) > 0")
+        "event",
+        (_reason(NEEDED.keys() & COMMON_KINDS).isNull() & F.expr(f"event.kind in ({kinds})")).alias("is_common"),
+    )
+    line, day = F.when(~F.col("is_common"), F.col("value")), F.when(F.col("is_common"), F.expr(DAY))
+    return told.select("event.*", F.lit(batch).alias("ingest_batch"), line.alias("line"), day.alias("day")).drop(
+        CORRUPT
+    )
+
+
+def judged(lines: DataFrame, batch: str) -> DataFrame:
+    """The same with all columns: an event has a `day`, and what is no event has none, but `line` and `reason`.
+
+    A kind that is not known is an event as any other; a last line that was cut short is a reject until it is whole.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    told = _parsed(lines, FIELDS).select("value", "event", _reason(NEEDED).alias("reason"))
+    line = F.when(F.col("reason").isNotNull(), F.substring("value", 1, LINE_SHOWN))
+    day = F.when(F.col("reason").isNull(), F.expr(DAY))
+    mine = [F.lit(batch).alias("ingest_batch"), "reason", line.alias("line"), day.alias("day")]
+    return told.select("event.*", *mine).drop(CORRUPT)
+
+
+def _parsed(lines: DataFrame, fields: str) -> DataFrame:
+    from pyspark.sql import functions
+
+    parse = functions.from_json("value", f"{fields}, {CORRUPT} string", {"columnNameOfCorruptRecord": CORRUPT})
+    return lines.where("trim(value) != ''").select("value", parse.alias("event"))
+
+
+def _reason(kinds: Collection[str]) -> Column:
+    """Why a line is no event; null for an event."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     reason = (
         F.when(F.col("event").isNull() | F.col(f"event.{CORRUPT}").isNotNull(), "no JSON object of an event")
         .when(F.expr("event.v is null or event.proxy_id is null or event.seq is null"), "v, proxy_id or seq is missing")
         .when(F.expr("event.ts_ms is null or event.kind is null"), "ts_ms or kind is missing")
         .when(F.expr(f"event.v != {VERSION}"), F.concat(F.lit("version "), F.expr("cast(event.v as string)")))
     )
-    for kind, needed in NEEDED.items():
+    for kind in kinds:
         reason = reason.when(
-            F.expr(f"event.kind = '{kind}' and not coalesce({needed}, false)"), f"{kind} without what it is about"
+            F.expr(f"event.kind = '{kind}' and not coalesce({NEEDED[kind]}, false)"), f"{kind} without what it is about"
         )
-    judged = parsed.withColumn("reason", reason)
-    good = judged.where("reason is null").select("event.*").drop(CORRUPT)
-    day = F.expr("date_format(timestamp_millis(ts_ms), 'yyyy-MM-dd')")
-    bad = judged.where("reason is not null").select(F.substring("value", 1, LINE_SHOWN).alias("line"), "reason")
-    return ReadEvents(good.withColumn("day", day), bad)
+    return reason

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.pipeline import audit_tables
-from proxy.pipeline.audit_events import KEY, read_lines
+from proxy.pipeline import audit_events, audit_tables
+from proxy.pipeline.audit_events import KEY
 from proxy.pipeline.cluster import ClusterClient
 from proxy.pipeline.lake import Lake
 from proxy.pipeline.options import BadOption, read_options
@@ -16,6 +16,11 @@ from proxy.pipeline.planning import PlannedRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+EVENTS = "audit_events"
+COMMON, OTHERS, NEW = "common", "others", "new"
+"""Names of what is staged."""
 
 
 class Lines(NamedTuple):
@@ -79,63 +84,68 @@ def run(spark: SparkSession, lines: Lines, out: str, day: str | None, progress: 
         progress: is given a line for each step.
     """
     lake = Lake(spark, out)
-    read = read_lines(lines.frame)
-    events = read.events if day is None else read.events.where(read.events["day"] == day)
-    days = _add(lake, events, lines.batch, progress)
-    rejects = _add_rejects(lake, read.rejects, lines.batch)
+    staged = _staged(lake, lines)
+    days = _add(lake, staged, day)
+    progress(f"{EVENTS}: {', '.join(days) or 'no event'}")
+    rejects = _add_rejects(lake, staged)
     progress(f"audit_rejects: {rejects} lines")
-    whole = lake.read("audit_events")
-    chosen = whole.where(whole["day"].isin(list(days))).cache()
+    lake.drop_staged()
+    whole = lake.read(EVENTS)
+    chosen = whole.where(whole["day"].isin(list(days)))
+    blocked = audit_tables.blocked(chosen).cache()
     try:
-        count = chosen.count()
-        for table, make in audit_tables.tables(chosen).items():
+        for table, make in audit_tables.tables(chosen, blocked).items():
             lake.overwrite(make(), table, ["day"])
             progress(f"{table}: written")
     finally:
-        chosen.unpersist()
-    lost = _lost(whole)
-    return AuditResult(count, rejects, days, lost)
+        blocked.unpersist()
+    return AuditResult(chosen.count(), rejects, days, _lost(whole))
 
 
-def _add(lake: Lake, events: DataFrame, batch: str, progress: Callable[[str], None]) -> tuple[str, ...]:
-    """Merge events into their table; the days that changed."""
-    from pyspark.sql import functions
+def _staged(lake: Lake, lines: Lines) -> dict[str, DataFrame]:
+    """What the lines are, beside the tables; each line is parsed once, and rare ones once more."""
+    common = lake.staged(audit_events.common(lines.frame, lines.batch), COMMON, ["day"])
+    others = common.where("day is null").selectExpr("line as value")
+    return {COMMON: common, OTHERS: lake.staged(audit_events.judged(others, lines.batch), OTHERS, ["day"])}
 
-    fresh = events.withColumn("ingest_batch", functions.lit(batch))
-    if not lake.has("audit_events"):
-        lake.overwrite(fresh.dropDuplicates(list(KEY)), "audit_events", ["day"])
-        days = tuple(sorted(row["day"] for row in lake.read("audit_events").select("day").distinct().collect()))
-        progress(f"audit_events: {', '.join(days) or 'no event'}")
+
+def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[str, ...]:
+    """Add what is new to the events that are known; the days that the lines tell of.
+
+    The files of what was read become files of the table as they are, unless an event is in them twice, or known.
+    """
+    parts = [
+        part.where("day is not null" if day is None else f"day = '{day}'").drop("line") for part in staged.values()
+    ]
+    chosen = parts[0].unionByName(parts[1].drop("reason"), allowMissingColumns=True)
+    days = tuple(sorted(row["day"] for row in chosen.select("day").distinct().collect()))
+    if not lake.has(EVENTS):
+        lake.overwrite(chosen.limit(0), EVENTS, ["day"])
+    known = lake.read(EVENTS)
+    known = known.where(known["day"].isin(list(days)))
+    keys = chosen.select(*KEY).unionAll(known.select(*KEY))
+    if audit_tables.numbers(keys).where("events != different").isEmpty():
+        for name in staged:
+            lake.adopt(name, EVENTS, days)
         return days
-    staged = lake.staged(fresh, batch)
-    days = tuple(sorted(row["day"] for row in staged.select("day").distinct().collect()))
-    known = lake.read("audit_events").where(functions.col("day").isin(list(days)))
-    # An event that is known keeps the batch it came with.
-    ranked = known.withColumn("is_new", functions.lit(0)).unionByName(staged.withColumn("is_new", functions.lit(1)))
-    merged = ranked.groupBy(*KEY).agg(functions.min_by(functions.struct(*known.columns), "is_new").alias("event"))
-    lake.overwrite(lake.staged(merged.select("event.*"), f"{batch}-merged"), "audit_events", ["day"])
-    lake.drop_staged()
-    progress(f"audit_events: {', '.join(days) or 'no event'}")
+    lake.staged(chosen.join(known, list(KEY), "left_anti").dropDuplicates(list(KEY)), NEW, ["day"])
+    lake.adopt(NEW, EVENTS, days)
     return days
 
 
-def _add_rejects(lake: Lake, rejects: DataFrame, batch: str) -> int:
-    from pyspark.sql import functions
-
-    kept = rejects.withColumn("ingest_batch", functions.lit(batch)).cache()
-    try:
-        count: int = kept.count()
-        if count:
-            lake.overwrite(kept, "audit_rejects", ["ingest_batch"])
-    finally:
-        kept.unpersist()
+def _add_rejects(lake: Lake, staged: Mapping[str, DataFrame]) -> int:
+    """Lines that are no events have no day."""
+    rejects = staged[OTHERS].where("day is null").select("line", "reason", "ingest_batch")
+    count: int = rejects.count()
+    if count:
+        lake.overwrite(rejects, "audit_rejects", ["ingest_batch"])
     return count
 
 
 def _lost(events: DataFrame) -> tuple[LostEvents, ...]:
-    events.createOrReplaceTempView("events")
-    found = events.sparkSession.sql(audit_tables.GAPS).where("missing > 0").orderBy("proxy_id").collect()
-    return tuple(LostEvents(row["proxy_id"], row["missing"], row["last_seq"]) for row in found)
+    found = audit_tables.numbers(events).selectExpr("proxy_id", "last_seq - different as missing", "last_seq")
+    rows = found.where("missing > 0").orderBy("proxy_id").collect()
+    return tuple(LostEvents(row["proxy_id"], row["missing"], row["last_seq"]) for row in rows)
 
 
 def lines_of(result: AuditResult) -> list[str]:

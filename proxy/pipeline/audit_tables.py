@@ -48,38 +48,41 @@ from (select * from heads union all select * from held) where renew_ms > 0
 its first lock by renewals alone."""
 
 RENEW_ABUSE = """
+with seconds as (
+  select *, explode(sequence((ts_ms - blocked_ms) div 1000, ts_ms div 1000)) as second from blocked
+)
 select b.day, b.`group`, b.topic, b.partition, b.member, b.first, b.last, b.renews, b.renew_ms, b.blocked_ms, b.is_held,
   b.ts_ms, coalesce(sum(s.last - greatest(s.first, b.last + 1) + 1), 0) as later_settled
-from blocked b
+from seconds b
 left join events s on s.kind = 'settle' and s.`group` = b.`group` and s.topic = b.topic and s.partition = b.partition
-  and s.last > b.last and s.ts_ms between b.ts_ms - b.blocked_ms and b.ts_ms
+  and s.ts_ms div 1000 = b.second and s.last > b.last and s.ts_ms between b.ts_ms - b.blocked_ms and b.ts_ms
 group by all
 """
+"""Settled meanwhile is looked for second by second: a partition's whole day for each range would be too much."""
 
 GROUP_MEMBER_HOUR = """
-with settled as (
-  select day, date_trunc('HOUR', timestamp_millis(ts_ms)) as hour, `group`, member, last - first + 1 as n, attempt,
-    outcome, coalesce(renews, 0) as renews, coalesce(renew_ms, 0) as renew_ms,
-    cast(log2(greatest(1, ts_ms - t_acquire_ms)) as int) as hold_log2
-  from events where kind = 'settle'
+with held as (
+  select day, date_trunc('HOUR', timestamp_millis(ts_ms)) as hour, `group`, member,
+    cast(log2(greatest(1, ts_ms - t_acquire_ms)) as int) as hold_log2, sum(last - first + 1) as n,
+    sum(if(outcome = 'accept', last - first + 1, 0)) as accepts, sum(if(attempt > 1, last - first + 1, 0)) as again,
+    sum(if(outcome = 'lock_timeout', last - first + 1, 0)) as timeouts, sum(coalesce(renews, 0)) as renews,
+    sum(coalesce(renew_ms, 0)) as renew_ms
+  from events where kind = 'settle' group by all
 ), sums as (
-  select day, hour, `group`, member, sum(n) as deliveries, sum(if(outcome = 'accept', n, 0)) as accepts,
-    sum(if(attempt > 1, n, 0)) as redeliveries, sum(if(outcome = 'lock_timeout', n, 0)) as timeouts,
-    sum(renews) as renews, sum(renew_ms) as renew_ms
-  from settled group by all
-), histograms as (
-  select day, hour, `group`, member, map_from_entries(sort_array(collect_list(struct(hold_log2, n)))) as hold_histogram
-  from (select day, hour, `group`, member, hold_log2, sum(n) as n from settled where hold_log2 is not null group by all)
-  group by all
+  select day, hour, `group`, member, sum(n) as deliveries, sum(accepts) as accepts, sum(again) as redeliveries,
+    sum(timeouts) as timeouts, sum(renews) as renews, sum(renew_ms) as renew_ms,
+    map_from_entries(
+      sort_array(collect_list(struct(hold_log2, n)) filter (where hold_log2 is not null))
+    ) as hold_histogram
+  from held group by all
 ), waits as (
   select day, date_trunc('HOUR', timestamp_millis(ts_ms)) as hour, `group`, member, sum(blocked_ms) as blocked_ms
   from blocked group by all
 )
-select sums.*, redeliveries / deliveries as redelivery_rate, timeouts / deliveries as timeout_rate, hold_histogram,
+select sums.day, sums.hour, sums.`group`, sums.member, deliveries, accepts, redeliveries, timeouts, renews, renew_ms,
+  redeliveries / deliveries as redelivery_rate, timeouts / deliveries as timeout_rate, hold_histogram,
   coalesce(blocked_ms, 0) as blocked_ms
 from sums
-left join histograms h on h.day = sums.day and h.hour = sums.hour and h.`group` <=> sums.`group`
-  and h.member <=> sums.member
 left join waits w on w.day = sums.day and w.hour = sums.hour and w.`group` <=> sums.`group` and w.member <=> sums.member
 """
 
@@ -144,22 +147,33 @@ select day, topic, hash, share, estimate, error, sampled, rows from (
 """The heaviest hundred of each topic and day. A sampled record stands for as many as its partition had in that minute
 for each that was sampled: a busy partition is looked at no more often than a quiet one."""
 
-GAPS = """
-select proxy_id, min(seq) as first_seq, max(seq) as last_seq, count(distinct seq) as events,
-  max(seq) - count(distinct seq) as missing
-from events group by proxy_id
+NUMBERS = """
+select proxy_id, min(first_seq) as first_seq, max(last_seq) as last_seq, sum(events) as events,
+  sum(bit_count(numbers)) as different
+from (
+  select proxy_id, seq div 64, min(seq) as first_seq, max(seq) as last_seq, count(1) as events,
+    bit_or(shiftleft(1L, cast(seq % 64 as int))) as numbers
+  from events group by proxy_id, seq div 64
+)
+group by proxy_id
 """
-"""Numbers begin at 1: what is missing below the highest was lost."""
+"""How many events there are of each proxy, and how many numbers: more events stand there twice. Numbers begin at 1, and
+what is missing below the highest was lost."""
 
 
-def tables(events: DataFrame) -> Mapping[str, Callable[[], DataFrame]]:
-    """Table -> what makes it, of the events of whole days, each event once."""
+def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], DataFrame]]:
+    """Table -> what makes it.
+
+    Args:
+        events: of whole days, each event once.
+        blocked: `blocked(events)`, which several tables need.
+    """
     session = events.sparkSession
 
     def made(query: str) -> Callable[[], DataFrame]:
         def make() -> DataFrame:
             events.createOrReplaceTempView("events")
-            session.sql(BLOCKED).createOrReplaceTempView("blocked")
+            blocked.createOrReplaceTempView("blocked")
             return session.sql(query)
 
         return make
@@ -171,3 +185,15 @@ def tables(events: DataFrame) -> Mapping[str, Callable[[], DataFrame]]:
         "key_range_load": made(KEY_RANGE_LOAD),
         "hot_keys": made(HOT_KEYS),
     }
+
+
+def blocked(events: DataFrame) -> DataFrame:
+    """The ranges that held a group up by renewals."""
+    events.createOrReplaceTempView("events")
+    return events.sparkSession.sql(BLOCKED)
+
+
+def numbers(events: DataFrame) -> DataFrame:
+    """See NUMBERS."""
+    events.createOrReplaceTempView("events")
+    return events.sparkSession.sql(NUMBERS)

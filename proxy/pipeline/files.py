@@ -42,6 +42,20 @@ class Files:
         """With all that is in it; harmless where nothing is."""
         self._system(path).delete(self._path(path), True)
 
+    def names(self, path: str) -> list[str]:
+        """What is in a folder, without what is in its folders; nothing where there is none."""
+        system = self._system(path)
+        if not system.exists(self._path(path)):
+            return []
+        return sorted(status.getPath().getName() for status in system.listStatus(self._path(path)))
+
+    def move(self, path: str, folder: str) -> bool:
+        """Move a file to a folder, which is made where there is none; whether that could be done."""
+        system = self._system(path)
+        system.mkdirs(self._path(folder))
+        moved: bool = system.rename(self._path(path), self._path(folder))
+        return moved
+
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 

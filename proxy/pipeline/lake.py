@@ -18,6 +18,14 @@ SCHEMA = "_schema.json"
 """In each table: one without a row has no file that tells its columns. Spark leaves out what begins with _."""
 
 
+HIDDEN = ("_", ".")
+"""How the names of files begin that Spark leaves out."""
+
+
+class LakeError(ProxyError):
+    """A table cannot be changed; the text says what to do."""
+
+
 class NoLake(ProxyError):
     """The folder has no such table; the text says which job makes it."""
 
@@ -57,15 +65,28 @@ class Lake:
             self._files.delete(kept)
             self._files.write(kept, schema)
 
-    def staged(self, frame: DataFrame, name: str) -> DataFrame:
+    def staged(self, frame: DataFrame, name: str, partitions: Sequence[str] = ()) -> DataFrame:
         """The same rows, written beside the tables: what is to replace a table cannot be read from it."""
-        path = f"{self.root}/{STAGING}/{name}"
-        frame.write.mode("overwrite").parquet(path)
-        return self._spark.read.parquet(path)
+        path = self._staging(name)
+        frame.write.mode("overwrite").partitionBy(*partitions).parquet(path)
+        return self._spark.read.schema(frame.schema).parquet(path)
+
+    def adopt(self, name: str, table: str, days: Sequence[str]) -> None:
+        """Move the files of these days from what was staged under that name to the table. Raises LakeError."""
+        for day in days:
+            old, new = (f"{folder}/day={day}" for folder in (self._staging(name), self.path(table)))
+            for file in self._files.names(old):
+                if file.startswith(HIDDEN):
+                    continue
+                if not self._files.move(f"{old}/{file}", new):
+                    raise LakeError(f"{old}/{file} cannot be moved to {new}: run the job again")
 
     def drop_staged(self) -> None:
         """Take away what was written beside the tables."""
         self._files.delete(f"{self.root}/{STAGING}")
+
+    def _staging(self, name: str) -> str:
+        return f"{self.root}/{STAGING}/{name}"
 
 
 def _schema_of(text: str) -> StructType:

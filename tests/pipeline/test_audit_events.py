@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.pipeline.audit_events import read_lines
+from proxy.pipeline.audit_events import judged
 
 pytestmark = pytest.mark.slow
 HEAD = '{"v": 2, "proxy_id": "p", "seq": 1, "ts_ms": 1795262400000, '
@@ -29,11 +29,11 @@ def test_what_is_no_event_is_kept_with_the_reason(spark: Any) -> None:
         HEAD + '"kind": "settle", "first": 5, "last": 4, "outcome": "accept"}': "settle without what it is about",
         HEAD + '"kind": "acquire", "first": 5, "last": 5}': "acquire without what it is about",
     }
-    read = read_lines(spark.createDataFrame([(line,) for line in lines], "value string"))
-    assert {row["line"]: row["reason"] for row in read.rejects.collect()} == {
+    found = judged(spark.createDataFrame([(line,) for line in lines], "value string"), "batch").collect()
+    assert {row["line"]: row["reason"] for row in found if row["day"] is None} == {
         line: reason for line, reason in lines.items() if reason
     }
-    events = {row["kind"]: row for row in read.events.collect()}
+    events = {row["kind"]: row for row in found if row["reason"] is None}
     assert events.keys() == {"settle", "of tomorrow", "fetch", "commit"}
     assert {row["day"] for row in events.values()} == {"2026-11-21"}
     assert (events["fetch"]["ranges"], events["commit"]["ranges"]) == ("3", "[[1,2]]")

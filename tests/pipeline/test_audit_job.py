@@ -99,6 +99,33 @@ def test_tables_equal_what_was_counted_beside_them(spark: Any, tmp_path: Path) -
     }  # fmt: skip
 
 
+def test_a_run_that_died_while_it_added_events_is_run_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some files were in the table already; and what comes later is added to the same day."""
+    proxy, adopt = Proxy("one"), Lake.adopt
+    for number in range(10):
+        proxy.settle(NOON + number, number, number)
+    proxy.event("plan_loaded", NOON + 10, plan_id="p", offset=1)
+    write(tmp_path / "in", "audit.jsonl", proxy.lines)
+
+    def die(lake: Lake, name: str, table: str, days: Any) -> None:
+        if name == "others":
+            raise KeyboardInterrupt
+        adopt(lake, name, table, days)
+
+    monkeypatch.setattr(Lake, "adopt", die)
+    with pytest.raises(KeyboardInterrupt):
+        run(spark, tmp_path / "in", tmp_path / "lake")
+    assert len(rows(spark, tmp_path / "lake", "audit_events")) == 10
+    monkeypatch.setattr(Lake, "adopt", adopt)
+    assert run(spark, tmp_path / "in", tmp_path / "lake").events == 11
+    proxy.settle(NOON + 20, 20, 20)
+    write(tmp_path / "in", "audit.jsonl", proxy.lines[-1:])
+    assert run(spark, tmp_path / "in", tmp_path / "lake") == (12, 0, ("2026-11-21",), ())
+    assert sorted(row["seq"] for row in rows(spark, tmp_path / "lake", "audit_events")) == list(range(1, 13))
+
+
 def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, story_lake: Path) -> None:
     found = {row["member"]: row for row in rows(spark, story_lake, "renew_abuse")}
     assert found.keys() == {"slow", "stuck"}

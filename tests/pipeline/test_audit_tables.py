@@ -13,7 +13,7 @@ from localkafka.cluster import Cluster
 from localkafka.front import Front
 
 from proxy.pipeline import audit_job, audit_tables
-from proxy.pipeline.audit_events import read_lines
+from proxy.pipeline.audit_events import judged
 from proxy.pipeline.cluster import ClusterClient
 from proxy.pipeline.lake import Lake
 from proxy.pipeline.log_reader import LogReader
@@ -31,19 +31,19 @@ BUSY, QUIET = 20_000, 2_000
 
 
 def test_tables_of_no_events_are_empty_and_have_their_columns(spark: Any) -> None:
-    events = read_lines(spark.createDataFrame([], "value string")).events
-    made = {name: make() for name, make in audit_tables.tables(events).items()}
+    events = judged(spark.createDataFrame([], "value string"), "batch")
+    made = {name: make() for name, make in audit_tables.tables(events, audit_tables.blocked(events)).items()}
     assert {name: frame.count() for name, frame in made.items()} == dict.fromkeys(made, 0)
     assert all("day" in frame.columns for frame in made.values())
     assert made["key_range_load"].columns == ["day", "minute", "topic", "bucket", "rows", "bytes", "hold_ms"]
 
 
-def test_numbers_below_the_highest_are_missed(spark: Any) -> None:
-    spark.createDataFrame(
-        [("p", 2), ("p", 2), ("p", 5), ("q", 1)], "proxy_id string, seq bigint"
-    ).createOrReplaceTempView("events")
-    found = {row["proxy_id"]: tuple(row)[1:] for row in spark.sql(audit_tables.GAPS).collect()}
-    assert found == {"p": (2, 5, 2, 3), "q": (1, 1, 1, 0)}
+def test_numbers_that_are_missing_or_stand_twice_are_counted(spark: Any) -> None:
+    seen = [("p", 2), ("p", 2), ("p", 5), ("q", 1), *(("r", seq) for seq in range(1, 201) if seq not in (64, 127, 128))]
+    found = audit_tables.numbers(spark.createDataFrame(seen, "proxy_id string, seq bigint")).collect()
+    assert {row["proxy_id"]: tuple(row)[1:] for row in found} == {
+        "p": (2, 5, 3, 2), "q": (1, 1, 1, 1), "r": (1, 200, 197, 197),
+    }  # fmt: skip
 
 
 @pytest.mark.broker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
@@ -18,6 +20,7 @@ class Taken(AwaitedAnswer):
         self.answers: list[bytes] = []
         self.is_lost = False
         self.takes = True
+        self.on_taken: Callable[[], object] = lambda: None
 
     def take(self, connection: AtOnceConnection, frame: memoryview, asked: Request) -> bool:
         self.connection = connection
@@ -25,6 +28,7 @@ class Taken(AwaitedAnswer):
             number = int.from_bytes(frame[8:12], "big")
             connection.begin_at_once(asked)
             connection.to_broker_at_once(number, self, request(LIST, 1, number, b"other"))
+            self.on_taken()
         return self.takes
 
     def came(self, frame: memoryview) -> None:
@@ -142,4 +146,33 @@ def test_whoever_leaves_ends_a_request_that_was_taken(who: str, is_answered: boo
     if is_answered:
         taken.reply()
     assert w.plane.statistics().connections == 0
+    w.close()
+
+
+def test_what_goes_on_is_sent_when_the_turn_ends() -> None:
+    """So all that came in one turn goes out together: a coordinator of 4.3 stores it with one append."""
+    taken, seen = Taken(), list[bytes]()
+    w = taking(taken)
+    client, broker = w.pair()
+    taken.on_taken = lambda: seen.append(bytes(broker.take()))
+    client.send(request(LIST, 1, 7))
+    broker.expect(request(LIST, 1, 7, b"other"))
+    assert seen == [b""]
+    w.close()
+
+
+def test_nothing_goes_on_where_the_connection_has_ended_in_the_same_turn() -> None:
+    """Whoever took the request is told."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+
+    def end() -> None:
+        assert taken.connection is not None
+        taken.connection.owner.failed(OSError("gone"))
+
+    taken.on_taken = end
+    client.send(request(LIST, 1, 7))
+    w.turn_until(lambda: taken.is_lost)
+    broker.expect_end()
     w.close()

@@ -48,6 +48,11 @@ class CommittingGroup:
     """Those of the partitions."""
     appends: dict[Promise[None], None] = field(default_factory=dict)
     """What is on its way into the topic."""
+    doors: tuple[int] = field(init=False)
+    """The partition of the topic, as a gate wants it."""
+
+    def __post_init__(self) -> None:
+        self.doors = (state_partition(self.group_id),)
 
     def topics_with_ranges(self) -> set[str]:
         """Names of topics of which a partition has ranges."""

@@ -60,11 +60,10 @@ class ShortWay:
 
     def _may_serve(self, group: CommittingGroup) -> bool:
         """Whether this proxy owns the group, and all proxies know that it is marked."""
-        services, group_id = self._services, group.group_id
-        gate = services.gate
+        services, gate = self._services, self._services.gate
         if not (group.is_mark_stored and group.is_mark_seen) or gate.refused or services.off:
             return False
-        return services.serves(group_id) and gate.lets_in((gate.partition_of(group_id),))
+        return services.serves(group.group_id) and gate.lets_in(group.doors)
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
         """What the coordinator is to be asked; None: that is not known without asking, or something is refused."""

@@ -101,7 +101,7 @@ class UsualCommit(AwaitedAnswer):
 
     def send(self, frame: memoryview) -> None:
         """To the coordinator, with what is planned."""
-        self.services.gate.enter(self._doors, self.interrupted)
+        self.services.gate.enter(self.group.doors, self.interrupted)
         self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
         fields = [
             (part.offset, part.epoch, None if part.commit.done is None else final_nul(part.entry[4]))
@@ -109,17 +109,22 @@ class UsualCommit(AwaitedAnswer):
         ]
         entries = [part.entry for part in self.parts]
         sent = commit_frames.rewritten(frame, self.request.version, entries, fields)
+        if self.may_append:
+            self.services.journal.coming.begin(self, self.services.timers.now())
         self.connection.to_broker_at_once(self.correlation_id, self, sent)
 
     @property
-    def _doors(self) -> tuple[int, ...]:
-        return (self.services.gate.partition_of(self.group.group_id),)
+    def may_append(self) -> bool:
+        """Whether something may have to be stored when the coordinator has accepted it."""
+        return any(part.commit.done is not None or part.held.ranges for part in self.parts)
 
     # The coordinator's answer
 
     def came(self, frame: memoryview) -> None:
         """See interfaces.AwaitedAnswer."""
+        coming = self.services.journal.coming
         if self.is_over:
+            coming.end(self, self.services.timers.now())
             return
         self.answer = bytes(frame)
         try:
@@ -128,6 +133,7 @@ class UsualCommit(AwaitedAnswer):
             self._end()
             raise
         finally:
+            coming.end(self, self.services.timers.now())
             self._leave()
         if not self.changed:
             self._finish(ErrorCode.NONE)
@@ -139,6 +145,7 @@ class UsualCommit(AwaitedAnswer):
 
     def lost(self) -> None:
         """See interfaces.AwaitedAnswer."""
+        self.services.journal.coming.end(self, self.services.timers.now())
         self._forget_marks()
         self._leave()
         self._end()
@@ -274,7 +281,7 @@ class UsualCommit(AwaitedAnswer):
 
     def _end(self) -> None:
         self.is_over = True
-        self.services.gate.leave(self._doors, self.interrupted)
+        self.services.gate.leave(self.group.doors, self.interrupted)
 
     def _leave(self) -> None:
         """Others may have the partitions."""

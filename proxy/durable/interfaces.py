@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from proxy.durable.coming_appends import ComingAppends
 from proxy.loop.promise import Promise
 from proxy.wire.errors import ErrorCode, ProxyError
 
@@ -33,6 +34,10 @@ class JournalRefused(ProxyError):
 
 class Journal(Protocol[K_contra]):
     """Where state becomes durable before anybody is told about it."""
+
+    @property
+    def coming(self) -> ComingAppends:
+        """Who is about to append says so here: appends that could go wait a moment, to go together."""
 
     def append(self, records: Sequence[tuple[K_contra, bytes | None]]) -> Promise[None]:
         """Store the values (None deletes the key), all or none; settled once they are durable.

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from proxy.brokers.channel import Channel
 from proxy.brokers.channels import BrokerChannels
+from proxy.durable.coming_appends import SHARE_MAX_S, ComingAppends
 from proxy.durable.described_state import DescribedState
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.state_producer import (
@@ -99,6 +100,8 @@ class TopicJournal(Generic[K]):
         """Called with a partition that the proxy's own identity may not take over."""
         self.on_went_back: Callable[[int], None] = lambda _partition: None
         """Called with a partition whose log is not the one that was taken over: nothing is appended to it any more."""
+        self.coming = ComingAppends()
+        """See interfaces.Journal."""
         self.appends = 0
         """Append requests sent."""
         self._message_bytes = BATCH_BYTES_MAX
@@ -119,6 +122,10 @@ class TopicJournal(Generic[K]):
         self._alarm_at = inf
         self._busy: set[int] = set()
         """Leaders with a Produce on its way."""
+        self._asked_at: float | None = None
+        """When the first append was asked for that waits for others; None: none does."""
+        self._rings_at = -inf
+        """When the alarm of such a wait rings."""
 
     # The port
 
@@ -241,19 +248,45 @@ class TopicJournal(Generic[K]):
         now = self._reactor.now()
         appends: dict[int, dict[int, Append]] = {}
         looked_at = sorted(self._eager)
+        may_append = not self._waits_for_others(now)
         for partition in looked_at:
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by what was told of another
             self._tell(partition, producer.overdue(now))
-            if not self._ask_for(partition, producer, appends, now):
+            if not self._ask_for(partition, producer, appends, now, may_append=may_append):
                 self._eager.discard(partition)
+        if appends:
+            self._asked_at = None
         for node_id, batches in appends.items():
             self._produce(node_id, batches)
         self._set_alarm(looked_at, now)
 
+    def _waits_for_others(self, now: float) -> bool:
+        """Whether appends that could go now wait for those that are coming (durable/README.md rule 34)."""
+        coming = self.coming
+        coming.on_end = None
+        if not coming or not self._eager:
+            return False
+        if self._asked_at is None:
+            self._asked_at = now
+        until = self._asked_at + SHARE_MAX_S
+        if now >= until or not coming.is_one_due(self._asked_at, now):
+            return False
+        coming.on_end = self.look_soon
+        if self._rings_at <= now:
+            self._rings_at = until
+            self._reactor.call_at(until, self.look_soon)
+        return True
+
     def _ask_for(
-        self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
+        self,
+        partition: int,
+        producer: StateProducer,
+        appends: dict[int, dict[int, Append]],
+        now: float,
+        *,
+        may_append: bool = True,
     ) -> bool:
         """Send or collect what the partition wants; False when it wants nothing now."""
         wanted = producer.wants(now)
@@ -264,7 +297,7 @@ class TopicJournal(Generic[K]):
         if node_id < 0 or self.links is None:
             self.need_view()
             return True
-        if wanted is Append and node_id in self._busy:
+        if wanted is Append and (node_id in self._busy or not may_append):
             return True
         channel = self.links.get(node_id, self._purposes[wanted])
         if channel is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from proxy.durable.coming_appends import ComingAppends
 from proxy.loop.promise import Promise, settled
 
 K = TypeVar("K", bound=Hashable)
@@ -15,6 +16,8 @@ class MemoryJournal(Generic[K]):
 
     def __init__(self) -> None:
         self._values: dict[K, bytes] = {}
+        self.coming = ComingAppends()
+        """See interfaces.Journal; nothing waits here."""
 
     @property
     def values(self) -> Mapping[K, bytes]:

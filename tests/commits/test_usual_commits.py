@@ -22,8 +22,9 @@ def world() -> CommitWorld:
 
 
 def is_free(world: CommitWorld) -> bool:
-    """Nobody has a partition, and the gate keeps nobody in mind."""
-    return len(world.services.locks) == 0 and not any(door.inside for door in world.services.gate._doors)
+    """Nobody has a partition, the gate keeps nobody in mind, and no append waits for one."""
+    services = world.services
+    return not (len(services.locks) or any(door.inside for door in services.gate._doors) or services.journal.coming)
 
 
 def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
@@ -33,6 +34,28 @@ def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
     world.journal.confirm()
     assert sent.codes == [0]
     assert is_free(world)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
+def test_appends_of_others_wait_for_it_until_the_coordinator_has_answered(world: CommitWorld, code: ErrorCode) -> None:
+    """commits/README.md rule 24."""
+    coming = world.services.journal.coming
+    world.cluster.held, world.coordinator.refuse = {OFFSET_COMMIT}, code
+    world.commit(43, "ic/1;60-60")
+    world.commit(43, "ic/1;70-70")
+    assert len(coming) == 2
+    world.cluster.release()
+    assert is_free(world)
+
+
+def test_nobody_waits_for_a_commit_that_has_nothing_to_store(world: CommitWorld) -> None:
+    """A plain one of a partition without ranges."""
+    world.commit(7, "x", partition=1)
+    world.cluster.held = {OFFSET_COMMIT}
+    before = world.taken_at_once
+    world.commit(8, "x", partition=1)
+    assert world.taken_at_once == before + 1
+    assert not world.services.journal.coming
 
 
 def test_repeated_commit_waits_for_the_append_that_is_on_its_way(world: CommitWorld) -> None:

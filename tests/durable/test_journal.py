@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.journal import TopicJournal
 from proxy.durable.state_producer import TakenOver
@@ -166,6 +167,76 @@ def code_of(promise: Any) -> ErrorCode:
     with pytest.raises(JournalRefused) as caught:
         promise.result()
     return caught.value.code
+
+
+def test_append_waits_for_those_that_are_coming_and_takes_them_along(world):
+    """durable/README.md rule 34: they go out in one request, as soon as the last of them has come."""
+    world.journal.coming.begin("second", world.loop.time)
+    first = world.put()
+    world.loop.turn()
+    assert not world.channel("Append").asked
+    second = world.put(SAME)
+    world.journal.coming.end("second", world.loop.time)
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [key(), key(SAME)]}
+    assert first.done
+    assert second.done
+
+
+def test_append_goes_as_soon_as_none_is_coming_any_more(world):
+    """The coordinator has refused the other commit: nothing of it is stored."""
+    world.journal.coming.begin("refused", world.loop.time)
+    world.put()
+    world.loop.turn()
+    assert not world.channel("Append").asked
+    world.journal.coming.end("refused", world.loop.time)
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [key()]}
+
+
+def test_append_that_is_alone_waits_for_nothing(world):
+    world.put()
+    world.loop.turn()
+    assert len(world.channel("Append").asked) == 1
+
+
+def test_append_waits_for_none_that_began_after_it_was_asked_for(world):
+    """Else a stream of commits would hold it up."""
+    world.journal.coming.begin("earlier", world.loop.time)
+    world.put()
+    world.loop.turn()
+    world.loop.turn(SHARE_MAX_S / 2)
+    world.journal.coming.begin("later", world.loop.time)
+    world.journal.coming.end("earlier", world.loop.time)
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [key()]}
+
+
+def test_wait_for_appends_that_are_coming_is_bounded(world):
+    """A broker that is slow with one commit holds no other up for longer."""
+    world.journal.coming.begin("slow", world.loop.time)
+    world.put()
+    world.loop.turn()
+    world.loop.turn(SHARE_MAX_S * 0.9)
+    assert not world.channel("Append").asked
+    world.loop.turn(SHARE_MAX_S * 0.2)
+    assert world.produced() == {PARTITION: [key()]}
+    world.loop.turn(LATE_S)
+    world.put(SAME)
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [key(SAME)]}
+
+
+def test_what_waited_for_the_append_before_waits_no_longer_for_others(world):
+    world.put()
+    world.loop.turn()
+    world.journal.coming.begin("slow", world.loop.time)
+    world.put(SAME)
+    world.loop.turn()
+    world.loop.turn(SHARE_MAX_S * 1.1)
+    assert world.produced() == {PARTITION: [key()]}
+    world.loop.turn()
+    assert world.produced() == {PARTITION: [key(SAME)]}
 
 
 def test_all_partitions_are_identified_at_once_and_taken_over_by_one_request():

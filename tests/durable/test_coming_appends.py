@@ -1,0 +1,82 @@
+"""Appends that somebody will ask for in a moment: who is waited for, and who is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.durable.coming_appends import LATE_S, SHARE_MAX_S, ComingAppends
+
+GATHERED_S = 0.01
+"""How long a coordinator of 3.9 gathers commits before it answers all."""
+
+
+def learnt(usual_s: float) -> ComingAppends:
+    """After many that took so long."""
+    coming = ComingAppends()
+    for _ in range(100):
+        coming.begin("before", 1.0)
+        coming.end("before", 1.0 + usual_s)
+    return coming
+
+
+def test_only_those_are_waited_for_that_began_before_the_append_was_asked_for() -> None:
+    coming = ComingAppends()
+    assert not coming.is_one_due(10.0, 10.0)
+    coming.begin("later", 10.001)
+    assert not coming.is_one_due(10.0, 10.002)
+    coming.end("later", 10.002)
+    coming.begin("earlier", 9.999)
+    assert coming.is_one_due(10.0, 10.002)
+    coming.end("earlier", 10.002)
+    assert not coming
+    assert not coming.is_one_due(10.0, 10.002)
+
+
+def test_none_is_waited_for_that_usually_takes_longer() -> None:
+    """A coordinator that gathers answers those that came behind the others with the next ones only."""
+    coming = learnt(GATHERED_S)
+    assert coming.usual_s == pytest.approx(GATHERED_S, rel=1e-3)
+    coming.begin("just sent", 10.0)
+    assert not coming.is_one_due(10.0, 10.0)
+    almost = 10.0 + GATHERED_S - SHARE_MAX_S / 2
+    assert coming.is_one_due(almost, almost)
+    coming.begin("behind it", almost)
+    coming.end("just sent", almost)
+    assert not coming.is_one_due(almost, almost)
+
+
+@pytest.mark.parametrize("usual_s", [0.0005, GATHERED_S])
+def test_one_that_takes_long_is_not_waited_for_and_hides_no_other(usual_s: float) -> None:
+    coming = learnt(usual_s)
+    coming.begin("stuck", 10.0)
+    later = 10.0 + 2 * usual_s + LATE_S + 0.001
+    assert not coming.is_one_due(later, later)
+    coming.begin("quick", later)
+    due = later + coming.usual_s
+    assert coming.is_one_due(due, due)
+    coming.end("quick", due)
+    assert not coming.is_one_due(due, due)
+    coming.end("stuck", due)
+    assert len(coming) == 0
+
+
+def test_those_that_are_not_waited_for_are_learnt_from_too() -> None:
+    """A coordinator that has become slow: from then on nobody waits in vain."""
+    coming, now = learnt(0.0005), 10.0
+    for number in range(60):
+        coming.begin(number, now)
+        now += 0.1
+        coming.is_one_due(now, now)
+        coming.end(number, now)
+    assert coming.usual_s > SHARE_MAX_S
+    coming.begin("one more", now)
+    assert not coming.is_one_due(now, now)
+
+
+def test_who_waits_is_told_of_each_end_once() -> None:
+    coming, told = ComingAppends(), []
+    coming.begin("one", 1.0)
+    coming.on_end = lambda: told.append("end")
+    coming.end("one", 1.1)
+    coming.end("one", 1.1)
+    assert told == ["end"]

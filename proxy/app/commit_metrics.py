@@ -8,6 +8,7 @@ from math import isfinite
 from proxy.app.commit_setup import CommitRuntime
 from proxy.app.observe import Metrics
 from proxy.commits.counters import GroupCommits, HeldSurvey, survey
+from proxy.durable.journal import TopicJournal
 
 
 def of_commits(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> None:
@@ -18,6 +19,10 @@ def of_commits(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> Non
     metrics.add("commits", "counter", words, lambda: figures.commits, "kind")
     words = "From a change of ranges until it was stored, or could not be."
     metrics.add("commit_append_seconds", "histogram", words, lambda: figures.append_s)
+    if isinstance(services.journal, TopicJournal):
+        journal = services.journal
+        words = "Requests that append to the topic of ranges: many commits share one."
+        metrics.add("commit_append_requests", "counter", words, lambda: journal.appends)
     words = "Groups known to commit individually."
     metrics.add("commit_groups", "gauge", words, lambda: len(held.groups.keys() | followed.groups.keys()))
     words = "Parts of the topic of ranges of which it is not known which groups they have."

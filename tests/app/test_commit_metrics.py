@@ -9,6 +9,8 @@ from typing import Any
 from proxy.app import commit_metrics
 from proxy.app.commit_setup import CommitRuntime
 from proxy.app.observe import Metrics
+from proxy.commits.state_records import INDIVIDUAL_COMMITS
+from proxy.durable.journal import TopicJournal
 from tests.support.commit_world import CommitWorld
 
 
@@ -39,6 +41,16 @@ def test_what_is_held_known_and_counted_is_shown() -> None:
     ):
         assert f"ksp_{line}" in page, line
     assert "commit_tail" not in page
+
+
+def test_requests_to_the_topic_are_counted_where_there_is_one() -> None:
+    """Not where ranges are kept in memory."""
+    world = CommitWorld()
+    assert "append_requests" not in page_of(CommitRuntime(world.services, None))
+    nothing: Any = None
+    journal: Any = TopicJournal(INDIVIDUAL_COMMITS, nothing, nothing, "h:1")
+    world.services.journal, journal.appends = journal, 7
+    assert "ksp_commit_append_requests_total 7.0" in page_of(CommitRuntime(world.services, None))
 
 
 def test_age_of_what_is_known_is_shown_where_there_is_a_topic() -> None:

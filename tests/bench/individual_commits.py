@@ -1,38 +1,54 @@
-"""What individual commits cost beside plain ones: `python -m tests.bench.individual_commits`; about 2 minutes.
+"""What individual commits cost beside plain ones: `python -m tests.bench.individual_commits`; about 5 minutes.
 
 Real brokers of both releases, one proxy in front of each with its default settings. Four kinds of commits take turns in
 one run: plain ones of a group that nobody knows, past the proxy and through it; plain ones of a group with ranges;
 individual ones, each of which makes a range longer. First one client, one commit at a time (medians); then 16 clients,
 each of a group of its own, as fast as they can. Requests are encoded before; clients send and receive bytes. The exit
 status is 1 when something that must be reached is not.
+
+Where the time goes is shown by the CPU time that broker, proxy and clients take for a commit of the 16 clients, and by
+how many commits share an append. Beside it the floor (`commits_at_the_least`): plain commits through the proxy, each
+with what would be appended of an individual one in a Produce straight to the broker. So it has all that individual
+commits ask of a broker, and nothing of what they ask of a proxy: no proxy is faster. Brokers run as in production,
+after a round that does not count. On a machine with two cores broker, proxy and clients share these.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from proxy.commits.state_records import PARTITIONS
 from proxy.wire import frames, registry
-from tests.support.brokers import NEW, OLD, Running
+from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, one_after_the_other
+from tests.bench.measuring import cpu_seconds, middle
+from tests.support.brokers import FULL_SPEED, NEW, OLD, Front, Running
 from tests.support.raw import Raw, Topic, until
 
 OFFSET_COMMIT, VERSION = 8, 8
 CLIENTS = 16
-KINDS = ("broker", "plain", "known", "individual")
+FLOOR = "floor"
+KINDS = ("broker", "plain", "known", "individual", FLOOR)
 WORDS = {
     "broker": "plain, straight to the broker",
     "plain": "plain through the proxy",
     "known": "plain, of a group with ranges",
     "individual": "individual",
+    FLOOR: "floor: plain, and appends",
 }
+ROUND_TIMES = 3
+"""A client of 16 commits so many times as often as one alone: a round takes seconds."""
 FEWEST = 0.8
 """Must: commits/s of 16 clients that commit individually, against plain ones through the proxy."""
 
@@ -59,17 +75,17 @@ class Client:
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._raw = Raw(bootstrap)
-        self._socket = self._raw.on_coordinator(group)._socket
+        self.socket = self._raw.on_coordinator(group)._socket
 
     def close(self) -> None:
         self._raw.close()
 
     def send(self, request: bytes) -> None:
         """One commit, answered without an error."""
-        self._socket.sendall(request)
+        self.socket.sendall(request)
         answer = b""
         while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
-            answer += self._socket.recv(4096)
+            answer += self.socket.recv(4096)
         error = int.from_bytes(answer[-5:-3], "big", signed=True)  # before the tags of partition, topic and answer
         if error:
             raise AssertionError(f"a commit was refused with {error}")
@@ -82,10 +98,20 @@ class Side:
     release: str
     broker: str
     proxy: str
+    pids: Mapping[str, int]
+    """Of broker and proxy; clients are in this process."""
+    appends: Callable[[], float]
+    """Produce requests of the proxy so far."""
     topic: Topic
+    floor_topic: Topic
+    """Takes the place of the topic of ranges where there is no proxy."""
     numbers: Iterator[int]
     latency_ms: dict[str, list[float]] = field(default_factory=dict)
     per_second: dict[str, list[float]] = field(default_factory=dict)
+    cpu_us: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """Kind -> process -> CPU of a commit."""
+    per_append: dict[str, list[float]] = field(default_factory=dict)
+    """Commits that shared an append."""
 
     def client(self, kind: str) -> tuple[Client, str]:
         """A client and its group, which has one range where it is to be known."""
@@ -96,6 +122,14 @@ class Side:
         if kind == "individual":
             made.send(commit(group, self.topic.name, 1, 0, "ic/1;9-9"))
         return made, group
+
+    def cpu_s(self) -> dict[str, float]:
+        """CPU time so far."""
+        return {name: cpu_seconds(pid) for name, pid in self.pids.items()} | {"clients": time.process_time()}
+
+    def median(self, figures: Mapping[str, list[float]], kind: str) -> float:
+        """Not a number where nothing was measured."""
+        return middle(figures.get(kind, ()))
 
 
 def one_at_a_time(side: Side, kind: str, count: int) -> None:
@@ -109,25 +143,59 @@ def one_at_a_time(side: Side, kind: str, count: int) -> None:
     client.close()
 
 
-def all_at_once(side: Side, kind: str, count: int) -> None:
-    """Commits/s of all clients together."""
-    made = [side.client(kind) for _ in range(CLIENTS)]
-    work = [(client, requests(kind, group, side.topic.name, count)) for client, group in made]
-    ready = threading.Barrier(CLIENTS + 1)
+def at_the_least(side: Side, count: int) -> None:
+    """A plain commit of one client, then an append of what would be appended of an individual one."""
+    client, group = side.client(FLOOR)
+    with Raw(side.broker) as raw:
+        appends = Appends(raw, side.floor_topic, [group], side.topic.name)
+        took = one_after_the_other(client.socket, appends, requests(FLOOR, group, side.topic.name, count))
+    side.latency_ms.setdefault(FLOOR, []).append(took)
+    client.close()
+
+
+def threads(work: Sequence[tuple[Client, list[bytes]]]) -> Callable[[], None]:
+    """A thread for each client; what is given starts them, and returns when all are done."""
+    ready = threading.Barrier(len(work) + 1)
 
     def run(client: Client, mine: list[bytes]) -> None:
         ready.wait()
         for request in mine:
             client.send(request)
 
-    threads = [threading.Thread(target=run, args=each) for each in work]
-    for thread in threads:
+    made = [threading.Thread(target=run, args=each) for each in work]
+    for thread in made:
         thread.start()
-    ready.wait()
-    began = time.perf_counter()
-    for thread in threads:
-        thread.join()
-    side.per_second.setdefault(kind, []).append(CLIENTS * count / (time.perf_counter() - began))
+
+    def go() -> None:
+        ready.wait()
+        for thread in made:
+            thread.join()
+
+    return go
+
+
+def all_at_once(side: Side, kind: str, count: int, *, counts: bool = True) -> None:
+    """Commits/s of all clients together, and what they cost."""
+    made = [side.client(kind) for _ in range(CLIENTS)]
+    work = [(client, requests(kind, group, side.topic.name, count)) for client, group in made]
+    with Raw(side.broker) as raw:
+        if kind == FLOOR:
+            appends = Appends(raw, side.floor_topic, [group for _, group in made], side.topic.name)
+            go = CommitsAndAppends([client.socket for client, _ in work], appends, [each for _, each in work]).run
+        else:
+            go = threads(work)
+        sent, cpu, began = side.appends(), side.cpu_s(), time.perf_counter()
+        go()
+        took, after = time.perf_counter() - began, side.cpu_s()
+        sent = appends.sent if kind == FLOOR else side.appends() - sent
+    commits = CLIENTS * count
+    if counts:
+        side.per_second.setdefault(kind, []).append(commits / took)
+        for name, before in cpu.items():
+            used_us = (after[name] - before) * 1e6 / commits
+            side.cpu_us.setdefault(kind, {}).setdefault(name, []).append(used_us)
+        if sent:
+            side.per_append.setdefault(kind, []).append(commits / sent)
     for client, _ in work:
         client.close()
 
@@ -143,27 +211,54 @@ def produce_ms(side: Side, count: int) -> float:
     return statistics.median(took)
 
 
-def measure(side: Side, rounds: int, count: int, say: Callable[[str], None]) -> bool:
+def rounds_of(side: Side, rounds: int, count: int, kinds: Sequence[str]) -> None:
+    """All kinds take turns; the first round of 16 clients does not count: brokers compile what they run often."""
+    for number in range(rounds + 1):
+        for kind in kinds:
+            if kind == FLOOR:
+                at_the_least(side, count)
+            else:
+                one_at_a_time(side, kind, count)
+        for kind in kinds:
+            all_at_once(side, kind, ROUND_TIMES * count, counts=number > 0)
+
+
+def line(side: Side, kind: str) -> str:
+    """What is printed of one kind."""
+    median_ms, rate = side.median(side.latency_ms, kind), side.median(side.per_second, kind)
+    times_ms = median_ms / side.median(side.latency_ms, "plain")
+    times = rate / side.median(side.per_second, "plain")
+    cpu = " ".join(f"{name} {middle(used):4.0f}" for name, used in side.cpu_us[kind].items())
+    text = f"{side.release} {WORDS[kind]:30} {median_ms:6.2f} ms {times_ms:5.2f}x {rate:7.0f}/s {times:5.2f}x  {cpu} us"
+    per_append = side.median(side.per_append, kind)
+    return f"{text}  {per_append:.1f} an append" if kind in ("individual", FLOOR) else text
+
+
+def measure(side: Side, rounds: int, count: int, say: Callable[[str], None], kinds: Sequence[str] = KINDS) -> bool:
     """Print the figures of one release; whether what must be reached is."""
-    for _ in range(rounds):
-        for kind in KINDS:
-            one_at_a_time(side, kind, count)
-        for kind in KINDS:
-            all_at_once(side, kind, count)
+    rounds_of(side, rounds, count, kinds)
     append_ms = produce_ms(side, count)
-    base_ms = statistics.median(side.latency_ms["plain"])
-    base_rate = statistics.median(side.per_second["plain"])
-    for kind in KINDS:
-        median_ms, rate = statistics.median(side.latency_ms[kind]), statistics.median(side.per_second[kind])
-        say(
-            f"{side.release} {WORDS[kind]:32} {median_ms:7.2f} ms {median_ms / base_ms:5.2f}x"
-            f" {rate:8.0f}/s {rate / base_rate:5.2f}x"
-        )
-    more_ms = statistics.median(side.latency_ms["individual"]) - base_ms
-    share = statistics.median(side.per_second["individual"]) / base_rate
-    say(f"{side.release} individual: {more_ms:.2f} ms more than plain; one append takes {append_ms:.2f} ms")
-    say(f"{side.release} individual, {CLIENTS} clients: {share:.2f}x of plain (must: {FEWEST:g}x)")
+    for kind in kinds:
+        say(line(side, kind))
+    if "individual" not in kinds:
+        return True
+    more_ms = side.median(side.latency_ms, "individual") - side.median(side.latency_ms, "plain")
+    floor_ms = side.median(side.latency_ms, FLOOR) - side.median(side.latency_ms, "plain")
+    share = side.median(side.per_second, "individual") / side.median(side.per_second, "plain")
+    say(
+        f"{side.release} individual: {more_ms:.2f} ms more than plain; one append takes {append_ms:.2f} ms,"
+        f" behind a commit {floor_ms:.2f} ms more than that commit alone"
+    )
+    at_most = side.median(side.per_second, FLOOR) / side.median(side.per_second, "plain")
+    bounds = f"must: {FEWEST:g}x; floor: {at_most:.2f}x"
+    say(f"{side.release} individual, {CLIENTS} clients: {share:.2f}x of plain ({bounds})")
     return share >= FEWEST
+
+
+def appends_of(front: Front) -> float:
+    """Produce requests that the proxy has sent for its state."""
+    found = re.search(r"^ksp_commit_append_requests_total (\S+)", front.ask("/metrics")[1], re.MULTILINE)
+    return float(found[1]) if found else math.nan
 
 
 def main() -> None:
@@ -171,6 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--commits", type=int, default=200, help="of one client in one round")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="only these")
     parser.add_argument("--releases", nargs="+", default=[OLD, NEW])
     options = parser.parse_args()
     reached = True
@@ -178,13 +274,19 @@ def main() -> None:
         with ExitStack() as stack:
             running = Running(Path(stack.enter_context(tempfile.TemporaryDirectory())))
             stack.callback(running.close)
-            kafka = running.cluster(release)
+            kafka = running.cluster(release, java_options=FULL_SPEED)
             front = running.front(kafka.bootstrap)
             until(lambda front=front: front.ask("/readyz/commits")[0], "ranges to be loaded")
             with Raw(front.bootstrap) as raw:
-                topic = raw.create_topic("bench")
-            side = Side(release, kafka.bootstrap, front.bootstrap, topic, iter(range(1_000_000)))
-            reached &= measure(side, options.rounds, options.commits, lambda line: print(line, flush=True))
+                topic, floor_topic = raw.create_topic("bench"), raw.create_topic("bench-floor", PARTITIONS)
+            broker, proxy = kafka.nodes[0].child, front.child
+            assert broker is not None
+            assert proxy is not None
+            pids = {"broker": broker.pid, "proxy": proxy.pid}
+            appends, numbers = partial(appends_of, front), iter(range(1_000_000))
+            side = Side(release, kafka.bootstrap, front.bootstrap, pids, appends, topic, floor_topic, numbers)
+            say = partial(print, flush=True)
+            reached &= measure(side, options.rounds, options.commits, say, options.kinds)
     sys.exit(not reached)
 
 

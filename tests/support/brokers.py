@@ -15,6 +15,7 @@ if DEPLOY not in sys.path:  # in a bench, which no conftest has prepared
 
 from localkafka.cluster import Cluster, Sasl  # noqa: E402 - found through the path set above
 from localkafka.front import Front  # noqa: E402
+from localkafka.java import FULL_SPEED as FULL_SPEED  # noqa: E402
 
 from tests.support.worlds import warm_up  # noqa: E402
 

@@ -1,0 +1,140 @@
+"""What individual commits come to with a proxy that costs nothing: the floor of the bench of them.
+
+Clients send plain OffsetCommits; what a proxy would append if they were individual is sent in one Produce for all that
+wait, one at a time, and a client goes on when the append of its commit is answered. Requests are made before and record
+batches once, so next to nothing but sockets and the broker is left.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import statistics
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+
+from proxy.commits.state_records import RangeKey, RangeValue, encode_key, range_value
+from proxy.durable.state_partitions import state_partition
+from proxy.wire import frames, registry
+from proxy.wire.records import Record, build_batch
+from tests.support.raw import Raw, Topic
+
+PRODUCE, PRODUCE_VERSION = 0, 9
+ANSWER_MAX = 1 << 16
+
+
+def records_of(group: str, topic: str) -> list[Record]:
+    """What one commit that makes a range longer appends: the range it is then, and a tombstone of what it was."""
+    value = range_value(RangeValue(bytes(16), -1, 0, 0, ""))
+    before, now = (encode_key(RangeKey(group, topic, 0, 9, last)) for last in (1000, 1001))
+    return [Record(now, value, timestamp=0), Record(before, None, timestamp=0)]
+
+
+class Appends:
+    """Shared appends to a topic with as many partitions as the one of ranges, over one connection."""
+
+    def __init__(self, raw: Raw, to: Topic, groups: Sequence[str], committed: str) -> None:
+        self.socket = raw.connect(raw.node(to.leaders[0]))._socket
+        self.sent = 0
+        self._topic = to.name
+        self._partitions = [state_partition(group) % len(to.leaders) for group in groups]
+        self._records = [records_of(group, committed) for group in groups]
+        self._batch = lru_cache(maxsize=None)(self._batch_of)
+
+    def _batch_of(self, members: tuple[int, ...]) -> bytes:
+        return build_batch(0, [record for member in members for record in self._records[member]])
+
+    def send(self, members: Sequence[int]) -> None:
+        """One Produce with what the commits of these clients append."""
+        by_partition: dict[int, list[int]] = {}
+        for member in members:
+            by_partition.setdefault(self._partitions[member], []).append(member)
+        request = registry.message("ProduceRequest")
+        data = [
+            request.PartitionProduceData(index=index, records=self._batch(tuple(sorted(found))))
+            for index, found in by_partition.items()
+        ]
+        topics = [request.TopicProduceData(name=self._topic, partition_data=data)]
+        message = request(acks=-1, timeout_ms=5000, topic_data=topics)
+        self.sent += 1
+        self.socket.sendall(frames.request(PRODUCE, PRODUCE_VERSION, self.sent, "bench", message))
+
+
+class Waiting:
+    """An answer that comes in pieces."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._received = b""
+
+    def whole(self) -> bytes | None:
+        """The answer, once all of it is here."""
+        self._received += self._socket.recv(ANSWER_MAX)
+        received = self._received
+        if len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
+            return None
+        self._received = b""
+        return received
+
+
+class CommitsAndAppends:
+    """Clients in one thread; each commits, has it appended, and goes on."""
+
+    def __init__(self, sockets: Sequence[socket.socket], appends: Appends, work: Sequence[Sequence[bytes]]) -> None:
+        self._sockets, self._appends = sockets, appends
+        self._left = [iter(each) for each in work]
+        self._selector = selectors.DefaultSelector()
+        for member, sock in enumerate(sockets):
+            self._selector.register(sock, selectors.EVENT_READ, (member, Waiting(sock)))
+        self._selector.register(appends.socket, selectors.EVENT_READ, (-1, Waiting(appends.socket)))
+        self._accepted: list[int] = []
+        self._appending: list[int] = []
+        self._open = 0
+
+    def run(self) -> None:
+        """All commits of all clients."""
+        for member in range(len(self._sockets)):
+            self._next(member)
+        while self._open:
+            for key, _ in self._selector.select():
+                member, waiting = key.data
+                answer = waiting.whole()
+                if answer is None:
+                    continue
+                if member >= 0:
+                    self._accepted.append(member)
+                else:
+                    appended, self._appending = self._appending, []
+                    for each in appended:
+                        self._open -= 1
+                        self._next(each)
+            if self._accepted and not self._appending:
+                self._appending, self._accepted = self._accepted, []
+                self._appends.send(self._appending)
+        self._selector.close()
+
+    def _next(self, member: int) -> None:
+        request = next(self._left[member], None)
+        if request is not None:
+            self._open += 1
+            self._sockets[member].sendall(request)
+
+
+def one_after_the_other(commit: socket.socket, appends: Appends, requests: Sequence[bytes]) -> float:
+    """The median of an OffsetCommit and then a Produce, in milliseconds."""
+    took = []
+    for request in requests:
+        began = time.perf_counter()
+        commit.sendall(request)
+        _answer(commit)
+        appends.send([0])
+        _answer(appends.socket)
+        took.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(took)
+
+
+def _answer(sock: socket.socket) -> None:
+    waiting = Waiting(sock)
+    while waiting.whole() is None:
+        pass

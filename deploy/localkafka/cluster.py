@@ -4,7 +4,7 @@
         print(kafka.bootstrap)
 
 Every node listens three times on 127.0.0.1: for clients (PLAINTEXT, or SASL_PLAINTEXT with an authorizer), for the
-other nodes and for the controller quorum.
+other nodes and for the controller quorum. A controller apart is one process more, which is no broker.
 """
 
 from __future__ import annotations
@@ -120,7 +120,8 @@ class Cluster:
     format ("share.version=0"), `java_options` to the brokers (FULL_SPEED for measurements; None: SMALL, with classes
     out of an archive that the first such broker of a release makes), `plugins` (folders of classes) to their class
     path. Where a relay listens on `relay_port` and passes on to `relayed_port` of the only node, clients that come
-    through it are told of its address alone. The folder is removed by `stop` unless something failed.
+    through it are told of its address alone. With `controller_apart` a node of its own is the only controller, which
+    stays while brokers end; else every node is both. The folder is removed by `stop` unless something failed.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Cluster:
         java_options: Sequence[str] | None = None,
         relay_port: int | None = None,
         plugins: Sequence[Path] = (),
+        controller_apart: bool = False,
     ) -> None:
         self.release = release
         self.folder = folder
@@ -145,16 +147,24 @@ class Cluster:
         self._java_options = java_options
         self._relay_port = relay_port
         self._plugins = plugins
-        ports = free_ports(4 * nodes)
-        self.nodes = [Node(first_id + i, folder / f"node-{first_id + i}", *ports[i::nodes]) for i in range(nodes)]
+        started = nodes + controller_apart
+        ports = free_ports(4 * started)
+        made = [Node(first_id + i, folder / f"node-{first_id + i}", *ports[i::started]) for i in range(started)]
+        self.nodes = made[:nodes]
+        """The brokers."""
+        self.controller = made[nodes] if controller_apart else None
 
     @property
     def bootstrap(self) -> str:
         """Bootstrap servers as clients take them."""
         return ",".join(node.address for node in self.nodes)
 
+    @property
+    def _started(self) -> list[Node]:
+        return self.nodes if self.controller is None else [self.controller, *self.nodes]
+
     def node(self, node_id: int) -> Node:
-        """Return the node of that id."""
+        """Return the broker of that id."""
         return next(node for node in self.nodes if node.node_id == node_id)
 
     def __enter__(self) -> Cluster:
@@ -179,7 +189,7 @@ class Cluster:
         java, jars = find_java(), os.pathsep.join((class_path(self.release), *map(str, self._plugins)))
         archive = _archived(self.release) if self._java_options is None else ()
         options = (*SMALL, *archive) if self._java_options is None else self._java_options
-        for node in self.nodes:
+        for node in self._started:
             self._format(node, [java, *QUICK_START, *archive, "-cp", jars])
             node.command = [
                 java, *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -192,7 +202,7 @@ class Cluster:
 
     def stop(self) -> None:
         """End all nodes; of several each is killed, for they would wait for a quorum that is going away."""
-        started = [node.child for node in self.nodes if node.child is not None]
+        started = [node.child for node in self._started if node.child is not None]
         for child in started:
             if len(started) > 1:
                 child.kill()
@@ -221,7 +231,7 @@ class Cluster:
         """Return the end of every node's log."""
         return "\n".join(
             f"--- node {node.node_id}, {node.log}\n{node.child.output() if node.child else '(not started)'}"
-            for node in self.nodes
+            for node in self._started
         )
 
     def _format(self, node: Node, java: list[str]) -> None:
@@ -250,21 +260,29 @@ class Cluster:
         yield from (values | self._identity(node) | self._security() | self._properties).items()
 
     def _identity(self, node: Node) -> dict[str, str]:
+        voters = self.nodes if self.controller is None else [self.controller]
+        controls, serves = node in voters, node in self.nodes
+        roles = [role for role, has in (("broker", serves), ("controller", controls)) if has]
+        values = {
+            "process.roles": ",".join(roles),
+            "node.id": str(node.node_id),
+            "controller.quorum.voters": ",".join(f"{each.node_id}@{HOST}:{each.controller_port}" for each in voters),
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(node.folder / "data"),
+        }
+        controlling = {"CONTROLLER": node.controller_port} if controls else {}
+        return values | (self._listeners(node, controlling) if serves else {"listeners": _addresses(controlling)})
+
+    def _listeners(self, node: Node, controlling: Mapping[str, int]) -> dict[str, str]:
+        """Those of a broker, which may be a controller, too."""
         listeners = {"CLIENT": node.port, "INTERNAL": node.internal_port}
         advertised = dict(listeners)
         if self._relay_port is not None:
             listeners["RELAYED"], advertised["RELAYED"] = node.relayed_port, self._relay_port
         return {
-            "process.roles": "broker,controller",
-            "node.id": str(node.node_id),
-            "controller.quorum.voters": ",".join(
-                f"{each.node_id}@{HOST}:{each.controller_port}" for each in self.nodes
-            ),
-            "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "INTERNAL",
-            "listeners": _addresses(listeners | {"CONTROLLER": node.controller_port}),
+            "listeners": _addresses({**listeners, **controlling}),
             "advertised.listeners": _addresses(advertised),
-            "log.dirs": str(node.folder / "data"),
         }
 
     def _security(self) -> dict[str, str]:

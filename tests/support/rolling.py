@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +14,18 @@ from typing import Any
 from confluent_kafka import Producer
 from localkafka.cluster import Cluster, Node
 
+from proxy.durable.state_partitions import state_partition
+from proxy.sharegroups.state_records import SHARE_STATE
 from tests.support.raw import Raw, until
+from tests.support.rolling_times import Lookout, Seen
 from tests.support.settlements import Ledger, Place, gaps
 from tests.support.share_members import ShareMember
 
 GROUP, TOPIC = "rolling", "rolling"
+COORDINATORS, OF_GROUP, OF_PROXIES = "__consumer_offsets", 0, 2
+"""Partitions for GROUP and for the group of proxies: the hash of the id mod 3, as `localkafka` has it."""
+PROXY_STATE = [(SHARE_STATE.topic, partition) for partition in SHARE_STATE.partitions_of([state_partition(GROUP)])]
+NATIVE_STATE = [("__share_group_state", partition) for partition in range(3)]
 IN_SYNC_S = 60.0
 """How long a broker that came back may take until it has every partition again."""
 FLUSH_S = 120.0
@@ -44,6 +51,8 @@ class Plan:
     """So many brokers are ended, however long that takes."""
     down_s: float = 2.0
     """Between the end of a broker and its start."""
+    crashed_s: float = 2.0
+    """The same after SIGKILL."""
     rate: int = 500
     """Records a second."""
     partitions: int = 6
@@ -72,6 +81,8 @@ class Gap:
     """The longest time without any settled record."""
     produced_s: float
     """The longest time in which brokers confirmed no record to the producer."""
+    times: dict[str, float]
+    """What happened when, in seconds after the end of the broker."""
 
 
 @dataclass
@@ -83,6 +94,7 @@ class Outcome:
     produced_at: list[int] = field(default_factory=list)
     """When brokers confirmed them."""
     ended: list[Ended] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
     since: int = 0
     """When the first broker was to be ended: the group worked by then."""
     until: int = 0
@@ -98,9 +110,10 @@ class Outcome:
         """The longest time without any settled record."""
         return self.ledger.gaps(self.since, self.until)[0][0] / 1e9
 
-    def longest_beyond_s(self) -> float:
-        """By how much it was longer, at most, than the time without a produced record: what share groups add to it."""
-        return max((gap.settled_s - gap.produced_s for gap in self.gaps()), default=0.0)
+    def longest_after_s(self) -> float:
+        """The longest time from when the cluster missed a broker that crashed to the next settled record."""
+        crashes = [gap.times for gap in self.gaps() if gap.ended.signal == "SIGKILL"]
+        return max((t["settled"] - t["missed"] for t in crashes if t.keys() >= {"settled", "missed"}), default=0.0)
 
     def gaps(self) -> Iterator[Gap]:
         """The longest times after the end of each broker."""
@@ -108,7 +121,22 @@ class Outcome:
         for ended, end in zip(self.ended, ends, strict=True):
             length, begin = self.ledger.gaps(ended.at, end)[0]
             produced = gaps(self.produced_at, ended.at, end)[0][0]
-            yield Gap(ended, (begin - self.since) / 1e9, length / 1e9, produced / 1e9)
+            times = {what: (at - ended.at) / 1e9 for what, at in self._times(ended, end) if at is not None}
+            yield Gap(ended, (begin - self.since) / 1e9, length / 1e9, produced / 1e9, times)
+
+    def _times(self, ended: Ended, end: int) -> Iterator[tuple[str, int | None]]:
+        """What happened when, until another broker was ended."""
+        seen, node_id, since = self.seen, ended.node_id, ended.at
+        missed = seen.missed(node_id, since, end)
+        yield "missed", missed
+        for what in seen.moved:
+            yield f"{what} led", seen.moved_away(node_id, what, since, end)
+        refused = seen.refused(since, end) or (None, None)
+        yield from zip(("without a lease", "with a lease"), refused, strict=True)
+        deliveries = (each.at for all_of in self.ledger.deliveries.values() for each in all_of)
+        settled = (each.at for all_of in self.ledger.confirmed.values() for each in all_of)
+        for what, moments in ("produced", self.produced_at), ("delivered", deliveries), ("settled", settled):
+            yield what, min((at for at in moments if (missed or since) <= at < end), default=None)
 
 
 class Producing:
@@ -155,8 +183,12 @@ class Rolling:
     The producer goes to the brokers themselves: when it stands still, that is theirs.
     """
 
-    def __init__(self, cluster: Cluster, bootstrap: str, folder: Path, plan: Plan) -> None:
+    def __init__(
+        self, cluster: Cluster, bootstrap: str, folder: Path, plan: Plan, refusal: Callable[[], str] | None = None
+    ) -> None:
+        """`refusal`: why the proxy serves no share groups at this moment; empty while it does."""
         self._cluster, self._bootstrap, self._folder, self._plan = cluster, bootstrap, folder, plan
+        self._refusal = refusal
         self._members: list[ShareMember] = []
         self.outcome = Outcome()
 
@@ -181,8 +213,9 @@ class Rolling:
         producing = Producing(self._cluster.bootstrap, self._plan, self.outcome)
         try:
             until(self._all_work, "every member to settle records", self._plan.settle_s)
-            self.outcome.since = time.monotonic_ns()
-            self._restart_brokers()
+            with Lookout(self._cluster, self._led(), self._refusal) as lookout:
+                self.outcome.since, self.outcome.seen = time.monotonic_ns(), lookout.seen
+                self._restart_brokers()
         finally:
             producing.stop()
             self.outcome.until = time.monotonic_ns()
@@ -190,6 +223,15 @@ class Rolling:
         self.outcome.drained_s = (time.monotonic_ns() - self.outcome.until) / 1e9
         with suppress(TimeoutError):  # then the ledger says what is not settled
             until(self._all_told, "members to hear of it", TOLD_S)
+
+    def _led(self) -> dict[str, list[tuple[str, int]]]:
+        """What somebody else has to lead when a broker is gone."""
+        return {
+            "records": [(TOPIC, partition) for partition in range(self._plan.partitions)],
+            "state": PROXY_STATE if self._refusal else NATIVE_STATE,
+            "group": [(COORDINATORS, OF_GROUP)],
+            "proxies": [(COORDINATORS, OF_PROXIES)],
+        }
 
     def _all_work(self) -> bool:
         self._listen()
@@ -224,7 +266,7 @@ class Rolling:
             node.stop()
         else:
             node.kill()
-        time.sleep(self._plan.down_s)
+        time.sleep(self._plan.down_s if signal == "SIGTERM" else self._plan.crashed_s)
         node.start()
 
     def _in_sync(self) -> bool:
@@ -285,6 +327,7 @@ def report(name: str, outcome: Outcome) -> None:
             f"{gap.settled_s:5.2f} s without a settled record, from {gap.from_s:.1f} s; "
             f"{gap.produced_s:5.2f} s without a produced one"
         )
+        print("            " + ", ".join(f"{what} +{seconds:.2f}" for what, seconds in gap.times.items()))
     print(f"  nothing left {outcome.drained_s:.1f} s after the last record was produced")
     print(f"  longest time without a settled record: {outcome.longest_gap_s():.2f} s", flush=True)
     for fault in outcome.faults()[:FAULTS_SHOWN]:

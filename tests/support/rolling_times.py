@@ -1,0 +1,129 @@
+"""When what happened after the end of a broker: what the cluster and the proxy say, asked again and again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from localkafka.cluster import Cluster, Node
+
+from tests.support.raw import Raw
+
+LOOK_S = 0.05
+"""Between two looks."""
+
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass
+class Seen:
+    """What changed, in the order of time."""
+
+    brokers: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    """Those that the cluster names, from that moment on."""
+    moved: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """By what is led: when a partition of it was led no more by which broker."""
+    refusals: list[tuple[int, str]] = field(default_factory=list)
+    """Why the proxy is not ready to serve share groups, from that moment on; empty while it is."""
+
+    def missed(self, node_id: int, since: int, until: int) -> int | None:
+        """When the cluster first did not name a broker any more."""
+        return next((at for at, named in self.brokers if since <= at < until and node_id not in named), None)
+
+    def moved_away(self, node_id: int, what: str, since: int, until: int) -> int | None:
+        """When the last partition of it got another leader than this broker."""
+        return max((at for at, left in self.moved[what] if left == node_id and since <= at < until), default=None)
+
+    def refused(self, since: int, until: int) -> tuple[int, int] | None:
+        """From when to when the proxy served nothing, at most."""
+        found = [(at, why) for at, why in self.refusals if since <= at < until]
+        begun = next((at for at, why in found if why), None)
+        ended = max((at for at, why in found if not why), default=until)
+        return None if begun is None else (begun, ended)
+
+
+class Lookout:
+    """Looks while the block runs.
+
+    `led`: partitions whose leaders are of interest, by what they are called. `refusal`: why the proxy serves no share
+    groups at this moment; None: there is no proxy.
+    """
+
+    def __init__(self, cluster: Cluster, led: Mapping[str, Sequence[Place]], refusal: Callable[[], str] | None) -> None:
+        self.seen = Seen(moved={what: [] for what in led})
+        self._cluster, self._refusal = cluster, refusal
+        self._called = {place: what for what, places in led.items() for place in places}
+        self._leaders: dict[Place, tuple[int, int]] = {}
+        """(epoch, node id) of the last leader."""
+        self._raws: dict[int, Raw] = {}
+        self._enough = threading.Event()
+        looks = [self._look_at_cluster, *([self._look_at_proxy] if refusal else [])]
+        self._threads = [threading.Thread(target=self._repeat, args=[look], daemon=True) for look in looks]
+
+    def __enter__(self) -> Lookout:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._enough.set()
+        for thread in self._threads:
+            thread.join()
+        for raw in self._raws.values():
+            raw.close()
+
+    def _repeat(self, look: Callable[[], None]) -> None:
+        while not self._enough.wait(LOOK_S):
+            look()
+
+    def _look_at_proxy(self) -> None:
+        assert self._refusal is not None
+        why = self._refusal()
+        if not self.seen.refusals or self.seen.refusals[-1][1] != why:
+            self.seen.refusals.append((time.monotonic_ns(), why))
+
+    def _look_at_cluster(self) -> None:
+        """Ask every broker that answers: the one that is ended is not the one to know of it."""
+        for node in self._cluster.nodes:
+            with suppress(OSError):
+                self._take(node, self._ask(node))
+
+    def _ask(self, node: Node) -> Any:
+        try:
+            raw = self._raws.get(node.node_id) or self._raws.setdefault(node.node_id, Raw(node.address))
+            names = [{"name": name} for name in dict.fromkeys(topic for topic, _ in self._called)]
+            return raw.ask("Metadata", 12, topics=names, allow_auto_topic_creation=False)
+        except OSError:
+            self._raws.pop(node.node_id, raw).close()
+            raise
+
+    def _take(self, node: Node, answer: Any) -> None:
+        now = time.monotonic_ns()
+        named = frozenset(broker.node_id for broker in answer.brokers)
+        if node.node_id in named:  # else it has just started, and knows nothing yet
+            self._take_brokers(now, named)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if (topic.name, each.partition_index) in self._called:
+                    self._take_leader(now, (topic.name, each.partition_index), each)
+
+    def _take_brokers(self, now: int, named: frozenset[int]) -> None:
+        if not self.seen.brokers or self.seen.brokers[-1][1] != named:
+            self.seen.brokers.append((now, named))
+
+    def _take_leader(self, now: int, place: Place, partition: Any) -> None:
+        leader = (partition.leader_epoch, partition.leader_id)
+        before = self._leaders.setdefault(place, leader)
+        if leader > before:
+            self._leaders[place] = leader
+            if leader[1] != before[1]:
+                self.seen.moved[self._called[place]].append((now, before[1]))

@@ -24,7 +24,7 @@ from tests.support.share_members import ShareMember
 GROUP, TOPIC = "rolling", "rolling"
 COORDINATORS, OF_GROUP, OF_PROXIES = "__consumer_offsets", 0, 2
 """Partitions for GROUP and for the group of proxies: the hash of the id mod 3, as `localkafka` has it."""
-PROXY_STATE = [(SHARE_STATE.topic, partition) for partition in SHARE_STATE.partitions_of([state_partition(GROUP)])]
+PROXY_STATE = [(SHARE_STATE.topic, state_partition(GROUP))]
 NATIVE_STATE = [("__share_group_state", partition) for partition in range(3)]
 IN_SYNC_S = 60.0
 """How long a broker that came back may take until it has every partition again."""

@@ -91,35 +91,41 @@ class Consumer:
         self._max_poll_records = max_poll_records
         self._by_hand: Partitions | None = None
         """What was assigned without a group."""
+        self._gives_up = False
+        """Whether the next poll unsubscribes."""
         self._iterated = IteratedRecords(self._core)
 
     # What is to be read
 
-    def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
+    def subscribe(self, topics: Iterable[str] | None = None, *, pattern: str | None = None) -> None:
         """Belong to the group with these topics, or with all whose whole name matches the pattern.
+
+        An empty list is `unsubscribe` by the next poll, whose records, and listener, are of what is read then.
 
         Raises:
             ConfigurationError: there is no group.
-            ValueError: no topic; topics and a pattern; or no regular expression.
+            ValueError: neither topics nor a pattern, or both; or no regular expression.
         """
-        names = named_topics(topics)
+        names = named_topics(topics or ())
         if self._options.group_id is None:
             raise ConfigurationError("subscribe needs a group: open the consumer with group=, or assign partitions")
         if self._options.key_filter is not None and self._options.key_filter.slots:
             raise ConfigurationError(
                 "slots are committed under the view's name: assign partitions of the topic, or subscribe to the view"
             )
-        if bool(names) == (pattern is not None):
+        if (topics is None) == (pattern is None):
             raise ValueError("subscribe to topics or to a pattern; unsubscribe ends a subscription")
         check_pattern(pattern)
-        self._network.tell(told.Subscribe(names, pattern))
-        self._by_hand = None
+        self._gives_up = not names and pattern is None
+        if not self._gives_up:
+            self._network.tell(told.Subscribe(names, pattern))
+            self._by_hand = None
 
     def assign(self, partitions: Iterable[PartitionName]) -> None:
         """Read exactly these, without sharing them in a group. ValueError: a name that no partition can have."""
         named = named_partitions(partitions)
         self._network.tell(told.Assign(named))
-        self._by_hand = named
+        self._by_hand, self._gives_up = named, False
 
     async def unsubscribe(self) -> None:
         """Give everything up, and leave the group; what was to be revoked is revoked now."""
@@ -128,7 +134,7 @@ class Consumer:
             await self._poll.tell_revoked(self._core.positions.assigned)
         await self._network.call(told.LeaveGroup)
         self._poll.gave_up_everything()
-        self._by_hand = None
+        self._by_hand, self._gives_up = None, False
 
     @property
     def assignment(self) -> Partitions:
@@ -189,7 +195,7 @@ class Consumer:
         if records_max < 1:
             raise ValueError(f"max_records {max_records}: 1 or more")
         self._iterated.settle()
-        if self._iterated.has_left:
+        if self._iterated.has_left and not self._gives_up:
             result = (await self._polled(0, 0))._replace(records=self._iterated.take(records_max))
         else:
             result = await self._polled(timeout_s, records_max)
@@ -198,6 +204,8 @@ class Consumer:
 
     async def _polled(self, timeout_s: float, records_max: int) -> PollResult:
         begun = trio.current_time()
+        if self._gives_up:
+            await self.unsubscribe()
         result = await self._poll.run(begun + timeout_s, records_max)
         facts = {**result.records.counts(), "took_s": trio.current_time() - begun}
         self._network.observe(ConsumerNote(POLLED, facts))

@@ -117,6 +117,42 @@ async def test_a_callback_that_never_ends_costs_the_membership(autojump_clock: C
         assert len(kafka.group.members) == 1
 
 
+async def test_r001_8_subscribing_to_nothing_unsubscribes_by_the_next_poll(autojump_clock: Clock) -> None:
+    kafka = FakeKafka(a=1)
+    kafka.produce(A0, 1)
+    listener = Told()
+    async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **COOPERATIVE) as reader:
+        await read(reader, 1)
+        kafka.produce(A0, 1)
+        await trio.sleep(1)
+        reader.subscribe([])
+        reader.subscribe(["a"])  # changed its mind
+        assert len((await reader.poll(1)).records) == 1
+        kafka.produce(A0, 1)
+        await trio.sleep(1)
+        reader.subscribe([])
+        assert len((await reader.poll(1)).records) == 0, "what was fetched is dropped"
+        assert listener.heard == [("assigned", frozenset({A0})), ("revoked", frozenset({A0}))]
+        assert (reader.assignment, kafka.group.members) == (frozenset(), {})
+        reader.subscribe(["a"])
+        await until(reader, lambda: reader.assignment == {A0})
+
+
+async def test_r001_8_a_loop_that_subscribes_to_nothing_leaves_no_record_to_the_next_poll(
+    autojump_clock: Clock,
+) -> None:
+    kafka = FakeKafka(a=1)
+    kafka.produce(A0, 3)
+    async with cluster(kafka) as brokers, brokers.consumer(**COOPERATIVE) as reader:
+        async for record in reader:
+            assert record.offset == 0
+            reader.subscribe([])
+            break
+        assert len((await reader.poll(1)).records) == 0
+        assert len((await reader.poll(1)).records) == 0
+        assert kafka.group.members == {}
+
+
 async def test_unsubscribing_tells_the_listener_and_ends_what_was_delayed(autojump_clock: Clock) -> None:
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)

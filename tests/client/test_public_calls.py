@@ -52,7 +52,7 @@ SHARE_ELSEWHERE = {"work", "renew", "unsubscribe", "close"}
 Misuse = tuple[Callable[[Any], Any], type[Exception], str]
 MISUSE: Mapping[str, list[Misuse]] = {
     "subscribe": [
-        (lambda reader: reader.subscribe([]), ValueError, "topics or to a pattern"),
+        (lambda reader: reader.subscribe(), ValueError, "topics or to a pattern"),
         (lambda reader: reader.subscribe("a"), ValueError, "write a list of names"),
         (lambda reader: reader.subscribe(["a"], pattern="b"), ValueError, "topics or to a pattern"),
         (lambda reader: reader.subscribe(pattern="("), ValueError, "no regular expression"),

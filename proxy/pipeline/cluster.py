@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from proxy.pipeline.connection import BlockingConnection
+from proxy.pipeline.fetch_sizes import FetchSizes
 from proxy.pipeline.options import SourceOptions
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
@@ -106,6 +107,7 @@ class ClusterClient:
         self._earlier: dict[str, TopicSeen] = {}
         """As the last task saw them: leaders of topics that are still the same."""
         self._open: dict[Address, BlockingConnection] = {}
+        self.fetch_sizes = FetchSizes()
 
     def __enter__(self) -> ClusterClient:
         return self

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from proxy.pipeline.cluster import EARLIEST_TIMESTAMP, ClusterClient, ReadRefused, TryAgain, checked
 from proxy.pipeline.connection import BlockingConnection
+from proxy.pipeline.fetch_sizes import FetchSizes
 from proxy.pipeline.kept_connections import KeptConnections
 from proxy.pipeline.key_ranges import KEY_FILTER_TAG, key_filter, scanned_to
 from proxy.pipeline.options import SourceOptions
@@ -30,8 +31,6 @@ FETCH_MOST = 15
 """Behind it addresses stand where proxies do not look."""
 IDS_SINCE, TAGS_SINCE = 13, 12
 MAX_WAIT_MS = 500
-SMALL_FETCH_BYTES, OFFSET_BYTES = 64 << 10, 1 << 10
-"""For a few offsets no more is asked for than so many bytes each, and at least so many together."""
 
 
 class OffsetsLost(ProxyError):
@@ -59,8 +58,10 @@ class LogReader:
     def __init__(self, options: SourceOptions, split: Split, note: Callable[[str], None] = note_on_stderr) -> None:
         self._options = options
         self._split = split
+        self._density_of = split._replace(spans=())
         self._filter = key_filter(split.low, split.high, split.keys)
         self._note = note
+        self._sizes = FetchSizes()
         self._under_way: BlockingConnection | None = None
         """Where the next Fetch was sent to already."""
 
@@ -72,6 +73,7 @@ class LogReader:
             RemoteProtocolError: the log cannot be read. CodecMissing.
         """
         with ClusterClient(self._options) if kept is None else kept.cluster(self._options) as cluster:
+            self._sizes = cluster.fetch_sizes
             for start, end in self._split.spans:
                 yield from self._span(cluster, start, end)
 
@@ -120,6 +122,7 @@ class LogReader:
             raise TryAgain(f"{self._split.place}: the leader knows another topic id")
         checked(entry.error_code, f"{self._split.place} at offset {position}")
         behind = self._behind(entry, position)
+        self._sizes.came(self._density_of, behind - position, len(entry.records or b""))
         if position < behind < end:
             self._send(connection, behind, end)
             self._under_way = connection
@@ -155,7 +158,7 @@ class LogReader:
         connection.send(ApiKey.FETCH, self._request(position, end, version), version)
 
     def _request(self, position: int, end: int, version: int) -> messages.FetchRequest:
-        size = min(self._options.fetch_bytes, max(SMALL_FETCH_BYTES, (end - position) * OFFSET_BYTES))
+        size = self._sizes.wanted(self._density_of, end - position, self._options.fetch_bytes)
         entry = messages.FetchRequest.FetchPartition(
             partition=self._split.partition, fetch_offset=position, partition_max_bytes=size
         )

@@ -18,6 +18,7 @@ if hasattr(libc, "prctl"):
     libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: kept over exec
     if os.getppid() != int(sys.argv[1]):
         sys.exit("the parent is gone")
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it, and what they start
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 

@@ -63,6 +63,7 @@ class ApplicationPoll:
         self._told_revoked: Partitions = NOTHING
         """The listener has heard of them, and they are not given up yet."""
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self, deadline: float, records_max: int) -> PollResult:
         """Poll; positions stay before the records that it returns. Raises as `Consumer.poll`."""
         if self._is_polling:

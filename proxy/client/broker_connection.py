@@ -257,6 +257,7 @@ class BrokerConnection:
             nursery.start_soon(self._guarded, self._write)
             nursery.start_soon(self._guarded, self._read)
 
+    @trio.lowlevel.enable_ki_protection
     async def _guarded(self, work: Callable[[], Any]) -> None:
         try:
             await work()

@@ -148,6 +148,7 @@ class BrokerConnections:
             place.connection = None
             opened.close_when_idle("replaced")
 
+    @trio.lowlevel.enable_ki_protection
     async def _open(self, place: _Place, scope: trio.CancelScope) -> None:
         backoff = self._backoff(place.node_id)
         with scope:
@@ -165,6 +166,7 @@ class BrokerConnections:
             for request in unsent:
                 self._send_over(made, request)
 
+    @trio.lowlevel.enable_ki_protection
     async def _run(self, place: _Place, made: BrokerConnection) -> None:
         await made.run()
         if place.connection is made:

@@ -33,6 +33,9 @@ class OpenBlock(Generic[Opened]):
 
     What the block raises comes out as it is, Ctrl-C too, and not in a group: the nursery is not told of it. Of a
     cancellation it is, alone or among others, because the nursery may be what was cancelled.
+
+    Ctrl-C comes to the program's own task, when it waits: those of the consumer are protected from it
+    (trio.lowlevel.enable_ki_protection), for the group has still to be left.
     """
 
     def __init__(self, make: Callable[[], tuple[NetworkLoop[Any], Opened]]) -> None:
@@ -43,6 +46,7 @@ class OpenBlock(Generic[Opened]):
         """Of the network task: the group is left also where the block was cancelled, and then it ends."""
         self._consumer: Opened | None = None
 
+    @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> Opened:
         if self._consumer is not None:
             raise RuntimeError("this consumer was opened before: open another one")
@@ -52,10 +56,12 @@ class OpenBlock(Generic[Opened]):
         nursery.start_soon(self._run, network, name="network task of a consumer")
         return consumer
 
+    @trio.lowlevel.enable_ki_protection
     async def _run(self, network: NetworkLoop[Any]) -> None:
         with self._network_scope:
             await network.run()
 
+    @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:

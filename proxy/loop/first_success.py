@@ -47,6 +47,7 @@ async def race(
     places = trio.Semaphore(AT_ONCE_MAX)
     found = Race[T, E]()
 
+    @trio.lowlevel.enable_ki_protection  # whose attempts these are decides what Ctrl-C ends
     async def run(index: int, failed: trio.Event) -> None:
         try:
             succeeded.append((index, await attempts[index]()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
@@ -37,8 +38,8 @@ class Closing:
         self.log.append("closed")
 
 
-def block(log: list[str], seconds: float = 0) -> OpenBlock[Any]:
-    made: Any = Network(log), Closing(log, seconds)
+def block(log: list[str], seconds: float = 0, network: type[Network] = Network) -> OpenBlock[Any]:
+    made: Any = network(log), Closing(log, seconds)
     return OpenBlock(lambda: made)
 
 
@@ -56,6 +57,32 @@ async def test_what_the_block_raises_comes_out_as_it_is(kind: type[BaseException
         async with block(log):
             raise kind
     assert log == ["closed", "network ended"]
+
+
+class Interrupted(Network):
+    """Ctrl-C is pressed while it is at work."""
+
+    async def run(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        self.log.append("network goes on")
+        await super().run()
+
+
+def test_ctrl_c_ends_the_block_and_never_the_network_task() -> None:
+    """Whatever code it comes in: the group has still to be left."""
+    log: list[str] = []
+
+    async def program() -> None:
+        async with block(log, network=Interrupted):
+            await trio.sleep_forever()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trio.run(program)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert log == ["network goes on", "closed", "network ended"]
 
 
 async def test_a_cancelled_block_closes_within_its_limit(autojump_clock: Clock) -> None:

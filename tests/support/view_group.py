@@ -264,10 +264,12 @@ def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> li
 
 
 def committed(raw: Raw, group: str, topic: str, partitions: Sequence[int]) -> list[int]:
-    """What a group has committed, asked of its coordinator."""
+    """What a group has committed, asked of its coordinator; nothing while that loads."""
     answer = raw.ask(
         "OffsetFetch", 8, on=raw.on_coordinator(group), require_stable=False,
         groups=[{"group_id": group, "topics": [{"name": topic, "partition_indexes": list(partitions)}]}],
     )  # fmt: skip
+    if answer.groups[0].error_code:
+        return []
     found = {part.partition_index: part.committed_offset for part in answer.groups[0].topics[0].partitions}
     return [found[partition] for partition in partitions]

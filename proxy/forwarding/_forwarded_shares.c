@@ -10,6 +10,8 @@
 #include <string.h>
 #include <structmember.h>
 
+#include "../wire/frame_reader.h"
+
 enum { VERSION = 1 }; /* forwarded_shares.BUILT_VERSION */
 enum { SHARE_FETCH = 78, SHARE_ACKNOWLEDGE = 79, LOWEST = 1, HIGHEST = 2 };
 enum { REQUEST_BODY = 8, ANSWER_BODY = 4, UUID = 16, SHARE_KEY = UUID + 4, STRING_MAX = 0x7FFF };
@@ -19,50 +21,16 @@ enum { TOUCHED_MAX = 10000, PIECES = 8, RANGE_MAX = 0x7FFFFFFF }; /* forwarded_s
 
 /* ---- bytes ---- */
 
-typedef struct {
-    const uint8_t *bytes;
-    Py_ssize_t at, end;
-    int is_wrong;
-} Reader;
-
-static const uint8_t *take(Reader *from, int64_t count) {
-    if (from->is_wrong || count < 0 || count > from->end - from->at) {
-        from->is_wrong = 1;
-        return NULL;
-    }
-    from->at += (Py_ssize_t)count;
-    return from->bytes + from->at - count;
-}
-
-static int64_t number(Reader *from, int count) {
-    const uint8_t *bytes = take(from, count);
-    uint64_t value = bytes && (bytes[0] & 0x80) ? ~(uint64_t)0 : 0;
-    for (int i = 0; bytes && i < count; i++) value = value << 8 | bytes[i];
-    return (int64_t)value;
-}
-
-static uint64_t varint(Reader *from) {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 35; shift += 7) {
-        const uint8_t *byte = take(from, 1);
-        if (!byte) return 0;
-        value |= (uint64_t)(*byte & 0x7F) << shift;
-        if (*byte < 0x80 && value <= UINT32_MAX) return value;
-    }
-    from->is_wrong = 1;
-    return 0;
-}
-
 static void skip_tags(Reader *from) {
-    for (uint64_t count = varint(from); count && !from->is_wrong; count--) {
-        varint(from);
-        take(from, (int64_t)varint(from));
+    for (uint64_t count = unsigned_varint(from); count && !from->is_wrong; count--) {
+        unsigned_varint(from);
+        take(from, (int64_t)unsigned_varint(from));
     }
 }
 
 /* The bytes of a compact string, and their number, -1 for null. */
 static const uint8_t *text(Reader *from, int64_t *length) {
-    *length = (int64_t)varint(from) - 1;
+    *length = (int64_t)unsigned_varint(from) - 1;
     if (*length > STRING_MAX) from->is_wrong = 1;
     return *length < 0 ? NULL : take(from, *length);
 }
@@ -86,7 +54,7 @@ static void skip_text(Reader *from) {
 
 /* Elements of a compact array, of so many bytes each at least; null is no array here. */
 static int64_t array(Reader *from, int least) {
-    int64_t count = (int64_t)varint(from) - 1;
+    int64_t count = (int64_t)unsigned_varint(from) - 1;
     if (count < 0 || count > (from->end - from->at) / least) from->is_wrong = 1;
     return from->is_wrong ? 0 : count;
 }
@@ -497,7 +465,7 @@ static void skip_settings(Reader *from, int key, int version) {
 
 /* A request as it waits for its answer, a new reference; NULL: it cannot be read, or there is an exception. */
 static PyObject *ask(const Watch *watch, PyObject *rewrite, const uint8_t *frame, Py_ssize_t size) {
-    Reader from = {frame, REQUEST_BODY, size, size < REQUEST_BODY};
+    Reader from = {frame, REQUEST_BODY, size, size < REQUEST_BODY, 1};
     int64_t client_id = number(&from, 2);
     if (client_id > 0) take(&from, client_id);
     skip_tags(&from);
@@ -546,7 +514,7 @@ static void read_fetched(Reader *from, Answered *to) {
     to->acknowledge_error = number(from, 2);
     skip_text(from);
     skip_leader(from);
-    int64_t size = (int64_t)varint(from) - 1;
+    int64_t size = (int64_t)unsigned_varint(from) - 1;
     to->records_at = from->at;
     to->records_size = (Py_ssize_t)size;
     take(from, size);
@@ -710,7 +678,7 @@ static int flush(Shares *of);
 
 /* What an answer says that was read to its end; `partitions`: from its topics on. */
 static int tell(const Asked *asked, Telling *to, Reader partitions) {
-    Reader body = {asked->body, 0, asked->size, 0};
+    Reader body = {asked->body, 0, asked->size, 0, 1};
     if (read_clocks(to) < 0 || read_member(to, &body) < 0) return -1;
     if (asked->has_acks) {
         body.at = 0;
@@ -723,7 +691,7 @@ static int tell(const Asked *asked, Telling *to, Reader partitions) {
 
 static int read_answer(const Asked *asked, PyObject *frame, const uint8_t *bytes, Py_ssize_t size) {
     Telling to = {.of = asked->shares, .frame = frame};
-    Reader from = {bytes, ANSWER_BODY, size, size < ANSWER_BODY};
+    Reader from = {bytes, ANSWER_BODY, size, size < ANSWER_BODY, 1};
     skip_tags(&from);
     take(&from, 4); /* throttle time */
     int64_t error = number(&from, 2);

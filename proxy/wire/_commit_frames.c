@@ -7,44 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "frame_reader.h"
+
 enum { VERSION = 1 }; /* commit_frames.BUILT_VERSION */
 enum { LOWEST = 2, HIGHEST = 10, RETENTION_UNTIL = 4, EPOCH_SINCE = 6, INSTANCE_SINCE = 7, FLEXIBLE_SINCE = 8, IDS_SINCE = 10 };
 enum { THROTTLE_SINCE = 3, UUID = 16, PARTITIONS_MAX = 64, STRING_MAX = 0x7FFF }; /* commit_frames.PARTITIONS_MAX */
 
-typedef struct {
-    const uint8_t *bytes;
-    Py_ssize_t at, end;
-    int is_flexible, is_wrong;
-} Reader;
-
-static const uint8_t *take(Reader *from, Py_ssize_t count) {
-    if (from->is_wrong || count < 0 || count > from->end - from->at) {
-        from->is_wrong = 1;
-        return NULL;
-    }
-    from->at += count;
-    return from->bytes + from->at - count;
-}
-
-static int64_t number(Reader *from, int count) {
-    const uint8_t *bytes = take(from, count);
-    uint64_t value = bytes && (bytes[0] & 0x80) ? ~(uint64_t)0 : 0;
-    for (int i = 0; bytes && i < count; i++) value = value << 8 | bytes[i];
-    return (int64_t)value;
-}
-
 /* The count of a compact array or string; -1: null. */
-static int64_t compact(Reader *from) {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 35; shift += 7) {
-        const uint8_t *byte = take(from, 1);
-        if (!byte) return -1;
-        value |= (uint64_t)(*byte & 0x7F) << shift;
-        if (*byte < 0x80) return (int64_t)value - 1;
-    }
-    from->is_wrong = 1;
-    return -1;
-}
+static int64_t compact(Reader *from) { return (int64_t)unsigned_varint(from) - 1; }
 
 static void no_tags(Reader *from) {
     if (from->is_flexible && number(from, 1)) from->is_wrong = 1;
@@ -138,7 +108,7 @@ static PyObject *read_request(PyObject *module, PyObject *const *args, Py_ssize_
     if (version == -1 && PyErr_Occurred()) return NULL;
     Py_buffer frame;
     if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
-    Reader from = {frame.buf, 12, frame.len, version >= FLEXIBLE_SINCE, version < LOWEST || version > HIGHEST || frame.len < 12};
+    Reader from = {frame.buf, 12, frame.len, version < LOWEST || version > HIGHEST || frame.len < 12, version >= FLEXIBLE_SINCE};
     PyObject *found = from.is_wrong ? NULL : request_of(&from, version);
     PyBuffer_Release(&frame);
     return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
@@ -170,7 +140,7 @@ static PyObject *accepted(PyObject *module, PyObject *const *args, Py_ssize_t co
     if (PyErr_Occurred()) return NULL;
     Py_buffer frame;
     if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
-    Reader from = {frame.buf, 8, frame.len, version >= FLEXIBLE_SINCE, version < LOWEST || version > HIGHEST || frame.len < 8};
+    Reader from = {frame.buf, 8, frame.len, version < LOWEST || version > HIGHEST || frame.len < 8, version >= FLEXIBLE_SINCE};
     int result = !from.is_wrong && is_accepted(&from, version, partitions);
     PyBuffer_Release(&frame);
     return PyBool_FromLong(result);

@@ -6,10 +6,10 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from signal import SIGINT
+from signal import SIGINT, default_int_handler, signal
 
 import pytest
 from localkafka import java
@@ -81,6 +81,15 @@ def test_a_command_that_fails_ends_the_demonstration_with_what_it_said(start: St
         start("import sys; print('no such topic', file=sys.stderr); sys.exit(3)")._command("views", "list")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As in a terminal: what a shell starts in the background ignores Ctrl-C."""
+    before = signal(SIGINT, default_int_handler)
+    yield
+    signal(SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_command_that_runs(start: Start, tmp_path: Path) -> None:
     demo = start("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
     timer = threading.Timer(1.0, os.kill, (os.getpid(), SIGINT))

@@ -113,7 +113,7 @@ class Consumer:
             raise ConfigurationError(
                 "slots are committed under the view's name: assign partitions of the topic, or subscribe to the view"
             )
-        if topics is None if pattern is None else names:
+        if (names and pattern is not None) or (topics is None and pattern is None):
             raise ValueError("subscribe to topics or to a pattern; unsubscribe ends a subscription")
         check_pattern(pattern)
         self._gives_up = not names and pattern is None

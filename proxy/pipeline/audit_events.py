@@ -52,18 +52,23 @@ def common(lines: DataFrame, batch: str) -> DataFrame:
         lines: what proxies wrote.
         batch: stands in `ingest_batch`.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    from pyspark.sql import functions
 
     kinds = ", ".join(f"'{kind}'" for kind in COMMON_KINDS)
     told = _parsed(lines, COMMON).select(
         "value",
         "event",
-        (_reason(NEEDED.keys() & COMMON_KINDS).isNull() & F.expr(f"event.kind in ({kinds})")).alias("is_common"),
+        (_reason(NEEDED.keys() & COMMON_KINDS).isNull() & functions.expr(f"event.kind in ({kinds})")).alias(
+            "is_common"
+        ),
     )
-    line, day = F.when(~F.col("is_common"), F.col("value")), F.when(F.col("is_common"), F.expr(DAY))
-    return told.select("event.*", F.lit(batch).alias("ingest_batch"), line.alias("line"), day.alias("day")).drop(
-        CORRUPT
+    line, day = (
+        functions.when(~functions.col("is_common"), functions.col("value")),
+        functions.when(functions.col("is_common"), functions.expr(DAY)),
     )
+    return told.select(
+        "event.*", functions.lit(batch).alias("ingest_batch"), line.alias("line"), day.alias("day")
+    ).drop(CORRUPT)
 
 
 def judged(lines: DataFrame, batch: str) -> DataFrame:
@@ -71,12 +76,12 @@ def judged(lines: DataFrame, batch: str) -> DataFrame:
 
     A kind that is not known is an event as any other; a last line that was cut short is a reject until it is whole.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions
 
     told = _parsed(lines, FIELDS).select("value", "event", _reason(NEEDED).alias("reason"))
-    line = F.when(F.col("reason").isNotNull(), F.substring("value", 1, LINE_SHOWN))
-    day = F.when(F.col("reason").isNull(), F.expr(DAY))
-    mine = [F.lit(batch).alias("ingest_batch"), "reason", line.alias("line"), day.alias("day")]
+    line = functions.when(functions.col("reason").isNotNull(), functions.substring("value", 1, LINE_SHOWN))
+    day = functions.when(functions.col("reason").isNull(), functions.expr(DAY))
+    mine = [functions.lit(batch).alias("ingest_batch"), "reason", line.alias("line"), day.alias("day")]
     return told.select("event.*", *mine).drop(CORRUPT)
 
 
@@ -89,16 +94,26 @@ def _parsed(lines: DataFrame, fields: str) -> DataFrame:
 
 def _reason(kinds: Collection[str]) -> Column:
     """Why a line is no event; null for an event."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions
 
     reason = (
-        F.when(F.col("event").isNull() | F.col(f"event.{CORRUPT}").isNotNull(), "no JSON object of an event")
-        .when(F.expr("event.v is null or event.proxy_id is null or event.seq is null"), "v, proxy_id or seq is missing")
-        .when(F.expr("event.ts_ms is null or event.kind is null"), "ts_ms or kind is missing")
-        .when(F.expr(f"event.v != {VERSION}"), F.concat(F.lit("version "), F.expr("cast(event.v as string)")))
+        functions.when(
+            functions.col("event").isNull() | functions.col(f"event.{CORRUPT}").isNotNull(),
+            "no JSON object of an event",
+        )
+        .when(
+            functions.expr("event.v is null or event.proxy_id is null or event.seq is null"),
+            "v, proxy_id or seq is missing",
+        )
+        .when(functions.expr("event.ts_ms is null or event.kind is null"), "ts_ms or kind is missing")
+        .when(
+            functions.expr(f"event.v != {VERSION}"),
+            functions.concat(functions.lit("version "), functions.expr("cast(event.v as string)")),
+        )
     )
     for kind in kinds:
         reason = reason.when(
-            F.expr(f"event.kind = '{kind}' and not coalesce({NEEDED[kind]}, false)"), f"{kind} without what it is about"
+            functions.expr(f"event.kind = '{kind}' and not coalesce({NEEDED[kind]}, false)"),
+            f"{kind} without what it is about",
         )
     return reason

@@ -28,15 +28,21 @@ def example(language: str, heading: str) -> str:
     return found
 
 
+def program(heading: str, own: dict[str, str], file: Path) -> Path:
+    """The Python of a section in that file; names of the README are replaced by the test's own."""
+    text = example("python", heading)
+    for name, by in own.items():
+        assert name in text
+        text = text.replace(name, by)
+    file.write_text(text)
+    return file
+
+
 @pytest.mark.broker
 def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callable[[str], str], tmp_path: Path) -> None:
     topic, group = fresh("topic"), fresh("group")
-    program = example("python", "Share groups in ten lines")
-    for name, own in (("proxy.example:19092", proxy_39.bootstrap), ('"workers"', f'"{group}"'), ("orders", topic)):
-        assert name in program
-        program = program.replace(name, own)
-    file = tmp_path / "worker.py"
-    file.write_text(program)
+    own = {"proxy.example:19092": proxy_39.bootstrap, '"workers"': f'"{group}"', "orders": topic}
+    file = program("Share groups in ten lines", own, tmp_path / "worker.py")
     with Raw(proxy_39.bootstrap) as raw:
         made = raw.create_topic(topic, 1)
         raw.configure_group(group, {"share.auto.offset.reset": "earliest"})
@@ -59,12 +65,8 @@ def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callabl
 def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[str], str], tmp_path: Path) -> None:
     """With brokers alone; asked to stop as by Ctrl-C, it has committed and left."""
     topic, group = fresh("topic"), fresh("group")
-    program = example("python", "A consumer for Trio")
-    for name, own in (("kafka-1:9092", kafka_39.bootstrap), ('"billing"', f'"{group}"'), ("orders", topic)):
-        assert name in program
-        program = program.replace(name, own)
-    file = tmp_path / "consumer.py"
-    file.write_text(program)
+    own = {"kafka-1:9092": kafka_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
+    file = program("A consumer for Trio", own, tmp_path / "consumer.py")
     with Raw(kafka_39.bootstrap) as raw:
         made = raw.create_topic(topic, 1)
         raw.produce(made, [b"one", b"two", b"three"])

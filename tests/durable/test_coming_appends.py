@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.durable.coming_appends import LATE_S, SHARE_MAX_S, ComingAppends
+from proxy.durable.coming_appends import GATHERS_S, LATE_S, SHARE_MAX_S, ComingAppends
 
 GATHERED_S = 0.01
 """How long a coordinator of 3.9 gathers commits before it answers all."""
@@ -33,24 +33,32 @@ def test_only_those_are_waited_for_that_began_before_the_append_was_asked_for() 
 
 
 def test_none_is_waited_for_that_usually_takes_longer() -> None:
-    """A coordinator that gathers answers those that came behind the others with the next ones only."""
-    coming = learnt(GATHERED_S)
-    assert coming.usual_s == pytest.approx(GATHERED_S, rel=1e-3)
+    coming = learnt(3 * SHARE_MAX_S)
     coming.begin("just sent", 10.0)
     assert not coming.is_one_due(10.0, 10.0)
-    almost = 10.0 + GATHERED_S - SHARE_MAX_S / 2
+    almost = 10.0 + 2.5 * SHARE_MAX_S
     assert coming.is_one_due(almost, almost)
     coming.begin("behind it", almost)
     coming.end("just sent", almost)
     assert not coming.is_one_due(almost, almost)
 
 
-@pytest.mark.parametrize("usual_s", [0.0005, GATHERED_S])
+def test_none_is_waited_for_at_a_coordinator_that_gathers() -> None:
+    """The client that hears first commits first, and the coordinator gathers for all from then on."""
+    coming = learnt(GATHERED_S)
+    assert coming.usual_s == pytest.approx(GATHERED_S, rel=1e-3)
+    assert coming.usual_s > GATHERS_S
+    coming.begin("answered in a moment", 10.0)
+    for now in (10.0, 10.0 + GATHERED_S, 10.0 + GATHERED_S + SHARE_MAX_S):
+        assert not coming.is_one_due(now, now)
+
+
+@pytest.mark.parametrize("usual_s", [0.0005, 0.002])
 def test_one_that_takes_long_is_not_waited_for_and_hides_no_other(usual_s: float) -> None:
     coming = learnt(usual_s)
     coming.begin("stuck", 10.0)
     later = 10.0 + 2 * usual_s + LATE_S + 0.001
-    assert not coming.is_one_due(later, later)
+    assert not coming.is_one_due(later, later)  # given up, and learnt from
     coming.begin("quick", later)
     due = later + coming.usual_s
     assert coming.is_one_due(due, due)

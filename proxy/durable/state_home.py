@@ -83,7 +83,7 @@ class StateHome:
         hosted = self.hosted(topic)
         if hosted is None or hosted.off:
             return ""
-        if not hosted.trouble and self._owner.assigned and not self._owner.is_valid():
+        if not hosted.trouble and not self._owner.is_member:
             return "the group of proxies has not answered for a while"
         if self.links is not None and not hosted.trouble and self.links.missing:
             return f"no link to the proxies at {', '.join(self.links.missing)}"

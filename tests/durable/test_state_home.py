@@ -54,7 +54,11 @@ class ScriptedOwner:
         self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
         self.gave_back: list[set[int]] = []
         self.valid = True
-        self.is_member = True
+        self.has_joined = True
+
+    @property
+    def is_member(self) -> bool:
+        return self.has_joined and self.valid
 
     async def run(self) -> None:
         await trio.sleep_forever()
@@ -426,6 +430,21 @@ async def test_lease_that_ends_closes_all_gates_by_itself(jumping: MockClock, cl
     proxy.owner.on_renewed()
     assert waiting.done
     assert proxy.is_open == (True, True)
+
+
+@pytest.mark.parametrize("fleet", [False, True])
+async def test_proxy_that_lost_its_membership_is_not_ready(
+    jumping: MockClock, cluster: StateCluster, *, fleet: bool
+) -> None:
+    """It cannot know who serves, until it has joined again and heard of it."""
+    proxy = Proxy(cluster, "a:1", fleet=fleet)
+    proxy.owner.assign(EVERYTHING)
+    await until(lambda: proxy.home.why_not(SHARE_STATE.topic) == "")
+    proxy.owner.has_joined = False
+    proxy.owner.assign(())
+    await until(lambda: not proxy.home.served)
+    for state in (SHARE_STATE, TEST_STATE):
+        assert proxy.home.why_not(state.topic) == "the group of proxies has not answered for a while"
 
 
 async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluster: StateCluster) -> None:

@@ -25,6 +25,9 @@ WORKERS = 8
 UNFINISHED_MAX = 1000
 """With so many records that are not finished, no more are read."""
 COMMIT_S = 0.2
+POLL_MS, JOINING_POLL_MS = 50, 1000
+"""While it joins, a poll waits for longer: where one ends while the coordinator is looked up, kafka-python 3.0.12 may
+wait for that look-up for ever."""
 SESSION_MS = 6000
 """Others get the partitions of a member that died after this time."""
 TEXT_MAX = BROKER_METADATA_MAX
@@ -63,7 +66,8 @@ class Worked(ConsumerRebalanceListener):
         due = time.monotonic()
         while not self._stopping:
             self._hold_back()
-            for place, records in self._consumer.poll(timeout_ms=50).items():
+            timeout_ms = POLL_MS if self._consumer.assignment() else JOINING_POLL_MS
+            for place, records in self._consumer.poll(timeout_ms=timeout_ms).items():
                 self._take(place, records)
             if time.monotonic() >= due:
                 self._settle_and_commit()

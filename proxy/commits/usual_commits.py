@@ -7,7 +7,6 @@ partitions get 15. A request is over when its client has an answer, or has gone;
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -51,28 +50,31 @@ class Overdue:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._waiting: deque[UsualCommit] = deque()
-        """In the order of their deadlines."""
+        self._waiting: dict[UsualCommit, None] = {}
+        """In the order of their deadlines; whoever is answered leaves: members commit thousands of times a second."""
         self._is_planned = False
 
     def watch(self, commit: UsualCommit) -> None:
         """It waits from now on."""
         commit.deadline = self._timers.now() + ANSWER_MAX_S
-        self._waiting.append(commit)
+        self._waiting[commit] = None
         if not self._is_planned:
             self._plan()
 
+    def forget(self, commit: UsualCommit) -> None:
+        """It waits no longer; harmless where it did not."""
+        self._waiting.pop(commit, None)
+
     def _plan(self) -> None:
-        while self._waiting and self._waiting[0].is_over:
-            self._waiting.popleft()
-        self._is_planned = bool(self._waiting)
-        if self._waiting:
-            self._timers.call_at(self._waiting[0].deadline, self._ring)
+        first = next(iter(self._waiting), None)
+        self._is_planned = first is not None
+        if first is not None:
+            self._timers.call_at(first.deadline, self._ring)
 
     def _ring(self) -> None:
         now = self._timers.now()
-        while self._waiting and (self._waiting[0].is_over or self._waiting[0].deadline <= now):
-            commit = self._waiting.popleft()
+        for commit in [each for each in self._waiting if each.deadline <= now]:
+            self.forget(commit)
             commit.connection.owner.call_soon(commit.overdue)
         self._plan()
 
@@ -281,6 +283,7 @@ class UsualCommit(AwaitedAnswer):
 
     def _end(self) -> None:
         self.is_over = True
+        self.others.forget(self)
         self.services.gate.leave(self.group.doors, self.interrupted)
 
     def _leave(self) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from proxy.commits.usual_commits import UsualCommit
 from proxy.durable.gate import HOLD_MAX_S
 from proxy.durable.interfaces import ANSWER_MAX_S
 from proxy.wire.errors import ErrorCode
@@ -94,6 +97,23 @@ def test_append_that_takes_too_long_is_told_and_goes_on(world: CommitWorld) -> N
     assert world.ranges() == "45-47,50-50,60-60,62-62"
     world.timers.advance(ANSWER_MAX_S)
     assert is_free(world)
+
+
+def test_commits_that_are_answered_are_not_kept_until_they_would_be_overdue(world: CommitWorld) -> None:
+    """Members commit thousands of times a second."""
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(each, UsualCommit) for each in gc.get_objects())
+
+    world.begin(43, "45-47", group="h")
+    before, taken, world.journal.slow = kept(), world.taken_at_once, True
+    world.commit(43, "ic/1;60-60", group="h")  # is not stored for long
+    for last in range(60, 80):
+        world.commit(43, f"ic/1;60-{last}")
+        world.journal.confirm(1)
+    assert world.taken_at_once - taken == 21
+    assert kept() - before <= 3
 
 
 @pytest.mark.parametrize("is_accepted", [False, True])

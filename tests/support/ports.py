@@ -71,8 +71,8 @@ class SlowJournal(MemoryJournal):
         self.appends.append((list(records), promise))
         return promise
 
-    def confirm(self) -> None:
-        records, promise = self.appends.pop(0)
+    def confirm(self, number: int = 0) -> None:
+        records, promise = self.appends.pop(number)
         super().append(records)
         promise.set(None)
 

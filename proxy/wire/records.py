@@ -4,6 +4,9 @@ Layout of a batch of magic 2 (DefaultRecordBatch of Kafka's clients; `layouts.RE
 61 bytes of header, of which the CRC-32C covers everything from the attributes on; then the records, compressed as one
 piece. Batches of magic 0 and 1 may still lie in old logs: one message each, or one compressed wrapper of several.
 The forwarding path never opens a batch; the share room needs the headers only.
+
+A batch of some records without headers that is not compressed, as state is appended in, is built by the C extension
+`proxy.wire._small_batches` where it could be built; `KERNEL` says so. Its twin is the general way here.
 """
 
 from __future__ import annotations
@@ -22,6 +25,13 @@ from proxy.wire.record_positions import RecordPositions
 from proxy.wire.values import MIB
 from proxy.wire.varints import varlong
 
+try:
+    from proxy.wire import _small_batches
+except ImportError:  # no compiler was there when this was installed
+    _small_batches = None  # type: ignore[assignment]
+
+BUILT_VERSION = 1
+"""`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 HEADER = Struct(">qiibIhiqqqhii")
 """base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, number of records."""
@@ -217,13 +227,17 @@ def build_batch(
         LocalProtocolError: no record, or one out of order, or a value of the wrong type.
     """
     placed = list(records)
+    attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
+    if codec == compression.NONE and last_offset is None:
+        small = _small(placed, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
+        if small is not None:
+            return small
     deltas = [r.offset - base_offset if r.offset >= 0 else i for i, r in enumerate(placed)]
     last = base_offset + deltas[-1] if last_offset is None and placed else last_offset
     if last is None or last < base_offset or (placed and not 0 <= min(deltas) <= max(deltas) <= last - base_offset):
         raise LocalProtocolError(f"a record batch from {base_offset} to {last} cannot hold these {len(placed)} records")
     base_timestamp = placed[0].timestamp if placed else NO_TIMESTAMP
     body = b"".join([_record(r, delta, r.timestamp - base_timestamp) for r, delta in zip(placed, deltas, strict=True)])
-    attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
     body = compression.compress(codec, body)
     header = HEADER.pack(
         base_offset,
@@ -241,6 +255,14 @@ def build_batch(
         len(placed),
     )
     return seal(header + body)
+
+
+def _never(*_: object) -> None:
+    """Every batch is built the general way."""
+
+
+KERNEL = "c" if _small_batches is not None and _small_batches.VERSION == BUILT_VERSION else "python"
+_small: Callable[..., bytes | None] = _small_batches.build if KERNEL == "c" else _never
 
 
 def _record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -52,6 +53,53 @@ def test_batches_there_and_back(flags: dict[str, Any], codec: int) -> None:
     assert layouts.RECORD_BATCH.build(parsed) == batch
     expected = [record._replace(offset=100 + i) for i, record in enumerate(RECORDS)]
     assert records.decode_records(batch) == expected
+
+
+def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
+    """As state is appended in, and at the edges of that."""
+    chance = random.Random(5)
+    numbers = ("producer_id", "producer_epoch", "base_sequence", "leader_epoch")
+    for count in (1, 2, 3, 63, 64, 65, 300):
+        made = [
+            Record(
+                chance.choice((None, b"", chance.randbytes(chance.choice((1, 62, 63, 64, 70, 8192))))),
+                chance.choice((None, b"", chance.randbytes(chance.choice((1, 63, 64, 9000))))),
+                timestamp=chance.choice((-1, 0, 5, 1_700_000_000_000, (1 << 62) + 5)),
+            )
+            for _ in range(count)
+        ]
+        yield made, {name: chance.randrange(-1, 1 << 15) for name in numbers}
+
+
+def test_extension_writes_what_its_twin_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for made, numbers in small_batches():
+        for base_offset in (0, 7, 1 << 40):
+            built = records.build_batch(base_offset, made, **numbers)
+            with monkeypatch.context() as patched:
+                patched.setattr(records, "_small", records._never)
+                assert records.build_batch(base_offset, made, **numbers) == built
+
+
+def test_what_is_out_of_the_common_is_left_to_the_twin() -> None:
+    """Headers, offsets of their own, what is no bytes, numbers that do not fit."""
+    if records._small_batches is None:
+        pytest.skip("the extension was not built")
+    build = records._small_batches.build
+    usual = Record(b"k", b"v", timestamp=5)
+    assert build([usual], 0, -1, -1, -1, -1, 0) is not None
+    for other in (
+        usual._replace(headers=(("h", b""),)),
+        usual._replace(offset=3),
+        usual._replace(timestamp=-2),
+        usual._replace(timestamp=1 << 63),
+        usual._replace(key="k"),  # type: ignore[arg-type]
+        usual[:4],
+        None,
+    ):
+        assert build([usual, other], 0, -1, -1, -1, -1, 0) is None
+    for numbers in ((-1, 0, 0, 0, 0, 0), (1 << 63, 0, 0, 0, 0, 0), (0, 1 << 31, 0, 0, 0, 0), (0, 0, 0, 1 << 15, 0, 0)):
+        assert build([usual], *numbers) is None
+    assert build([], 0, 0, 0, 0, 0, 0) is None
 
 
 def test_records_as_construct_reads_them() -> None:

@@ -1,0 +1,14 @@
+from typing import Any
+
+VERSION: int
+
+def build(
+    records: list[Any],
+    base_offset: int,
+    leader_epoch: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    attributes: int,
+    /,
+) -> bytes | None: ...

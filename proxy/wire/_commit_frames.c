@@ -1,4 +1,4 @@
-/* OffsetCommit requests and responses of the commonest form, read in one pass: see commit_frames.py, whose functions these
+/* OffsetCommit requests and responses of the commonest form, read and rewritten in one pass: see commit_frames.py, whose functions these
  * are. Whatever is out of the common gives "not read", and the generated codec judges it. No read leaves the bytes: every
  * length is compared with what is left before it is believed. Limited API of CPython 3.11.
  */
@@ -9,7 +9,7 @@
 
 #include "frame_reader.h"
 
-enum { VERSION = 1 }; /* commit_frames.BUILT_VERSION */
+enum { VERSION = 2 }; /* commit_frames.BUILT_VERSION */
 enum { LOWEST = 2, HIGHEST = 10, RETENTION_UNTIL = 4, EPOCH_SINCE = 6, INSTANCE_SINCE = 7, FLEXIBLE_SINCE = 8, IDS_SINCE = 10 };
 enum { THROTTLE_SINCE = 3, UUID = 16, PARTITIONS_MAX = 64, STRING_MAX = 0x7FFF }; /* commit_frames.PARTITIONS_MAX */
 
@@ -146,11 +146,105 @@ static PyObject *accepted(PyObject *module, PyObject *const *args, Py_ssize_t co
     return PyBool_FromLong(result);
 }
 
+/* What is written; without room it is only counted. */
+typedef struct {
+    uint8_t *room;
+    Py_ssize_t size;
+} Writer;
+
+static void put(Writer *to, const void *bytes, Py_ssize_t size) {
+    if (to->room && size) memcpy(to->room + to->size, bytes, (size_t)size);
+    to->size += size;
+}
+
+static void put_number(Writer *to, int64_t value, int count) {
+    uint8_t bytes[8];
+    for (int i = count; i--; value >>= 8) bytes[i] = (uint8_t)value;
+    put(to, bytes, count);
+}
+
+/* A whole number of a tuple; -1 and an exception where it is none. */
+static int64_t item(PyObject *tuple, Py_ssize_t at) {
+    PyObject *found = PyTuple_GetItem(tuple, at);
+    return found ? PyLong_AsLongLong(found) : -1;
+}
+
+enum { OFFSET_AT = 5, METADATA_AT, BEHIND_METADATA, SHORT_TEXT_MAX = 126 }; /* of commit_frames.CommittedEntry */
+
+static int put_text(Writer *to, int64_t version, PyObject *text) {
+    Py_ssize_t size = 0;
+    const char *bytes = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
+    if (!bytes || size > SHORT_TEXT_MAX) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no short text");
+        return -1;
+    }
+    if (version >= FLEXIBLE_SINCE) put_number(to, size + 1, 1);
+    else put_number(to, size, 2);
+    put(to, bytes, size);
+    return 0;
+}
+
+/* One partition, and what stands in front of it from `from` on; where the rest begins. -1: an exception. */
+static Py_ssize_t put_entry(Writer *to, const Py_buffer *frame, Py_ssize_t from, int64_t version, PyObject *entry, PyObject *fields) {
+    int64_t offset_at = item(entry, OFFSET_AT), metadata_at = item(entry, METADATA_AT), behind = item(entry, BEHIND_METADATA);
+    int64_t offset = item(fields, 0), epoch = item(fields, 1);
+    PyObject *metadata = PyTuple_GetItem(fields, 2);
+    if (PyErr_Occurred()) return -1;
+    if (offset_at < from || metadata_at < offset_at || behind < metadata_at || frame->len < behind) {
+        PyErr_SetString(PyExc_ValueError, "the entry is not of this frame");
+        return -1;
+    }
+    const uint8_t *bytes = frame->buf;
+    put(to, bytes + from, (Py_ssize_t)offset_at - from);
+    put_number(to, offset, 8);
+    if (version >= EPOCH_SINCE) put_number(to, epoch, 4);
+    if (metadata == Py_None) put(to, bytes + metadata_at, (Py_ssize_t)(behind - metadata_at));
+    else if (put_text(to, version, metadata)) return -1;
+    return (Py_ssize_t)behind;
+}
+
+static int put_request(Writer *to, const Py_buffer *frame, int64_t version, PyObject *entries, PyObject *fields) {
+    Py_ssize_t at = 4;
+    for (Py_ssize_t i = 0; i < PyList_Size(entries) && at >= 0; i++)
+        at = put_entry(to, frame, at, version, PyList_GetItem(entries, i), PyList_GetItem(fields, i));
+    if (at < 0) return -1;
+    put(to, (const uint8_t *)frame->buf + at, frame->len - at);
+    return 0;
+}
+
+static PyObject *rewritten_request(const Py_buffer *frame, int64_t version, PyObject *entries, PyObject *fields) {
+    Writer counted = {NULL, 0};
+    if (put_request(&counted, frame, version, entries, fields)) return NULL;
+    PyObject *found = PyBytes_FromStringAndSize(NULL, 4 + counted.size);
+    Writer to = {found ? (uint8_t *)PyBytes_AsString(found) : NULL, 0};
+    if (!found) return NULL;
+    put_number(&to, counted.size, 4);
+    if (put_request(&to, frame, version, entries, fields)) Py_CLEAR(found);
+    return found;
+}
+
+static const char rewritten_doc[] = "rewritten(frame, version, entries, fields): see commit_frames.rewritten.";
+
+static PyObject *rewritten(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "rewritten takes 4 arguments, not %zd", count);
+    long version = PyLong_AsLong(args[1]);
+    if (version == -1 && PyErr_Occurred()) return NULL;
+    if (!PyList_Check(args[2]) || !PyList_Check(args[3]) || PyList_Size(args[2]) != PyList_Size(args[3]))
+        return PyErr_Format(PyExc_ValueError, "entries and fields are lists of the same length");
+    Py_buffer frame;
+    if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0) return NULL;
+    PyObject *found = frame.len < 4 ? PyErr_Format(PyExc_ValueError, "no frame") : rewritten_request(&frame, version, args[2], args[3]);
+    PyBuffer_Release(&frame);
+    return found;
+}
+
 static int prepare(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", VERSION); }
 
 static PyMethodDef functions[] = {
     {"read", (PyCFunction)(void (*)(void))read_request, METH_FASTCALL, read_doc},
     {"accepted", (PyCFunction)(void (*)(void))accepted, METH_FASTCALL, accepted_doc},
+    {"rewritten", (PyCFunction)(void (*)(void))rewritten, METH_FASTCALL, rewritten_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,7 +8,7 @@ such request) is left to the generated codec.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
@@ -19,7 +19,7 @@ try:
 except ImportError:  # no compiler was there when this was installed
     _commit_frames = None  # type: ignore[assignment]
 
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 """`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 VERSIONS = range(2, 11)
 """Of the API."""
@@ -203,22 +203,9 @@ def _is_accepted(reader: _Reader, partitions: int) -> bool:
     return reader.end(found == partitions)
 
 
-KERNEL = "c" if _commit_frames is not None and _commit_frames.VERSION == BUILT_VERSION else "python"
-
-read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _twin_read  # type: ignore[assignment]
-"""(request frame with its size, version) -> what it says; None: it is out of the common."""
-accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _twin_accepted
-"""(response frame with its size, version, partitions) -> whether it has so many partitions, all without an error. False
-also where it is out of the common."""
-
-
-def rewritten(
-    frame: Buffer, version: int, entries: Sequence[CommittedEntry], fields: Sequence[tuple[int, int, str | None]]
+def _twin_rewritten(
+    frame: Buffer, version: int, entries: list[CommittedEntry], fields: list[tuple[int, int, str | None]]
 ) -> bytes:
-    """The request with other fields: for each of its entries an offset, a leader epoch and metadata (None: as it is).
-
-    New metadata is ASCII text of at most 60 characters. Below v6 there is no leader epoch, and none is written.
-    """
     pieces: list[Buffer] = []
     at = _INT32.size
     for (_, _, _, _, _, offset_at, metadata_at, behind), (offset, leader_epoch, metadata) in zip(
@@ -235,3 +222,18 @@ def rewritten(
 def _short_text(version: int, text: str) -> bytes:
     size = (len(text) + 1).to_bytes(1, "big") if version >= FLEXIBLE_SINCE else _INT16.pack(len(text))
     return size + text.encode()
+
+
+KERNEL = "c" if _commit_frames is not None and _commit_frames.VERSION == BUILT_VERSION else "python"
+
+read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _twin_read  # type: ignore[assignment]
+"""(request frame with its size, version) -> what it says; None: it is out of the common."""
+accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _twin_accepted
+"""(response frame with its size, version, partitions) -> whether it has so many partitions, all without an error. False
+also where it is out of the common."""
+rewritten: Callable[[Buffer, int, list[CommittedEntry], list[tuple[int, int, str | None]]], bytes] = (
+    _commit_frames.rewritten if KERNEL == "c" else _twin_rewritten
+)
+"""(request frame with its size, version, its entries, an offset, a leader epoch and metadata for each) -> the request
+with these; metadata None: as it is. New metadata is ASCII text of at most 60 characters. Below v6 there is no leader
+epoch, and none is written."""

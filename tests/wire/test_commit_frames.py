@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.wire import commit_frames, frames, messages
-from proxy.wire.commit_frames import PARTITIONS_MAX, VERSIONS, _twin_accepted, _twin_read
+from proxy.wire.commit_frames import PARTITIONS_MAX, VERSIONS, _twin_accepted, _twin_read, _twin_rewritten
 from proxy.wire.values import ZERO_UUID
 
 OFFSET_COMMIT, IDS_SINCE, EPOCH_SINCE, INSTANCE_SINCE = 8, 10, 6, 7
@@ -97,13 +97,14 @@ def test_extension_and_twin_agree_about_any_bytes(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_other_fields_stand_where_the_old_ones_stood(version: int) -> None:
+@pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _twin_rewritten])
+def test_other_fields_stand_where_the_old_ones_stood(rewritten: Any, version: int) -> None:
     for seed in range(20):
         frame, message = request(version, 2, 2, seed)
         parts = commit_frames.read(frame, version)
         assert parts is not None
         fields = [(5, 2, None), (6, -1, ""), (7, 3, "\0"), (8, -1, None)]
-        made = commit_frames.rewritten(memoryview(frame), version, parts[3], fields)
+        made = rewritten(memoryview(frame), version, parts[3], fields)
         assert int.from_bytes(made[:4], "big") == len(made) - 4
         header, again = frames.decode_request(memoryview(made)[4:])
         before = [entry for topic in message.topics for entry in topic.partitions]
@@ -113,6 +114,34 @@ def test_other_fields_stand_where_the_old_ones_stood(version: int) -> None:
             assert new.committed_leader_epoch == (epoch if version >= EPOCH_SINCE else -1)
             assert new.committed_metadata == (old.committed_metadata if metadata is None else metadata)
         assert (header.correlation_id, again.group_id, again.member_id) == (77, message.group_id, message.member_id)
+
+
+@pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _twin_rewritten])
+def test_fields_that_do_not_belong_to_the_entries_are_not_written(rewritten: Any) -> None:
+    frame = request(9)[0]
+    parts = commit_frames.read(frame, 9)
+    assert parts is not None
+    for fields in ([], [(1, 1, None)], [(1, 1, "x" * 300)] * 2):
+        with pytest.raises((ValueError, OverflowError)):
+            rewritten(frame, 9, parts[3], fields)
+
+
+@pytest.mark.skipif(commit_frames.KERNEL == "python", reason="the extension was not built")
+def test_extension_never_writes_bytes_that_are_not_the_frames() -> None:
+    """Entries of another frame, and what is none at all."""
+    frame = request(9)[0]
+    parts = commit_frames.read(frame, 9)
+    assert parts is not None
+    entry = tuple(parts[3][0])
+    wrong = [
+        (*entry[:5], *places) for places in ((-1, 50, 60), (3, 50, 60), (60, 50, 70), (50, 60, 55), (50, 60, 1 << 40))
+    ]
+    for each in (*wrong, entry[:6], (*entry[:5], 50, 60, None)):
+        with pytest.raises((ValueError, IndexError, TypeError)):
+            commit_frames.rewritten(frame, 9, [each], [(1, 1, None)])  # type: ignore[list-item]
+    for short in (b"", b"abc"):
+        with pytest.raises(ValueError, match="no frame"):
+            commit_frames.rewritten(short, 9, [], [])
 
 
 @pytest.mark.parametrize("read", KERNELS)

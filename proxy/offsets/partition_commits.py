@@ -8,13 +8,12 @@ stored, and then applies it (`OffsetRanges.apply`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.offsets.ranges import OffsetRanges, RangeChange
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOutcome:
+class CommitOutcome(NamedTuple):
     """What a commit comes to."""
 
     mark: int | None

@@ -93,6 +93,12 @@ class OffsetRanges:
             return cls(zip(starts, ends, strict=True))
         return _of_arrays(array("q", starts), array("q", ends))
 
+    @classmethod
+    def of_one(cls, start: int, end: int) -> OffsetRanges:
+        """Of one range; raises ValueError for one that is none."""
+        checked(start, end)
+        return _of_arrays(array("q", (start,)), array("q", (end,)))
+
     # What is in it
 
     def __len__(self) -> int:
@@ -158,6 +164,8 @@ class OffsetRanges:
         return OffsetSpan(self._starts[at], self._ends[at])
 
     def _between(self, low: int, high: int) -> tuple[OffsetSpan, ...]:
+        if high - low < 2:
+            return (self._at(low),) if high > low else ()
         return tuple(map(OffsetSpan, self._starts[low:high], self._ends[low:high]))
 
     # Merging
@@ -169,20 +177,30 @@ class OffsetRanges:
         """
         checked(start, end)
         starts, ends = self._starts, self._ends
-        low = bisect_left(ends, start)
-        high = bisect_right(starts, end, low)
+        low, high, change = self._merging_one(start, end)
+        if not change.put:
+            return change
+        start, end = change.put[0]
         if low == high:
             starts.insert(low, start)
             ends.insert(low, end)
-            return RangeChange((OffsetSpan(start, end),))
-        start, end = min(start, starts[low]), max(end, ends[high - 1])
-        removed = self._between(low, high)
-        put = OffsetSpan(start, end)
-        if removed == (put,):
-            return NO_CHANGE
-        starts[low], ends[high - 1] = start, end
-        del starts[low + 1 : high], ends[low : high - 1]
-        return RangeChange((put,), removed)
+        else:
+            starts[low], ends[high - 1] = start, end
+            del starts[low + 1 : high], ends[low : high - 1]
+        return change
+
+    def _merging_one(self, start: int, end: int) -> tuple[int, int, RangeChange]:
+        """What merging one range would do; the stored ranges from the first number to before the second become part."""
+        starts, ends = self._starts, self._ends
+        low = bisect_left(ends, start)
+        high = bisect_right(starts, end, low)
+        if low == high:
+            return low, high, RangeChange((OffsetSpan(start, end),))
+        first, last = starts[low], ends[high - 1]
+        if high - low == 1 and first <= start and end <= last:
+            return low, high, NO_CHANGE
+        put = OffsetSpan(min(start, first), max(end, last))
+        return low, high, RangeChange((put,), self._between(low, high))
 
     def merge_all(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
         """Take in several ranges, in any order; what they do to the stored ranges in all."""
@@ -192,6 +210,8 @@ class OffsetRanges:
 
     def merging(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
         """What `merge_all` would do; nothing is changed yet."""
+        if isinstance(ranges, OffsetRanges) and len(ranges._starts) == 1:  # nearly all that is committed
+            return self._merging_one(ranges._starts[0], ranges._ends[0])[2]
         starts, ends, count = self._starts, self._ends, len(self._starts)
         made: list[tuple[int, int, int, int]] = []
         low = high = 0  # the stored ranges from low to before high become part of [begin, stop)
@@ -235,6 +255,10 @@ class OffsetRanges:
         if len(change.put) + len(change.removed) >= REBUILD_FROM:
             self._rebuild(change)
             return
+        if len(change.put) == len(change.removed) == 1 and _holds(change.put[0], change.removed[0]):
+            at = self._place_of(change.removed[0])  # one range became longer, as most do
+            self._starts[at], self._ends[at] = change.put[0]
+            return
         for at in reversed([self._place_of(gone) for gone in change.removed]):
             del self._starts[at], self._ends[at]
         for put in change.put:
@@ -244,7 +268,7 @@ class OffsetRanges:
 
     def _place_of(self, gone: OffsetSpan) -> int:
         at = bisect_left(self._starts, gone.start)
-        if at == len(self._starts) or self._at(at) != gone:
+        if at == len(self._starts) or self._starts[at] != gone.start or self._ends[at] != gone.end:
             raise _does_not_fit(gone)
         return at
 
@@ -291,6 +315,10 @@ class OffsetRanges:
 
     def _drop_first(self, count: int) -> None:
         del self._starts[:count], self._ends[:count]
+
+
+def _holds(whole: OffsetSpan, part: OffsetSpan) -> bool:
+    return whole.start <= part.start and part.end <= whole.end
 
 
 def _does_not_fit(gone: OffsetSpan) -> ValueError:

@@ -115,6 +115,17 @@ def test_the_union_has_the_offsets_of_both(one: list, other: list) -> None:
 
 
 @settings(deadline=None)
+@given(MANY, SPANS)
+def test_one_range_is_merged_as_several_are(stored: list, one: tuple[int, int]) -> None:
+    """Most commits have one range, and make one longer."""
+    ranges = OffsetRanges(stored)
+    change = ranges.merging(OffsetRanges.of_one(*one))
+    assert change == ranges.merging([one])
+    ranges.apply(change)
+    assert ranges == OffsetRanges([*stored, one])
+
+
+@settings(deadline=None)
 @given(MANY, MANY)
 def test_a_large_change_is_applied_as_a_small_one(stored: list, more: list) -> None:
     """Both ways of applying: record by record, and the arrays built anew."""
@@ -151,6 +162,7 @@ def test_what_is_no_range_is_refused(span: tuple[int, int]) -> None:
         lambda: ranges.merge(*span),
         lambda: ranges.merge_all([(7, 9), span]),
         lambda: OffsetRanges([span]),
+        lambda: OffsetRanges.of_one(*span),
     ):
         with pytest.raises(ValueError, match=r"is no range of offsets: (it must begin at 0|the largest is)"):
             attempt()

@@ -84,10 +84,9 @@ class PartitionCommits:
 
     def plan(self, commit: PartitionCommit) -> CommitPlan:
         """What a commit comes to; the mark must be known."""
-        outcome = self._outcome(commit)
-        offset = commit.offset if outcome.mark is None else outcome.mark
-        count = len(self.ranges) + len(outcome.change.put) - len(outcome.change.removed)
-        return CommitPlan(offset, offset != self.mark, count)
+        mark, change = self._outcome(commit)
+        offset = commit.offset if mark is None else mark
+        return CommitPlan(offset, offset != self.mark, len(self.ranges) + len(change.put) - len(change.removed))
 
     def accepted(self, commit: PartitionCommit, offset: int, leader_epoch: int) -> RangeChange:
         """The broker has committed the offset that was planned; gives what is to be stored, changed in memory."""
@@ -98,9 +97,10 @@ class PartitionCommits:
         return self._change(change)
 
     def _outcome(self, commit: PartitionCommit) -> CommitOutcome:
-        if self._planned is None or self._planned[0] is not commit:
-            self._planned = commit, self._worked_out(commit)
-        return self._planned[1]
+        planned = self._planned
+        if planned is None or planned[0] is not commit:
+            planned = self._planned = commit, self._worked_out(commit)
+        return planned[1]
 
     def _worked_out(self, commit: PartitionCommit) -> CommitOutcome:
         mark = self.mark if self.mark >= 0 else None
@@ -215,7 +215,8 @@ class PartitionCommits:
         return found is not None and found.end >= span.end
 
     def _change(self, change: RangeChange) -> RangeChange:
-        self.ranges.apply(change)
+        if change:
+            self.ranges.apply(change)
         return self._noted(change)
 
     def _noted(self, change: RangeChange) -> RangeChange:

@@ -75,7 +75,10 @@ class StateGate:
     def lets_in(self, partitions: Sequence[int]) -> bool:
         """Whether requests about groups of all these partitions may be answered at this moment."""
         doors = self._doors
-        return not partitions or (all(doors[p].code == ErrorCode.NONE for p in partitions) and self.lease())
+        for partition in partitions:
+            if doors[partition].code != ErrorCode.NONE:
+                return False
+        return not partitions or self.lease()
 
     def why_not(self, partitions: Iterable[int]) -> tuple[ErrorCode, str]:
         """The code of a coordinator, and words, of the first door that is closed; else those of the lease."""

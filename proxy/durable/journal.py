@@ -120,8 +120,8 @@ class TopicJournal(Generic[K]):
         self._is_planned = False
         self._alarm: Timer | None = None
         self._alarm_at = inf
-        self._busy: set[int] = set()
-        """Leaders with a Produce on its way."""
+        self._busy: dict[int, set[int]] = {}
+        """Leaders with a Produce on its way -> partitions that wait for its answer to append."""
         self._asked_at: float | None = None
         """When the first append was asked for that waits for others; None: none does."""
         self._rings_at = -inf
@@ -133,22 +133,22 @@ class TopicJournal(Generic[K]):
         """See interfaces.Journal; all records belong to one partition."""
         promise: Promise[None] = Promise()
         state = self.state
-        partitions = {state.partition_of(key) for key, _ in records}
-        if len(partitions) > 1:
-            raise LocalProtocolError(f"one append to partitions {sorted(partitions)} of {state.topic}")
-        if not partitions:
+        if not records:
             promise.set(None)
             return promise
-        (partition,) = partitions
+        partition, *others = [state.partition_of(key) for key, _ in records]
+        if others.count(partition) < len(others):
+            raise LocalProtocolError(f"one append to partitions {sorted({partition, *others})} of {state.topic}")
         producer = self._producers.get(partition)
         if partition not in self._serving or producer is None:
             promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{state.name} is not loaded"))
             return promise
         time_ms = self._reactor.wall_ms()
-        encoded = [Record(state.encode_key(key), value, timestamp=time_ms) for key, value in records]
+        encode_key = state.encode_key
+        encoded = [Record(encode_key(key), value, (), time_ms) for key, value in records]
         if producer.add(encoded, promise, self._reactor.now()):
             self._eager.add(partition)
-            self.look_soon()
+            self._plan()
         else:
             promise.fail(JournalRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"too much waits for topic {state.topic}"))
         return promise
@@ -161,7 +161,7 @@ class TopicJournal(Generic[K]):
         for producer in self._producers.values():
             producer.renew_every(keep_alive_s, identity_s, self._reactor.now())
         self._eager.update(self._producers)
-        self.look_soon()
+        self._plan()
 
     def limit_batches(self, message_bytes: int) -> None:
         """The topic takes record batches of so many bytes (`max.message.bytes`)."""
@@ -178,13 +178,13 @@ class TopicJournal(Generic[K]):
             )
             producer.limit_batches(self._message_bytes)
             self._eager.add(partition)
-        self.look_soon()
+        self._plan()
 
     def proceed(self, partition: int) -> None:
         """Nobody else can be writing to it (`on_checking`): go on with taking it over."""
         self._producers[partition].proceed()
         self._eager.add(partition)
-        self.look_soon()
+        self._plan()
 
     def forget_keys(self, partition: int, keys: Sequence[bytes]) -> None:
         """Delete records that nothing depends on; nobody waits for it."""
@@ -192,7 +192,7 @@ class TopicJournal(Generic[K]):
         records = [Record(key, None, timestamp=time_ms) for key in keys]
         if self._producers[partition].add(records, None, self._reactor.now()):
             self._eager.add(partition)
-            self.look_soon()
+            self._plan()
 
     def serve(self, partitions: Iterable[int]) -> None:
         """These are loaded: take appends."""
@@ -212,6 +212,8 @@ class TopicJournal(Generic[K]):
         wanted = set(partitions)
         self._serving -= wanted
         self._eager -= wanted
+        for behind in self._busy.values():
+            behind -= wanted
         producers = [self._producers.pop(partition) for partition in sorted(wanted & self._producers.keys())]
         tokens = [token for producer in producers for token in producer.tokens()]
         for token in tokens:
@@ -229,10 +231,17 @@ class TopicJournal(Generic[K]):
     # The loop
 
     def look_soon(self) -> None:
+        """Leaders or channels may be others: whatever waits is looked at, at the end of this turn."""
+        for behind in self._busy.values():
+            self._eager |= behind
+            behind.clear()
+        self._plan()
+
+    def _plan(self) -> None:
         """Something may be sent: look at the end of this turn."""
         if not self._is_planned:
             self._is_planned = True
-            self.call_soon(self._look)
+            self._reactor.call_on_behalf_of(self, self._look)
 
     def call_soon(self, callback: Callback) -> None:
         """See CallbackOwner."""
@@ -246,15 +255,16 @@ class TopicJournal(Generic[K]):
     def _look(self) -> None:
         self._is_planned = False
         now = self._reactor.now()
+        if self._waits_for_others(now):
+            return
         appends: dict[int, dict[int, Append]] = {}
         looked_at = sorted(self._eager)
-        may_append = not self._waits_for_others(now)
         for partition in looked_at:
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by what was told of another
             self._tell(partition, producer.overdue(now))
-            if not self._ask_for(partition, producer, appends, now, may_append=may_append):
+            if not self._ask_for(partition, producer, appends, now):
                 self._eager.discard(partition)
         if appends:
             self._asked_at = None
@@ -263,7 +273,10 @@ class TopicJournal(Generic[K]):
         self._set_alarm(looked_at, now)
 
     def _waits_for_others(self, now: float) -> bool:
-        """Whether appends that could go now wait for those that are coming (durable/README.md rule 34)."""
+        """Whether appends that could go now wait for those that are coming (durable/README.md rule 34).
+
+        Then it is looked again when one of these is over, or in SHARE_MAX_S at the latest.
+        """
         coming = self.coming
         coming.on_end = None
         if not coming or not self._eager:
@@ -273,22 +286,16 @@ class TopicJournal(Generic[K]):
         until = self._asked_at + SHARE_MAX_S
         if now >= until or not coming.is_one_due(self._asked_at, now):
             return False
-        coming.on_end = self.look_soon
+        coming.on_end = self._plan
         if self._rings_at <= now:
             self._rings_at = until
-            self._reactor.call_at(until, self.look_soon)
+            self._reactor.call_at(until, self._plan)
         return True
 
     def _ask_for(
-        self,
-        partition: int,
-        producer: StateProducer,
-        appends: dict[int, dict[int, Append]],
-        now: float,
-        *,
-        may_append: bool = True,
+        self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
     ) -> bool:
-        """Send or collect what the partition wants; False when it wants nothing now."""
+        """Send or collect what the partition wants; False when it wants nothing now, or its leader is busy."""
         wanted = producer.wants(now)
         if wanted is None:
             return False
@@ -297,8 +304,9 @@ class TopicJournal(Generic[K]):
         if node_id < 0 or self.links is None:
             self.need_view()
             return True
-        if wanted is Append and (node_id in self._busy or not may_append):
-            return True
+        if wanted is Append and node_id in self._busy:
+            self._busy[node_id].add(partition)
+            return False
         channel = self.links.get(node_id, self._purposes[wanted])
         if channel is None:
             return True
@@ -315,10 +323,11 @@ class TopicJournal(Generic[K]):
         The alarm stands for every partition that was looked at since it rang last. What it was set for has often
         happened by then: it may ring too early, once for all of them, and is set anew for each when it does.
         """
-        idle = (self._producers.get(partition) for partition in looked_at if partition not in self._eager)
-        deadline = min((producer.next_deadline() for producer in idle if producer is not None), default=inf)
+        waiting = self._eager.union(*self._busy.values())
+        idle = [self._producers.get(partition) for partition in looked_at if partition not in waiting]
+        deadline = min([producer.next_deadline() for producer in idle if producer is not None], default=inf)
         deadline = max(deadline, now + LOOK_MIN_S)
-        if self._eager:  # they wait for a channel, a leader, or an answer: all of that is told; this is to be sure
+        if waiting:  # they wait for a channel, a leader, or an answer: all of that is told; this is to be sure
             deadline = min(deadline, now + LOOK_MAX_S)
         if deadline >= self._alarm_at:
             return
@@ -330,7 +339,7 @@ class TopicJournal(Generic[K]):
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, inf
         self._eager.update(self._producers)
-        self.look_soon()
+        self._plan()
 
     # Requests
 
@@ -371,7 +380,7 @@ class TopicJournal(Generic[K]):
             if producer.stage is WriterStage.CHECKING:
                 self.on_checking(partition)
         self._eager.add(partition)
-        self.look_soon()
+        self._plan()
 
     def _produce(self, node_id: int, appends: Mapping[int, Append]) -> None:
         assert self.links is not None  # noqa: S101  # whoever collected them had a channel
@@ -387,7 +396,7 @@ class TopicJournal(Generic[K]):
             timeout_ms=REPLICAS_MS,
             topic_data=[request.TopicProduceData(name=self.state.topic, partition_data=data)],
         )
-        self._busy.add(node_id)
+        self._busy[node_id] = set()
         self.appends += 1
         version = channel.highest(ApiKey.PRODUCE, PRODUCE_VERSION_MAX)
         channel.ask(ApiKey.PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
@@ -400,7 +409,7 @@ class TopicJournal(Generic[K]):
         *,
         was_sent: bool = True,
     ) -> None:
-        self._busy.discard(node_id)
+        self._eager |= self._busy.pop(node_id, set())
         now = self._reactor.now()
         told = _by_partition(answer)
         for partition, producer in sent.items():
@@ -432,7 +441,7 @@ class TopicJournal(Generic[K]):
             if producer is not None and producer.wants(now) is not None:
                 self._eager.add(partition)
         if self._eager:
-            self.look_soon()
+            self._plan()
         self._set_alarm(answered, now)
 
     def _tell(self, partition: int, outcomes: Iterable[Outcome]) -> None:

@@ -17,7 +17,7 @@ names of their own, so that the group refuses a proxy that goes the other way th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, TypeVar
 
@@ -50,6 +50,8 @@ class Lease:
     """The group goes on without a member that does not rejoin after this."""
     margin_s: float
     """For clocks that go at different speed, and for an answer on its way."""
+    ends: float = field(default=-inf, init=False)
+    """When it ends unless something is heard before."""
     _renewed: float = -inf
     _rebalancing_since: float = inf
 
@@ -61,15 +63,18 @@ class Lease:
             self._renewed = max(self._renewed, sent)
             self._rebalancing_since = min(self._rebalancing_since, sent)
         else:
-            self.end()
+            self._renewed = -inf
+        self._reckon()
 
     def joined(self, sent: float) -> None:
         """A new generation began with us; the last request of ours on the way to it was sent then."""
         self._renewed, self._rebalancing_since = sent, inf
+        self._reckon()
 
     def end(self) -> None:
         """We are no member any more."""
         self._renewed = -inf
+        self._reckon()
 
     def is_valid(self, now: float) -> bool:
         """Whether we may still answer as the owner."""
@@ -80,11 +85,10 @@ class Lease:
         """Whether the group waits for us to join its next generation."""
         return self._rebalancing_since < inf
 
-    @property
-    def ends(self) -> float:
-        """When it ends unless something is heard before."""
+    def _reckon(self) -> None:
+        """Anew, after something was heard: it is looked at with every request."""
         session = self._renewed + self.session_s - self.margin_s
-        return min(session, self._rebalancing_since + self.rebalance_s - self.margin_s)
+        self.ends = min(session, self._rebalancing_since + self.rebalance_s - self.margin_s)
 
 
 class ProxyMember(NamedTuple):

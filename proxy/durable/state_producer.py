@@ -212,7 +212,9 @@ class StateProducer:
 
     def add(self, records: Sequence[Record], token: object, now: float) -> bool:
         """Have this stored, all or none; `token` names it in the outcome. False: too much waits, or it is lost."""
-        size = sum(len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD for record in records)
+        size = RECORD_OVERHEAD * len(records)
+        for key, value, *_ in records:
+            size += len(key or b"") + len(value or b"")
         if self.stage is WriterStage.LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
         self._waiting.append(_Entry(records, token, size, now))
@@ -319,7 +321,7 @@ class StateProducer:
 
     def overdue(self, now: float) -> list[Outcome]:
         """Refuse what has waited too long behind something that cannot be settled, and was never sent itself."""
-        if self._oldest_unsent() + WAIT_MAX_S > now:
+        if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
             return []
         kept, outcomes = deque[_Entry](), list[Outcome]()
         for entry in self._waiting:

@@ -239,6 +239,39 @@ def test_what_waited_for_the_append_before_waits_no_longer_for_others(world):
     assert world.produced() == {PARTITION: [key(SAME)]}
 
 
+def test_what_waits_for_a_busy_leader_goes_to_another_as_soon_as_that_is_known():
+    """The broker that has the append before it may never answer."""
+    world, other = World(), state_records.state_partition(OTHER)
+    world.own(PARTITION, other)
+    world.put()
+    world.loop.turn()
+    moved = world.put(OTHER)
+    world.loop.turn()
+    assert len(world.channel("Append").asked) == 1
+    world.journal.leaders[other] = 3
+    world.journal.look_soon()
+    world.loop.turn()
+    ((_, request, _),) = world.links.channels[3, "Append"].asked
+    assert [data.index for data in request.topic_data[0].partition_data] == [other]
+    assert not moved.done
+
+
+def test_what_waits_for_a_busy_leader_is_refused_where_the_partition_is_given_up():
+    world, other = World(), state_records.state_partition(OTHER)
+    world.own(PARTITION, other)
+    first = world.put()
+    world.loop.turn()
+    waiting = world.put(OTHER)
+    world.loop.turn()
+    world.journal.stop([other], ErrorCode.NOT_COORDINATOR, "moved")
+    assert code_of(waiting) == ErrorCode.NOT_COORDINATOR
+    assert world.produced() == {PARTITION: [key()]}
+    world.loop.turn()
+    assert first.done
+    assert not world.channel("Append").asked
+    assert not world.journal._eager
+
+
 def test_all_partitions_are_identified_at_once_and_taken_over_by_one_request():
     """A start must be quick: nothing waits for another partition."""
     world = World()

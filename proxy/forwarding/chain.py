@@ -61,7 +61,10 @@ def _at_once(links: Sequence[Served]) -> AtOnce | None:
     unless = [one for look in known for one in look.unless]
 
     def is_wanted(group_id: str) -> bool:
-        return any(unless) or any(group_id in group for group in groups)
+        for group in groups:
+            if group_id in group:
+                return True
+        return any(unless)
 
     return partial(at_once, is_wanted_before=is_wanted)
 

@@ -335,6 +335,17 @@ class ForwardedConnection:
             return
         self._watch()
 
+    def answered_at_once(self) -> None:
+        """As `update`, behind a request that was taken at once: mostly nothing has come between.
+
+        Whatever has (bytes of the client, a question of ours, a drain) has changed what the client's socket waits for.
+        """
+        client = self.client
+        if client.waits_for == READ and not client.has_unsent:
+            self.requests.flows = True
+        else:
+            self.update()
+
     def _serve_on(self, local: LocalRequests) -> None:
         if self.state.now is ClientState.MUTED and self._all_answered:
             self.sasl.ordinary_request()  # what was in flight when it came is answered by now

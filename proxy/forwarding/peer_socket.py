@@ -19,7 +19,7 @@ class PeerSocket:
     Memory: what waits here came from one receive (the source is not read until it is gone) or is one answer.
     """
 
-    __slots__ = ("_send", "_sendmsg", "_waiting", "has_unsent", "progress", "transport")
+    __slots__ = ("_send", "_sendmsg", "_waiting", "has_unsent", "progress", "transport", "waits_for")
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport: Transport | None = None
@@ -28,6 +28,8 @@ class PeerSocket:
         """Whether bytes wait for the peer."""
         self.progress = 0
         """Grows whenever the peer takes bytes that had to wait."""
+        self.waits_for = 0
+        """What `want` was told last."""
         self._send: Callable[[Data], int] | None = None
         self._sendmsg: Callable[[Sequence[Data]], int] | None = None
         if transport is not None:
@@ -60,7 +62,7 @@ class PeerSocket:
             if not data:
                 return
         if not self._waiting and self._send is not None:
-            sent = self._push(memoryview(data))
+            sent = self._push(data)
             if sent == len(data):
                 return
             data = memoryview(data)[sent:]
@@ -89,6 +91,7 @@ class PeerSocket:
 
     def want(self, mask: int) -> None:
         """Wait for something else on the socket."""
+        self.waits_for = mask
         if self.transport is not None:
             self.transport.want(mask)
 
@@ -114,13 +117,13 @@ class PeerSocket:
             sent = 0
         return b"" if sent == len(data) else memoryview(bytes(data))[sent:]
 
-    def _push(self, data: memoryview) -> int:
+    def _push(self, data: Data) -> int:
         """Bytes taken. More than one call only where the transport takes less than it could (TLS)."""
-        assert self._send is not None  # noqa: S101  # callers have looked
-        total = 0
+        send, size, total = self._send, len(data), 0
+        assert send is not None  # noqa: S101  # callers have looked
         try:
-            while total < len(data):
-                total += self._send(data[total:])
+            while total < size:
+                total += send(memoryview(data)[total:] if total else data)
         except BlockingIOError:
             pass
         return total

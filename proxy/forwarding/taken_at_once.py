@@ -60,6 +60,9 @@ class TakesAtOnce(PartOwner, Connection, Protocol):
     def to_client(self, data: Data) -> None:
         """Pass on, or keep until the client takes it."""
 
+    def answered_at_once(self) -> None:
+        """Go on behind a request that was taken at once."""
+
 
 class TakenAtOnce:
     """See interfaces.AtOnceConnection; made when the first such request comes."""
@@ -113,4 +116,4 @@ class TakenAtOnce:
         owner.to_client(frame)
         if owner.state.now is ClientState.SERVING:
             owner.state.move(ClientState.PASSING)
-            owner.update()
+            owner.answered_at_once()

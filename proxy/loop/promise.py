@@ -186,18 +186,22 @@ class Promise(Generic[T]):
     def _settle(self) -> None:
         self.done = True
         callbacks = self._callbacks
-        if len(callbacks) == 1:
-            self._deliver_to(callbacks[0][0])
-        elif callbacks:
-            owners = dict.fromkeys(owner for owner, _ in callbacks)
-            if len(owners) > 1:
-                self._split()
-            running = _stack.owner
-            for owner in owners:
-                if owner is not running:
-                    owner.call_soon(self._deliver)
-            if running in owners:
-                self._deliver()
+        if not callbacks:
+            return
+        first = callbacks[0][0]
+        for owner, _ in callbacks:
+            if owner is not first:
+                self._deliver_to_several()
+                return
+        self._deliver_to(first)
+
+    def _deliver_to_several(self) -> None:
+        running, owners = _stack.owner, self._split()
+        for owner in list(owners):
+            if owner is not running:
+                owner.call_soon(self._deliver)
+        if running in owners:
+            self._deliver()
 
     def _split(self) -> dict[CallbackOwner, list[_Entry]]:
         """By owner from now on."""

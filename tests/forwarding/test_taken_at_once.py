@@ -149,6 +149,24 @@ def test_whoever_leaves_ends_a_request_that_was_taken(who: str, is_answered: boo
     w.close()
 
 
+def test_drain_ends_the_connection_behind_the_answer() -> None:
+    """Whatever came between has changed what the client's socket waits for."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1))
+    broker.expect(request(LIST, 1, 1, b"other"))
+    (connection,) = w.plane._connections.values()
+    connection.drain()
+    broker.send(answer(1, b"body"))
+    w.turn_until(lambda: taken.answers)
+    taken.reply()
+    client.expect(answer(1, b"BODY"))
+    client.expect_end()
+    assert w.reason() == "drained"
+    w.close()
+
+
 def test_what_goes_on_is_sent_when_the_turn_ends() -> None:
     """So all that came in one turn goes out together: a coordinator of 4.3 stores it with one append."""
     taken, seen = Taken(), list[bytes]()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from proxy.loop.promise import Promise
@@ -31,7 +31,8 @@ class _Lock:
 
     shared: int = 0
     is_alone: bool = False
-    line: deque[_Waiter] = field(default_factory=deque)
+    line: deque[_Waiter] | None = None
+    """Made when somebody has to wait, which is rare."""
 
     def admit(self) -> None:
         """Let in whoever may go in by now."""
@@ -73,6 +74,8 @@ class PartitionLocks:
     def _ask(self, place: Hashable, *, is_alone: bool) -> tuple[_Waiter, Promise[None]]:
         lock = self._locks.setdefault(place, _Lock())
         waiter = _Waiter(is_alone, Promise())
+        if lock.line is None:
+            lock.line = deque()
         lock.line.append(waiter)
         lock.admit()
         return waiter, waiter.turn
@@ -81,7 +84,7 @@ class PartitionLocks:
         lock = self._locks[place]
         if waiter.turn.done:
             lock.leave(is_alone=waiter.is_alone)
-        else:
+        elif lock.line is not None:
             lock.line.remove(waiter)
             lock.admit()
         if lock.is_unused and self._locks.get(place) is lock:  # whoever was let in may have left as well
@@ -90,21 +93,30 @@ class PartitionLocks:
     def enter(self, places: Mapping[Hashable, bool]) -> bool:
         """Take all of these (True: alone) at once, if that keeps nobody waiting; `leave` gives them back."""
         locks = self._locks
-        for place, is_alone in places.items():
-            lock = locks.get(place)
-            if lock is not None and (lock.is_alone or lock.line or (is_alone and lock.shared)):
-                return False
+        if not locks.keys().isdisjoint(places) and not self._may_enter(places):
+            return False
         for place, is_alone in places.items():
             lock = locks.get(place)
             if lock is None:
-                lock = locks[place] = _Lock()
-            lock.enter(is_alone=is_alone)
+                locks[place] = _Lock(0 if is_alone else 1, is_alone)
+            else:
+                lock.enter(is_alone=is_alone)
+        return True
+
+    def _may_enter(self, places: Mapping[Hashable, bool]) -> bool:
+        for place, is_alone in places.items():
+            lock = self._locks.get(place)
+            if lock is not None and (lock.is_alone or lock.line or (is_alone and lock.shared)):
+                return False
         return True
 
     def leave(self, places: Mapping[Hashable, bool]) -> None:
         """Give back what `enter` took."""
         for place, is_alone in places.items():
             lock = self._locks[place]
+            if not lock.line and (is_alone or lock.shared == 1):
+                del self._locks[place]  # nobody else has it, or waits for it
+                continue
             lock.leave(is_alone=is_alone)
             if lock.is_unused and self._locks.get(place) is lock:
                 del self._locks[place]

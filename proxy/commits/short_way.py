@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
+from proxy.brokers.cluster_view import Topic
 from proxy.commits.apis.k08_offset_commit import epoch_of
 from proxy.commits.held_state import CommittingGroup
 from proxy.commits.locked_partitions import WHOLE_GROUP
@@ -76,10 +77,13 @@ class ShortWay:
         return planned
 
     def _part(self, group: CommittingGroup, entry: CommittedEntry) -> PlannedPart | None:
-        topic, partition, offset, leader_epoch, metadata, *_ = entry
-        place = self._place(topic, partition)
-        held = None if place is None else group.partitions.get(place)
-        if place is None or held is None or offset < 0 or not self._is_settled(held, place):
+        name, partition, offset, leader_epoch, metadata, _, _, _ = entry
+        topic = self._topic(name)
+        if topic is None or offset < 0:
+            return None
+        place = TopicPartition(topic.name, partition)
+        held = group.partitions.get(place)
+        if held is None or not _is_settled(held, topic):
             return None
         try:
             commit = _commit_of(offset, metadata, self._services.options.ranges_max)
@@ -93,21 +97,18 @@ class ShortWay:
         epoch = epoch_of(held, offset, leader_epoch, plan.offset)
         return PlannedPart(entry, place, held, commit, plan.offset, plan.moves, epoch)
 
-    def _place(self, topic: str | bytes, partition: int) -> TopicPartition | None:
-        """None where the topic would have to be asked for."""
-        view = self._services.services.topology
-        if isinstance(topic, bytes):
-            known = view.topic_by_id(topic)
-            return None if known is None else TopicPartition(known.name, partition)
-        age = view.age(topic, self._services.timers.now())
-        return TopicPartition(topic, partition) if age <= self._services.options.topic_age_s else None
+    def _topic(self, name: str | bytes) -> Topic | None:
+        """By name or id; None where it would have to be asked for."""
+        services = self._services
+        view = services.services.topology
+        if isinstance(name, bytes):
+            return view.topic_by_id(name)
+        return view.topic(name) if view.age(name, services.timers.now()) <= services.options.topic_age_s else None
 
-    def _is_settled(self, held: PartitionCommits, place: TopicPartition) -> bool:
-        """Whether its mark is known, of the topic that there is now, and nothing has to be stored first."""
-        topic = self._services.services.topology.topic(place.topic)
-        if topic is None or not held.is_mark_known or held.unsure:
-            return False
-        return held.topic_id == topic.topic_id != ZERO_UUID
+
+def _is_settled(held: PartitionCommits, topic: Topic) -> bool:
+    """Whether its mark is known, of the topic that there is now, and nothing has to be stored first."""
+    return held.is_mark_known and not held.unsure and held.topic_id == topic.topic_id != ZERO_UUID
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:

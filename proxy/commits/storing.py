@@ -58,7 +58,8 @@ def _records(services: CommitServices, group: CommittingGroup, changes: Sequence
         if each.change.put:
             records += _with_value(group, each.place, each.change.put, range_value(_value(each, time_ms)))
     for each in changes:
-        records += _with_value(group, each.place, each.change.removed, None)
+        if each.change.removed:
+            records += _with_value(group, each.place, each.change.removed, None)
     return records
 
 
@@ -74,7 +75,7 @@ def _append_all(
 ) -> None:
     """What is too large for one append follows in several, each of which may be the last that is stored."""
     name, most = len(group.group_id), services.held.append_bytes
-    if len(records) <= FEW and name <= FEW_BYTES and all(len(value or b"") <= FEW_BYTES for _, value in records):
+    if len(records) <= FEW and name <= FEW_BYTES and max([len(value or b"") for _, value in records]) <= FEW_BYTES:
         _append(services, group, records, changes)
         return
     start = size = 0

@@ -8,7 +8,8 @@ partitions get 15. A request is over when its client has an answer, or has gone;
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from proxy.commits.apis.commit_answers import DEFINITE, codes_of, name_or_id
@@ -97,9 +98,9 @@ class UsualCommit(AwaitedAnswer):
     correlation_id: int = 0
     answer: bytes = b""
     """The coordinator's."""
-    changed: list[PlannedPart] = field(default_factory=list)
+    changed: Sequence[PlannedPart] = ()
     """Partitions whose change has to be stored before the client hears."""
-    _appends: list[Promise[None]] = field(default_factory=list)
+    _appends: Sequence[Promise[None]] = ()
 
     def send(self, frame: memoryview) -> None:
         """To the coordinator, with what is planned."""
@@ -175,18 +176,21 @@ class UsualCommit(AwaitedAnswer):
         return answer
 
     def _apply(self, accepted: Sequence[PlannedPart]) -> None:
-        changes, told = [], []
+        audit, changes, changed, told = self.services.audit, [], [], []
         for part in accepted:
-            entry, place, held, commit, offset, *_ = part
+            entry, place, held, commit, offset, _, _ = part
             before = held.mark if held.is_mark_known else None
             change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
-            changes.append(StoredChange(place, held, change, entry[3], self.member_id))
-            told.append(AcceptedCommit(place, held, change, before))
+            if change:
+                changes.append(StoredChange(place, held, change, entry[3], self.member_id))
             if change or commit.done is not None:
-                self.changed.append(part)
+                changed.append(part)
+            if audit is not None:
+                told.append(AcceptedCommit(place, held, change, before))
+        self.changed = changed
         store(self.services, self.group, changes)
-        if self.services.audit is not None:
-            self.services.audit.committed(self.group, self.member_id, told)
+        if audit is not None:
+            audit.committed(self.group, self.member_id, told)
 
     # Stored
 
@@ -196,7 +200,8 @@ class UsualCommit(AwaitedAnswer):
             return
         for append in reversed(self._appends):
             if not append.done:
-                append.on_settled(self._look, self.connection.owner)
+                connection = self.connection.owner
+                append.on_settled(partial(connection.call_soon, self._look), self.services.state_owner)
                 return
         codes = map(outcome_of, self._appends)
         self._finish(next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE))

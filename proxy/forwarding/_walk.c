@@ -772,21 +772,28 @@ static Py_ssize_t size_of_all(PyObject *const *objects)
     return total;
 }
 
-/* Whether a request is about a group that nobody knows and has none of the words. -1: exception. */
+#define STAYS 2 /* of `settle`: the walk stops, whatever the look would say, which is asked once the request is gathered */
+
+/* 1: the request is about a group that nobody knows and has none of the words; STAYS: it is about a group that is known,
+ * or has one; 0: the look has to tell; -1: exception. */
 static int is_of_other_group(Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t end)
 {
     Py_ssize_t unless = size_of_all(to->unless), known = size_of_all(to->groups);
     if (unless || known < 0)
         return unless < 0 || known < 0 ? -1 : 0;
     int passes = lacks_words(to, frame + 4, (size_t)(end - 4));
-    if (passes <= 0 || !known)
-        return passes;
+    if (passes < 0)
+        return -1;
+    if (!passes)
+        return STAYS;
+    if (!known)
+        return 1;
     PyObject *group = leading_group(self, to, frame, end);
     if (!group)
         return PyErr_Occurred() ? -1 : 0;
-    for (int i = 0; i < GROUPS && to->groups[i] && passes > 0; i++) {
+    for (int i = 0; i < GROUPS && to->groups[i] && passes == 1; i++) {
         int found = PyDict_Contains(to->groups[i], group);
-        passes = found < 0 ? -1 : !found;
+        passes = found < 0 ? -1 : found ? STAYS : 1;
     }
     Py_DECREF(group);
     return passes;
@@ -806,7 +813,7 @@ static int push_remembered(
     return push_new(self->pending, correlation_id, expected) < 0 ? -1 : 1;
 }
 
-/* As `admit`, by what stands in the bytes; 0: Python has to look. */
+/* As `admit`, by what stands in the bytes; 0: Python has to look; STAYS: it need not, the walk stops. */
 static int settle(
     Walk *self, const struct treated *to, const unsigned char *frame, Py_ssize_t come, Py_ssize_t whole,
     int32_t correlation_id)
@@ -832,7 +839,7 @@ static int settle(
     } else if (to->how == OF_OTHER_GROUPS) {
         passes = is_of_other_group(self, to, frame, whole);
     }
-    if (passes <= 0)
+    if (passes != 1)
         return passes;
     return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
 }
@@ -849,7 +856,7 @@ static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssi
         return push(self->pending, correlation_id, to->expected, to->gathers, to->known) < 0 ? -1 : 1;
     int settled = settle(self, to, buffer + at, come - at, frame_end - at, correlation_id);
     if (settled)
-        return settled;
+        return settled == STAYS ? 0 : settled;
     PyObject *expected = ask_look(to->look, view, at, end, frame_end);
     if (!expected)
         return PyErr_Occurred() ? -1 : 0;

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from proxy.commits.held_state import HeldCommits
 from proxy.loop.histogram import Histogram, seconds
-from proxy.wire.errors import ErrorCode
+from proxy.wire.errors import NO_ERROR, ErrorCode
 
 OTHERS = "(others)"
 """In place of the names of groups beyond the bound."""
@@ -31,7 +31,7 @@ class CommitFigures:
 
     def took(self, code: ErrorCode | None, *, is_individual: bool) -> None:
         """A commit of a partition has its code."""
-        is_refused = code not in (None, ErrorCode.NONE)
+        is_refused = code is not None and code != NO_ERROR
         self.commits["refused" if is_refused else "individual" if is_individual else "plain"] += 1
 
 

@@ -22,7 +22,7 @@ from proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
 from proxy.loop.promise import Promise
 from proxy.loop.waiting import settled_by
 from proxy.offsets.ranges import OffsetSpan, RangeChange
-from proxy.wire.errors import ErrorCode
+from proxy.wire.errors import NO_ERROR, ErrorCode
 from proxy.wire.values import TopicPartition
 
 Entry = tuple[CommitKey, bytes | None]
@@ -154,7 +154,7 @@ def outcome_of(append: Promise[None]) -> ErrorCode:
     except JournalRefused as refused:
         is_denied = refused.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED  # of the proxy's own identity
         return ErrorCode.INVALID_REQUEST if is_denied else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return ErrorCode.NONE
+    return NO_ERROR
 
 
 async def stored_or_told(services: CommitServices, group: CommittingGroup) -> bool:

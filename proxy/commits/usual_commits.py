@@ -28,7 +28,7 @@ from proxy.loop.interfaces import Request, Timers
 from proxy.loop.promise import Promise, Task
 from proxy.wire import commit_frames, frames, messages
 from proxy.wire.commit_frames import CommittedEntry
-from proxy.wire.errors import ErrorCode
+from proxy.wire.errors import NO_ERROR, ErrorCode
 from proxy.wire.values import ZERO_UUID, TopicPartition
 
 
@@ -139,7 +139,7 @@ class UsualCommit(AwaitedAnswer):
             coming.end(self, self.services.timers.now())
             self._leave()
         if not self.changed:
-            self._finish(ErrorCode.NONE)
+            self._finish(NO_ERROR)
             return
         self._appends = list(self.group.appends)
         self._look()
@@ -158,13 +158,13 @@ class UsualCommit(AwaitedAnswer):
         figures = self.services.figures
         if commit_frames.accepted(self.answer, self.request.version, len(self.parts)):
             for part in self.parts:
-                figures.took(ErrorCode.NONE, is_individual=part.commit.done is not None)
+                figures.took(NO_ERROR, is_individual=part.commit.done is not None)
             return self.parts
         codes, found = codes_of(self._decoded()), []
         for part in self.parts:
             code = ErrorCode.of(codes.get((part.entry[0], part.place.partition), ErrorCode.UNKNOWN_SERVER_ERROR))
             figures.took(code, is_individual=part.commit.done is not None)
-            if code == ErrorCode.NONE:
+            if code == NO_ERROR:
                 found.append(part)
             elif code not in DEFINITE:
                 part.held.mark_unknown()
@@ -203,8 +203,12 @@ class UsualCommit(AwaitedAnswer):
                 connection = self.connection.owner
                 append.on_settled(partial(connection.call_soon, self._look), self.services.state_owner)
                 return
-        codes = map(outcome_of, self._appends)
-        self._finish(next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE))
+        for append in self._appends:
+            code = outcome_of(append)
+            if code != NO_ERROR:
+                self._finish(code)
+                return
+        self._finish(NO_ERROR)
 
     def overdue(self) -> None:
         """It has waited for its appends for too long; they go on."""
@@ -239,7 +243,7 @@ class UsualCommit(AwaitedAnswer):
         if self.is_over:
             return
         self._end()
-        if code != ErrorCode.NONE:
+        if code != NO_ERROR:
             self.answer = self._with_code(code)
         self.connection.answer_at_once(self.answer)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from proxy.loop.promise import Promise
-from proxy.wire.errors import ErrorCode
+from proxy.wire.errors import NO_ERROR, ErrorCode
 
 HOLD_MAX_S = 2.0
 """A request waits so long for the gate; clients wait at least 5 s longer than the wait they ask for."""
@@ -76,7 +76,7 @@ class StateGate:
         """Whether requests about groups of all these partitions may be answered at this moment."""
         doors = self._doors
         for partition in partitions:
-            if doors[partition].code != ErrorCode.NONE:
+            if doors[partition].code != NO_ERROR:
                 return False
         return not partitions or self.lease()
 

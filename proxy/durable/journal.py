@@ -39,7 +39,7 @@ from proxy.loop.promise import Callback, Promise, on_behalf_of
 from proxy.loop.reactor import Reactor
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, LocalProtocolError
+from proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
 from proxy.wire.messages import Message
 from proxy.wire.records import Record
 
@@ -422,7 +422,7 @@ class TopicJournal(Generic[K]):
                     self.leaders.pop(partition, None)
                 if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
                     self.on_denied(partition, code)
-                elif code != ErrorCode.NONE:
+                elif code != NO_ERROR:
                     self._append_failed(partition, code)
                 outcomes = producer.appended(code, entry.base_offset, now)
             else:

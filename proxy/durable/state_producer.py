@@ -24,7 +24,7 @@ Theory of operation. A pure machine; the caller sends what `next_request` gives 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
@@ -81,6 +81,10 @@ class WriterStage(Enum):
     LOST = auto()
 
 
+_READY, _LOST = WriterStage.READY, WriterStage.LOST
+"""Looked up with every append, which is slow in an enum (CPython 3.11)."""
+
+
 class Identify(NamedTuple):
     """Send InitProducerId with the partition's transactional id; (-1, -1) claims it, else it renews."""
 
@@ -128,6 +132,13 @@ class WentBack(NamedTuple):
 
 
 Outcome = Stored | Refused | TakenOver | Lost | WentBack
+
+
+_WANTED_BEFORE: Mapping[WriterStage, type[Identify] | type[Append]] = {
+    WriterStage.IDENTIFYING: Identify,
+    WriterStage.TAKING_OVER: Append,
+}
+"""What a writer that is not ready wants; at all other stages nothing."""
 
 
 @dataclass(slots=True)
@@ -215,7 +226,7 @@ class StateProducer:
         size = RECORD_OVERHEAD * len(records)
         for key, value, *_ in records:
             size += len(key or b"") + len(value or b"")
-        if self.stage is WriterStage.LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
+        if self.stage is _LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
         self._waiting.append(_Entry(records, token, size, now))
         self.waiting_bytes += size
@@ -223,11 +234,11 @@ class StateProducer:
 
     def wants(self, now: float) -> type[Identify] | type[Append] | None:
         """What `next_request` would give: where it goes may have to be found first."""
-        if self._is_out or now < self._retry_at or self.stage in (WriterStage.LOST, WriterStage.CHECKING):
+        if self._is_out or now < self._retry_at:
             return None
-        if self.stage is WriterStage.IDENTIFYING:
-            return Identify
-        if self.stage is WriterStage.READY and self._batch is None:
+        if self.stage is not _READY:
+            return _WANTED_BEFORE.get(self.stage)
+        if self._batch is None:
             if now >= self._identify_by:
                 return Identify
             if not self._waiting and now < self._append_by:
@@ -255,12 +266,12 @@ class StateProducer:
 
     def next_deadline(self) -> float:
         """When `next_request` or `overdue` may have something, if nothing else happens; inf while a request is out."""
-        if self.stage is WriterStage.LOST:
+        if self.stage is _LOST:
             return inf
         oldest = self._oldest_unsent() + WAIT_MAX_S
-        if self._is_out or self.stage is WriterStage.CHECKING:
+        if self._is_out or (self.stage is not _READY and self.stage is WriterStage.CHECKING):
             return oldest
-        if self.stage is not WriterStage.READY or self._batch is not None or self._waiting:
+        if self.stage is not _READY or self._batch is not None or self._waiting:
             return min(max(self._retry_at, 0.0), oldest)
         return max(self._retry_at, min(self._append_by, self._identify_by))
 
@@ -348,7 +359,7 @@ class StateProducer:
     # What to append
 
     def _next_batch(self, now: float) -> _Batch:
-        if self.stage is WriterStage.TAKING_OVER:
+        if self.stage is not _READY:
             return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
         entries: list[_Entry] = []
         limit = self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes

@@ -28,6 +28,10 @@ class SaslStage(Enum):
     FAILED = auto()
 
 
+_JUDGED = (SaslStage.NONE, SaslStage.DONE)
+"""Stages at which requests are judged. Looked up with every request, which is slow in an enum (CPython 3.11)."""
+
+
 class Sasl:
     """The authentication state of one connection."""
 
@@ -63,9 +67,11 @@ class Sasl:
 
     def ordinary_request(self) -> None:
         """The client sent a request that belongs to no exchange."""
+        if self.stage in _JUDGED:
+            return
         if self.stage is SaslStage.TOKENS or (self.stage is SaslStage.EXCHANGING and self._agreed):
             self.stage = SaslStage.DONE
 
     def may_ask(self, now: float) -> bool:
         """Whether a request would be judged, not end the connection: one of the proxy's own, or an ordinary one."""
-        return self.stage in (SaslStage.NONE, SaslStage.DONE) and now < self._expires
+        return self.stage in _JUDGED and now < self._expires

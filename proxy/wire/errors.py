@@ -168,6 +168,9 @@ class ErrorCode(IntEnum):
 
 _CODES: Mapping[int, ErrorCode] = {int(code): code for code in ErrorCode}
 
+NO_ERROR = ErrorCode.NONE
+"""For what is asked with every request: the name of a member of an enum is looked up slowly (CPython 3.11)."""
+
 
 def error_name(code: int) -> str:
     """Kafka's name of an error code, and its number."""

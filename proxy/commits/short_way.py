@@ -50,8 +50,9 @@ class ShortWay:
         planned = self._planned(group, entries)
         if planned is None:
             return False
-        locks: dict[Hashable, bool] = {(group_id, *part.place): part.moves for part in planned}
-        locks[(group_id, *WHOLE_GROUP)] = False
+        locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
+        for part in planned:
+            locks[(group_id, *part.place)] = part.moves
         if len(locks) <= len(planned) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or somebody has it
         commit = UsualCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)

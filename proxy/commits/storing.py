@@ -56,18 +56,22 @@ def _records(services: CommitServices, group: CommittingGroup, changes: Sequence
     records: list[Entry] = []
     for each in changes:
         if each.change.put:
-            records += _with_value(group, each.place, each.change.put, range_value(_value(each, time_ms)))
+            _add(records, group, each.place, each.change.put, range_value(_value(each, time_ms)))
     for each in changes:
-        if each.change.removed:
-            records += _with_value(group, each.place, each.change.removed, None)
+        _add(records, group, each.place, each.change.removed, None)
     return records
 
 
-def _with_value(
-    group: CommittingGroup, place: TopicPartition, spans: Iterable[OffsetSpan], value: bytes | None
-) -> list[Entry]:
+def _add(
+    records: list[Entry],
+    group: CommittingGroup,
+    place: TopicPartition,
+    spans: Iterable[OffsetSpan],
+    value: bytes | None,
+) -> None:
     group_id, (topic, partition) = group.group_id, place
-    return [(RangeKey(group_id, topic, partition, start, end - 1), value) for start, end in spans]
+    for start, end in spans:
+        records.append((RangeKey(group_id, topic, partition, start, end - 1), value))
 
 
 def _append_all(
@@ -101,7 +105,7 @@ def end_group(services: CommitServices, group: CommittingGroup) -> None:
     changes = [StoredChange(place, held, held.ended()) for place, held in group.partitions.items()]
     records: list[Entry] = []
     for each in changes:
-        records += _with_value(group, each.place, each.change.removed, None)
+        _add(records, group, each.place, each.change.removed, None)
     _append_all(services, group, [*records, (GroupKey(group.group_id), None)], changes)
 
 

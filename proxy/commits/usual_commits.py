@@ -106,20 +106,16 @@ class UsualCommit(AwaitedAnswer):
         """To the coordinator, with what is planned."""
         self.services.gate.enter(self.group.doors, self.interrupted)
         self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
-        fields = [
-            (part.offset, part.epoch, None if part.commit.done is None else final_nul(part.entry[4]))
-            for part in self.parts
-        ]
-        entries = [part.entry for part in self.parts]
+        entries, fields, may_append = [], [], False
+        for part in self.parts:
+            is_individual = part.commit.done is not None
+            entries.append(part.entry)
+            fields.append((part.offset, part.epoch, final_nul(part.entry[4]) if is_individual else None))
+            may_append = may_append or is_individual or bool(part.held.ranges)
         sent = commit_frames.rewritten(frame, self.request.version, entries, fields)
-        if self.may_append:
+        if may_append:  # when the coordinator has accepted it
             self.services.journal.coming.begin(self, self.services.timers.now())
         self.connection.to_broker_at_once(self.correlation_id, self, sent)
-
-    @property
-    def may_append(self) -> bool:
-        """Whether something may have to be stored when the coordinator has accepted it."""
-        return any(part.commit.done is not None or part.held.ranges for part in self.parts)
 
     # The coordinator's answer
 

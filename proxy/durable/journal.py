@@ -136,9 +136,10 @@ class TopicJournal(Generic[K]):
         if not records:
             promise.set(None)
             return promise
-        partition, *others = [state.partition_of(key) for key, _ in records]
-        if others.count(partition) < len(others):
-            raise LocalProtocolError(f"one append to partitions {sorted({partition, *others})} of {state.topic}")
+        partition = state.partition_of(records[0][0])
+        for key, _ in records:
+            if state.partition_of(key) != partition:
+                raise LocalProtocolError(f"one append to several partitions of {state.topic}")
         producer = self._producers.get(partition)
         if partition not in self._serving or producer is None:
             promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{state.name} is not loaded"))

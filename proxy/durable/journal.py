@@ -264,7 +264,9 @@ class TopicJournal(Generic[K]):
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by what was told of another
-            self._tell(partition, producer.overdue(now))
+            refused = producer.overdue(now)
+            if refused:
+                self._tell(partition, refused)
             if not self._ask_for(partition, producer, appends, now):
                 self._eager.discard(partition)
         if appends:
@@ -308,14 +310,17 @@ class TopicJournal(Generic[K]):
         if wanted is Append and node_id in self._busy:
             self._busy[node_id].add(partition)
             return False
-        channel = self.links.get(node_id, self._purposes[wanted])
-        if channel is None:
-            return True
+        if wanted is Append and node_id in appends:  # its channel takes this one, too
+            channel = None
+        else:
+            channel = self.links.get(node_id, self._purposes[wanted])
+            if channel is None:
+                return True
         request = producer.next_request(now)
-        if isinstance(request, Identify):
-            self._identify(channel, partition, producer, request)
-        elif isinstance(request, Append):
+        if isinstance(request, Append):
             appends.setdefault(node_id, {})[partition] = request
+        elif isinstance(request, Identify) and channel is not None:
+            self._identify(channel, partition, producer, request)
         return False
 
     def _set_alarm(self, looked_at: Iterable[int], now: float) -> None:
@@ -419,12 +424,8 @@ class TopicJournal(Generic[K]):
             entry = told.get(partition)
             if entry is not None:
                 code = ErrorCode.of(entry.error_code)
-                if code in MOVED:
-                    self.leaders.pop(partition, None)
-                if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
-                    self.on_denied(partition, code)
-                elif code != NO_ERROR:
-                    self._append_failed(partition, code)
+                if code != NO_ERROR:
+                    self._append_failed(partition, producer, code)
                 outcomes = producer.appended(code, entry.base_offset, now)
             else:
                 self.leaders.pop(partition, None)
@@ -432,8 +433,13 @@ class TopicJournal(Generic[K]):
             self._tell(partition, outcomes)
         self._go_on(sent, now)
 
-    def _append_failed(self, partition: int, code: ErrorCode) -> None:
-        self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
+    def _append_failed(self, partition: int, producer: StateProducer, code: ErrorCode) -> None:
+        if code in MOVED:
+            self.leaders.pop(partition, None)
+        if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
+            self.on_denied(partition, code)
+        else:
+            self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
 
     def _go_on(self, answered: Iterable[int], now: float) -> None:
         """Look again if there is more to send, to these partitions or to others that waited for their leader."""

@@ -369,14 +369,22 @@ class StateProducer:
             self.waiting_bytes -= entry.size
             entries.append(entry)
             size += entry.size
-        if entries:
-            return self._build([record for entry in entries for record in entry.records], entries, now)
-        return self._build([self.keep_alive], (), now)
+        if not entries:
+            return self._build([self.keep_alive], (), now)
+        first = entries[0].records
+        records = first if len(entries) == 1 else [record for entry in entries for record in entry.records]
+        return self._build(records, entries, now, size=size - HEADER.size)
 
     def _build(
-        self, records: Sequence[Record], entries: Sequence[_Entry], now: float, *, is_takeover: bool = False
+        self,
+        records: Sequence[Record],
+        entries: Sequence[_Entry],
+        now: float,
+        *,
+        size: int = 0,
+        is_takeover: bool = False,
     ) -> _Batch:
-        size = sum(entry.size for entry in entries)
+        """`size`: bytes of the entries."""
         data = build_batch(
             0,
             records,

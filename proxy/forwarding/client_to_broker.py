@@ -125,7 +125,7 @@ class ClientToBroker(ClientRequests):
         if size + SIZE.size != count or route is None or route.at_once is None:
             return False
         if self._at_once is None:
-            self._at_once = TakenAtOnce(connection)
+            self._at_once = TakenAtOnce(connection, self)
         if not self._at_once.may_take:
             return False
         connection.plane.reactor.turns.doing = connection, route

@@ -45,8 +45,6 @@ from proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from proxy.wire.frames import Answer, Pieces
 from proxy.wire.values import UNKNOWN_NODE, Address
 
-_REFUSING = UpstreamState.REFUSING
-"""Looked up with every request that passes here, which is slow in an enum (CPython 3.11)."""
 NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
 """A broker ends the connection as well: at anything but SaslHandshake (SocketServer.processCompletedReceives)."""
 
@@ -150,7 +148,7 @@ class ForwardedConnection:
             self.broker = PeerSocket()
             self.upstream.move(UpstreamState.DIALLING)
             self._cancel_dial = self.plane.dial(self.port.targets(), self._dialled)
-        if self.upstream.now is _REFUSING:
+        if self.upstream.now is UpstreamState.REFUSING:
             return
         try:
             self.broker.write(data)
@@ -336,17 +334,6 @@ class ForwardedConnection:
             self.end("connection-closed", reason="drained")
             return
         self._watch()
-
-    def answered_at_once(self) -> None:
-        """As `update`, behind a request that was taken at once: mostly nothing has come between.
-
-        Whatever has (bytes of the client, a question of ours, a drain) has changed what the client's socket waits for.
-        """
-        client = self.client
-        if client.waits_for == READ and not client.has_unsent:
-            self.requests.flows = True
-        else:
-            self.update()
 
     def _serve_on(self, local: LocalRequests) -> None:
         if self.state.now is ClientState.MUTED and self._all_answered:

@@ -21,6 +21,7 @@ from proxy.forwarding.peer_socket import PeerSocket
 from proxy.forwarding.sasl import Sasl
 from proxy.forwarding.walking import Pending
 from proxy.loop.interfaces import Request
+from proxy.loop.polling import READ
 from proxy.loop.transports import Data
 
 _PASSING, _SERVING = ClientState.PASSING, ClientState.SERVING
@@ -35,6 +36,13 @@ class Answers(Protocol):
     @property
     def owes_client(self) -> bool:
         """Whether an answer to the client is only half here."""
+
+
+class Requests(Protocol):
+    """This direction of the connection."""
+
+    flows: bool
+    """Nothing is in the way: the fast path may be taken."""
 
 
 class TakesAtOnce(PartOwner, Connection, Protocol):
@@ -63,17 +71,15 @@ class TakesAtOnce(PartOwner, Connection, Protocol):
     def to_client(self, data: Data) -> None:
         """Pass on, or keep until the client takes it."""
 
-    def answered_at_once(self) -> None:
-        """Go on behind a request that was taken at once."""
-
 
 class TakenAtOnce:
     """See interfaces.AtOnceConnection; made when the first such request comes."""
 
-    __slots__ = ("_begun", "_taken", "owner")
+    __slots__ = ("_begun", "_requests", "_taken", "owner")
 
-    def __init__(self, connection: TakesAtOnce) -> None:
+    def __init__(self, connection: TakesAtOnce, requests: Requests) -> None:
         self.owner = connection
+        self._requests = requests
         self._taken: Request | None = None
         self._begun = 0.0
 
@@ -119,4 +125,15 @@ class TakenAtOnce:
         owner.to_client(frame)
         if owner.state.now is _SERVING:
             owner.state.move(_PASSING)
-            owner.answered_at_once()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Behind the answer: mostly nothing has come between.
+
+        Whatever has (bytes of the client, a question of ours, a drain) has changed what the client's socket waits for.
+        """
+        owner = self.owner
+        if owner.client.waits_for == READ and not owner.client.has_unsent:
+            self._requests.flows = True
+        else:
+            owner.update()

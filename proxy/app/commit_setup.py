@@ -11,7 +11,7 @@ from proxy.commits.carried_requests import CarriedCommits
 from proxy.commits.followed_groups import FollowedGroups
 from proxy.commits.garbage_collection import GroupsThatAreGone
 from proxy.commits.services import CommitOptions, CommitServices
-from proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
+from proxy.commits.state_records import INDIVIDUAL_COMMITS, RANGE_PREFIX, CommitKey
 from proxy.durable.hosted_state import BrokerAccess
 from proxy.durable.journal import TopicJournal
 from proxy.durable.memory_journal import MemoryJournal
@@ -61,7 +61,7 @@ def runtime(services: CommitServices | None, access: BrokerAccess) -> CommitRunt
     if services is None:
         return None
     is_stored = isinstance(services.journal, TopicJournal)
-    tail = Tail(INDIVIDUAL_COMMITS, services.followed, access) if is_stored else None
+    tail = Tail(INDIVIDUAL_COMMITS, services.followed, access, unwanted=RANGE_PREFIX) if is_stored else None
     if tail is not None:
         tail.is_owned = lambda partition: services.gate.lets_in((partition,))
     return CommitRuntime(services, tail)

@@ -49,7 +49,8 @@ _NO_METADATA_NO_TAGS = b"\0\0"
 SHORT_MAX = 126
 """Bytes of a member id whose length is one byte."""
 _INT16 = 2
-_RANGE_PREFIX = RANGE.to_bytes(_INT16, "big")
+RANGE_PREFIX = RANGE.to_bytes(_INT16, "big")
+"""What the key of each record of a range begins with."""
 _VERSION_PREFIX = VERSION.to_bytes(_INT16, "big")
 
 
@@ -121,7 +122,7 @@ _known_prefix = lru_cache(maxsize=REMEMBERED)(range_prefix)
 
 def decode_key(key: bytes) -> CommitKey:
     """Read a key. Raises RemoteProtocolError, also for types that are not known here and those of every state."""
-    if key[:_INT16] == _RANGE_PREFIX:
+    if key[:_INT16] == RANGE_PREFIX:
         place, first, last = split_range_key(key)
         return RangeKey(*place, first, last)
     kind = int.from_bytes(key[:_INT16], "big", signed=True)
@@ -132,7 +133,7 @@ def decode_key(key: bytes) -> CommitKey:
 
 def is_range_key(key: bytes) -> bool:
     """Whether a record with this key is about a range."""
-    return key[:_INT16] == _RANGE_PREFIX
+    return key[:_INT16] == RANGE_PREFIX
 
 
 def split_range_key(key: bytes) -> tuple[RangePlace, int, int]:

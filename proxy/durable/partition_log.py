@@ -45,6 +45,10 @@ class Replay:
     """Batches of somebody who was not the owner any more."""
     sink: Callable[[Record], None] | None = None
     """Given each record that counts, takeovers left out, in place of `values`."""
+    unwanted: bytes = b""
+    """Keys that begin so are nothing to the sink; empty: it wants them all."""
+    newest_ms: int = -1
+    """The time of the last batch that counted, in milliseconds since 1970."""
     reign: Reign | None = None
     _last_value: bytes = b""
     """Values that come again and again, as those of one commit of many ranges, are in memory once."""
@@ -78,6 +82,8 @@ class Replay:
             self._apply(writer, record)
         if writer != self.reign:
             self.ignored += 1
+        elif batch.max_timestamp >= 0:
+            self.newest_ms = batch.max_timestamp
 
     def superfluous(self) -> list[bytes]:
         """Keys of takeover records on which nothing depends any more; none while there are few."""

@@ -6,7 +6,7 @@ others get their turn, whenever a slice of time is used up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from proxy.loop.slices import SLICE_S
 from proxy.wire import messages, records
 from proxy.wire.errors import ErrorCode, UpstreamLost, error_name
 from proxy.wire.primitives import Buffer
+from proxy.wire.records import Record
 from proxy.wire.values import ZERO_UUID, Address
 
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10
@@ -110,8 +111,13 @@ async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
     data = data or b""
     for batch in records.iter_batches(data):
         if batch.last_offset >= replay.next_offset:
-            replay.read(batch, partial(records.decode_records, data[batch.position : batch.end]))
+            replay.read(batch, partial(_wanted, replay.unwanted, data[batch.position : batch.end]))
             await pace.step()
+
+
+def _wanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]:
+    """The records of a batch; none, without opening it, where it has only such keys. Raises RemoteProtocolError."""
+    return () if unwanted and records.has_only_keys(batch, unwanted) else records.decode_records(batch)
 
 
 async def fetch(

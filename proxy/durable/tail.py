@@ -84,8 +84,10 @@ class Tail:
         follower: Follower,
         access: BrokerAccess,
         *,
+        unwanted: bytes = b"",
         wall_s: Callable[[], float] = time.time,
     ) -> None:
+        """`unwanted`: keys that begin so are nothing to the follower; batches with no others are not opened."""
         self.unreadable: dict[int, str] = {}
         """Partitions of which no more is read, and why: a newer proxy has written what is not known here."""
         self.delay_s = 0.0
@@ -99,6 +101,7 @@ class Tail:
         self._state = state
         self._follower = follower
         self._access = access
+        self._unwanted = unwanted
         self._wall_s = wall_s
         self._followed: dict[int, _Followed] = {}
         self._is_missing = False
@@ -182,7 +185,7 @@ class Tail:
                 self._followed[partition] = self._from_the_start()
 
     def _from_the_start(self) -> _Followed:
-        return _Followed(Replay(self._state.reign_of, ENDLESS, sink=self._apply))
+        return _Followed(Replay(self._state.reign_of, ENDLESS, sink=self._apply, unwanted=self._unwanted))
 
     def _forget(self, partitions: Iterable[int]) -> None:
         gone = list(partitions)
@@ -240,6 +243,7 @@ class Tail:
             self._forget([partition])
             self._followed[partition] = self._from_the_start()
         replay.check(self._state.topic, partition, entry.error_code)
+        before = followed.replay.next_offset
         try:
             await replay.take(followed.replay, entry.records, pace)
         except RemoteProtocolError as error:
@@ -247,6 +251,8 @@ class Tail:
             self._access.notes(self._state.event("unreadable"), partition=partition, reason=str(error))
             self._tell()
             return
+        if followed.replay.next_offset > before and followed.replay.newest_ms >= 0:
+            self.delay_s = self._wall_s() - followed.replay.newest_ms / 1000
         followed.high_watermark = entry.high_watermark
         if followed.replay.next_offset >= entry.high_watermark:
             followed.current_at = at
@@ -260,8 +266,6 @@ class Tail:
         if self._fault is not None:
             self._access.notes("callback-failed", error=self._fault)
             raise RemoteProtocolError(f"a fault of ours: {self._fault!r}") from self._fault
-        if record.timestamp >= 0:
-            self.delay_s = self._wall_s() - record.timestamp / 1000
 
     def failed(self, error: Exception) -> None:
         """The follower raised (see FaultOwner)."""

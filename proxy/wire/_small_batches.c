@@ -1,14 +1,15 @@
-/* Record batches of magic 2 as state is appended in: some records without headers, not compressed, written in one pass. See
- * records.build_batch, which is the twin in Python: tests hold the two equal, and whatever is out of the common is left to
- * it. Limited API of CPython 3.11.
+/* Record batches of magic 2 as state is appended in: some records without headers, not compressed, written in one pass, and
+ * told by their keys without being opened. See records.build_batch and decode_records, which are the twins in Python: tests
+ * hold them equal, and whatever is out of the common is left to them. Limited API of CPython 3.11.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "checksum.h"
 
-enum { VERSION = 1 }; /* records.BUILT_VERSION */
-enum { HEADER = 61, LOG_OVERHEAD = 12, CRC_AT = 17, CRC_FROM = 21, MAGIC = 2 };
+enum { VERSION = 2 }; /* records.BUILT_VERSION */
+enum { HEADER = 61, LOG_OVERHEAD = 12, MAGIC_AT = 16, CRC_AT = 17, CRC_FROM = 21, COUNT_AT = 57, MAGIC = 2 };
+enum { OUT_OF_COMMON = 0x37 }; /* attributes: compressed, of a transaction, or a marker */
 enum { KEY, VALUE, HEADERS, TIMESTAMP, OFFSET, FIELDS }; /* of records.Record */
 enum { BASE_OFFSET, LEADER_EPOCH, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, ATTRIBUTES, NUMBERS };
 
@@ -160,6 +161,50 @@ static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count
     return is_usual ? built(args[0], numbers) : Py_NewRef(Py_None);
 }
 
+/* ---- keys ---- */
+
+/* Whether these are exactly one whole batch, neither compressed nor of a transaction, with its checksum. */
+static int is_usual(const uint8_t *batch, size_t size) {
+    return size >= HEADER && big32(batch + 8) == size - LOG_OVERHEAD && batch[MAGIC_AT] == MAGIC
+        && !(batch[CRC_FROM + 1] & OUT_OF_COMMON)
+        && big32(batch + CRC_AT) == crc32c(0, batch + CRC_FROM, size - CRC_FROM);
+}
+
+/* Behind the record at `p`; NULL: its key does not begin so, or it is none. */
+static const uint8_t *behind_record(const uint8_t *p, const uint8_t *end, const uint8_t *prefix, Py_ssize_t length) {
+    int64_t size, number, key;
+    if (!(p = varint(p, end, &size)) || size < 1 || size > end - p) return NULL;
+    end = p + size;
+    if (!(p = varint(p + 1, end, &number)) || !(p = varint(p, end, &number)) || !(p = sized(p, end, &key))) return NULL;
+    return key < length || memcmp(p, prefix, (size_t)length) ? NULL : end;
+}
+
+static const char has_only_doc[] =
+    "has_only(batch, prefix): whether it is a usual batch, and the keys of all its records begin so; False also where that is"
+    " not told here.";
+
+static PyObject *has_only(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer batch, prefix;
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "has_only takes 2 arguments, not %zd", count);
+    if (PyObject_GetBuffer(args[0], &batch, PyBUF_SIMPLE) < 0) return NULL;
+    if (PyObject_GetBuffer(args[1], &prefix, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&batch);
+        return NULL;
+    }
+    const uint8_t *p = batch.buf, *const end = p + batch.len;
+    int found = is_usual(p, (size_t)batch.len);
+    uint32_t records = found ? big32(p + COUNT_AT) : 0;
+    for (p += found ? HEADER : 0; records && found; records--) {
+        p = behind_record(p, end, prefix.buf, prefix.len);
+        found = p != NULL;
+    }
+    found = found && p == end;
+    PyBuffer_Release(&prefix);
+    PyBuffer_Release(&batch);
+    return PyBool_FromLong(found);
+}
+
 static int prepare(PyObject *module) {
     make_tables();
     look_around(ALL);
@@ -168,6 +213,7 @@ static int prepare(PyObject *module) {
 
 static PyMethodDef functions[] = {
     {"build", (PyCFunction)(void (*)(void))build, METH_FASTCALL, build_doc},
+    {"has_only", (PyCFunction)(void (*)(void))has_only, METH_FASTCALL, has_only_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -30,7 +30,7 @@ try:
 except ImportError:  # no compiler was there when this was installed
     _small_batches = None  # type: ignore[assignment]
 
-BUILT_VERSION = 1
+BUILT_VERSION = 2
 """`VERSION` of the extension that belongs to this file: one left over from an older source is not used."""
 HEADER = Struct(">qiibIhiqqqhii")
 """base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
@@ -263,6 +263,16 @@ def _never(*_: object) -> None:
 
 KERNEL = "c" if _small_batches is not None and _small_batches.VERSION == BUILT_VERSION else "python"
 _small: Callable[..., bytes | None] = _small_batches.build if KERNEL == "c" else _never
+
+
+def _untold(*_: object) -> bool:
+    """Every batch has to be opened."""
+    return False
+
+
+has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _untold
+"""(a whole batch, the beginning of keys) -> whether its checksum is right and the keys of all its records begin so,
+told without opening it. False also where that is not told: whoever opens the batch sees."""
 
 
 def _record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:

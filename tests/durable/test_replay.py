@@ -10,11 +10,11 @@ import trio
 from proxy.brokers import own_log
 from proxy.brokers.own_connection import OwnSettings
 from proxy.durable import replay
-from proxy.durable.partition_log import Replay
+from proxy.durable.partition_log import ENDLESS, Replay
 from proxy.durable.replay import ReplayPlace
 from proxy.sharegroups import state_records
 from proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
-from proxy.wire import registry
+from proxy.wire import records, registry
 from proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
 from proxy.wire.records import Record, build_batch
 from proxy.wire.values import Address
@@ -135,3 +135,22 @@ async def test_record_of_a_newer_release_is_told() -> None:
     until = leader.append(3, Record(b"\0\x09new", b"x"))
     with pytest.raises(RemoteProtocolError, match="type 9"):
         await replay.read({3: Replay(SHARE_STATE.reign_of, until)}, at(leader, {3: 1}))
+
+
+async def test_batches_with_nothing_for_the_follower_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner follows what it has appended itself, thousands of batches a second."""
+    takeover = SHARE_STATE.takeover("proxy:1", 1_000, 7, 1)
+    kinds = [b"\0\0mine", b"\0\0other", SHARE_STATE.keep_alive().key]
+    batches, given, opened = [[takeover], [kinds[0]], [kinds[0], kinds[1]], [kinds[2], kinds[0]]], [], []
+    data, offset = b"", 0
+    for batch in batches:
+        made = [each if isinstance(each, Record) else Record(each, b"v", (), 2_000 + offset) for each in batch]
+        data += build_batch(offset, made, producer_id=7, producer_epoch=1, base_sequence=offset)
+        offset += len(batch)
+    decode = records.decode_records
+    monkeypatch.setattr(records, "decode_records", lambda batch: opened.append(len(batch)) or decode(batch))
+    followed = Replay(SHARE_STATE.reign_of, ENDLESS, sink=given.append, unwanted=kinds[0])
+    await replay.take(followed, memoryview(data), replay.Pace())
+    assert [record.key for record in given if record.key != kinds[0]] == kinds[1:]
+    assert len(opened) == (3 if records.KERNEL == "c" else 4)
+    assert (followed.next_offset, followed.newest_ms) == (offset, 2_004)

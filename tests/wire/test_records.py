@@ -80,6 +80,45 @@ def test_extension_writes_what_its_twin_writes(monkeypatch: pytest.MonkeyPatch) 
                 assert records.build_batch(base_offset, made, **numbers) == built
 
 
+@pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
+def test_keys_are_told_without_opening_a_batch() -> None:
+    """As the opened records say; what is compressed, of a transaction, or damaged, is not told."""
+    chance, told = random.Random(7), 0
+    for number in range(300):
+        keys = [
+            chance.choice((b"\0\0a", b"\0\0" + b"b" * 70, b"\0\0", *([b"\0\1", b"\0", None] * (number % 2))))
+            for _ in "12"
+        ]
+        made = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
+        batch = records.build_batch(number, made, is_transactional=number % 7 == 6)
+        expected = number % 7 != 6 and all((key or b"").startswith(b"\0\0") for key in keys)
+        assert records.has_only_keys(memoryview(batch), b"\0\0") == expected
+        told += expected
+        assert not records.has_only_keys(batch[: chance.randrange(len(batch))], b"\0\0")
+        damaged = bytearray(batch)
+        damaged[chance.randrange(21, len(batch))] ^= 1 << chance.randrange(8)
+        assert not records.has_only_keys(damaged, b"\0\0")
+    assert told
+    assert not records.has_only_keys(records.build_batch(0, RECORDS, codec=compression.GZIP), b"")
+
+
+@pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
+def test_keys_of_bytes_that_are_no_records_are_not_told_wrong() -> None:
+    """With a right checksum over them: lengths are believed only as far as there are bytes."""
+    chance = random.Random(8)
+    for _ in range(2000):
+        batch = bytearray(records.build_batch(3, [Record(b"\0\0key", b"value")] * chance.choice((1, 2))))
+        for _ in range(chance.randrange(1, 4)):
+            batch[chance.randrange(57, len(batch))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        sealed = records.seal(bytes(batch))
+        try:
+            opened = records.decode_records(sealed)
+        except RemoteProtocolError:
+            records.has_only_keys(sealed, b"\0\0")
+            continue
+        assert records.has_only_keys(sealed, b"\0\0") <= all((r.key or b"").startswith(b"\0\0") for r in opened)
+
+
 def test_what_is_out_of_the_common_is_left_to_the_twin() -> None:
     """Headers, offsets of their own, what is no bytes, numbers that do not fit."""
     if records._small_batches is None:

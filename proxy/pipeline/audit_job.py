@@ -89,17 +89,19 @@ def run(spark: SparkSession, lines: Lines, out: str, day: str | None, progress: 
     progress(f"{EVENTS}: {', '.join(days) or 'no event'}")
     rejects = _add_rejects(lake, staged)
     progress(f"audit_rejects: {rejects} lines")
-    lake.drop_staged()
     whole = lake.read(EVENTS)
     chosen = whole.where(whole["day"].isin(list(days)))
-    blocked = audit_tables.blocked(chosen).cache()
-    try:
-        for table, make in audit_tables.tables(chosen, blocked).items():
-            lake.overwrite(make(), table, ["day"])
-            progress(f"{table}: written")
-    finally:
-        blocked.unpersist()
+    _make_tables(lake, chosen, progress)
+    lake.drop_staged()
     return AuditResult(chosen.count(), rejects, days, _lost(whole))
+
+
+def _make_tables(lake: Lake, events: DataFrame, progress: Callable[[str], None]) -> None:
+    marks = lake.staged(audit_tables.marks(events), "marks")
+    blocked = lake.staged(audit_tables.blocked(events, marks), "blocked")
+    for table, make in audit_tables.tables(events, blocked).items():
+        lake.overwrite(make(), table, ["day"])
+        progress(f"{table}: written")
 
 
 def _staged(lake: Lake, lines: Lines) -> dict[str, DataFrame]:

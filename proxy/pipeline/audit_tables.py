@@ -20,42 +20,60 @@ select day, `group`, topic, partition, first, last, last - first + 1 as n, attem
 from events where kind = 'settle'
 """
 
+MARKS = """
+select day, ts_ms, `group`, topic, partition, member, first, last, t_acquire_ms, renews, renew_ms from (
+  select *,
+    row_number() over (partition by `group`, topic, partition, first, t_acquire_ms order by ts_ms desc) as latest
+  from events where kind = 'renew' and start_offset between first and last
+) where latest = 1
+"""
+"""The last one of each lock that was the oldest when it was renewed."""
+
 BLOCKED = """
 with heads as (
   select day, ts_ms, `group`, topic, partition, member, first, last, renews, renew_ms, false as is_held,
     lag(ts_ms) over (partition by `group`, topic, partition order by ts_ms, seq) as head_since_ms
   from events
   where kind = 'settle' and start_offset between first and last
-), marks as (
-  select *,
-    row_number() over (partition by `group`, topic, partition, first, t_acquire_ms order by ts_ms desc) as latest
-  from events where kind = 'renew' and start_offset between first and last
-), held as (
-  select m.day, m.ts_ms, m.`group`, m.topic, m.partition, m.member, m.first, m.last, m.renews, m.renew_ms,
-    true as is_held, (
-      select max(h.ts_ms) from heads h
-      where h.`group` = m.`group` and h.topic = m.topic and h.partition = m.partition and h.ts_ms <= m.ts_ms
-    ) as head_since_ms
-  from marks m
-  left anti join events s on s.kind = 'settle' and s.`group` = m.`group` and s.topic = m.topic
+), settled as (
+  select m.`group`, m.topic, m.partition, m.t_acquire_ms, m.first
+  from marks m join events s on s.kind = 'settle' and s.`group` = m.`group` and s.topic = m.topic
     and s.partition = m.partition and s.t_acquire_ms = m.t_acquire_ms and s.first <= m.first and s.last >= m.first
-  where m.latest = 1
+), held as (
+  select m.* from marks m left anti join settled s on s.`group` = m.`group` and s.topic = m.topic
+    and s.partition = m.partition and s.t_acquire_ms = m.t_acquire_ms and s.first = m.first
+), since as (
+  select m.`group`, m.topic, m.partition, m.ts_ms, max(h.ts_ms) as head_since_ms
+  from held m join heads h on h.`group` = m.`group` and h.topic = m.topic and h.partition = m.partition
+    and h.ts_ms <= m.ts_ms
+  group by all
+), both as (
+  select * from heads
+  union all
+  select m.day, m.ts_ms, m.`group`, m.topic, m.partition, m.member, m.first, m.last, m.renews, m.renew_ms, true,
+    s.head_since_ms
+  from held m left join since s on s.`group` = m.`group` and s.topic = m.topic and s.partition = m.partition
+    and s.ts_ms = m.ts_ms
 )
 select *, least(renew_ms, ts_ms - coalesce(head_since_ms, ts_ms - renew_ms)) as blocked_ms
-from (select * from heads union all select * from held) where renew_ms > 0
+from both where renew_ms > 0
 """
 """A range that was the oldest that is not settled, was so since the head before it was settled, and beyond the end of
-its first lock by renewals alone."""
+its first lock by renewals alone. Marks are few and joined first: joins of all settles were the dearest step."""
 
 RENEW_ABUSE = """
 with seconds as (
   select *, explode(sequence((ts_ms - blocked_ms) div 1000, ts_ms div 1000)) as second from blocked
+), settled as (
+  select `group`, topic, partition, first, last, ts_ms, ts_ms div 1000 as second
+  from events s left semi join seconds b on s.kind = 'settle' and s.`group` = b.`group` and s.topic = b.topic
+    and s.partition = b.partition and s.ts_ms div 1000 = b.second
 )
 select b.day, b.`group`, b.topic, b.partition, b.member, b.first, b.last, b.renews, b.renew_ms, b.blocked_ms, b.is_held,
   b.ts_ms, coalesce(sum(s.last - greatest(s.first, b.last + 1) + 1), 0) as later_settled
 from seconds b
-left join events s on s.kind = 'settle' and s.`group` = b.`group` and s.topic = b.topic and s.partition = b.partition
-  and s.ts_ms div 1000 = b.second and s.last > b.last and s.ts_ms between b.ts_ms - b.blocked_ms and b.ts_ms
+left join settled s on s.`group` = b.`group` and s.topic = b.topic and s.partition = b.partition
+  and s.second = b.second and s.last > b.last and s.ts_ms between b.ts_ms - b.blocked_ms and b.ts_ms
 group by all
 """
 """Settled meanwhile is looked for second by second: a partition's whole day for each range would be too much."""
@@ -88,29 +106,23 @@ left join waits w on w.day = sums.day and w.hour = sums.hour and w.`group` <=> s
 
 KEY_RANGE_LOAD = """
 with loads as (
-  select day, date_trunc('MINUTE', timestamp_millis(ts_ms)) as minute, topic, partition, rows, bytes, hold_ms, sampled,
-    sampled_bytes, buckets
-  from events where kind = 'load'
-), totals as (
-  select day, minute, topic, partition, sum(rows) as rows, sum(bytes) as bytes, sum(coalesce(hold_ms, 0)) as hold_ms,
-    sum(sampled) as sampled, sum(sampled_bytes) as sampled_bytes
-  from loads group by all
-), samples as (
-  select day, minute, topic, partition, cast(bucket as int) as bucket, sum(counts[0]) as records,
-    sum(counts[1]) as record_bytes
-  from loads lateral view explode(buckets) as bucket, counts group by all
-), known as (
-  select t.day, t.minute, t.topic, s.bucket, t.rows * s.records / t.sampled as rows,
-    if(t.sampled_bytes > 0, t.bytes * s.record_bytes / t.sampled_bytes, 0) as bytes,
-    t.hold_ms * s.records / t.sampled as hold_ms
-  from totals t join samples s on s.day = t.day and s.minute = t.minute and s.topic <=> t.topic
-    and s.partition <=> t.partition
-  where t.sampled > 0
-  union all
-  select day, minute, topic, -1, rows, bytes, hold_ms from totals where sampled = 0
+  select day, date_trunc('MINUTE', timestamp_millis(ts_ms)) as minute, topic, partition, sum(rows) as rows,
+    sum(bytes) as bytes, sum(coalesce(hold_ms, 0)) as hold_ms, sum(sampled) as sampled,
+    sum(sampled_bytes) as sampled_bytes, collect_list(buckets) as samples
+  from events where kind = 'load' group by all
+), counted as (
+  select day, minute, topic, partition, rows, bytes, hold_ms, sampled, sampled_bytes, cast(bucket as int) as bucket,
+    sum(counts[0]) as records, sum(counts[1]) as record_bytes
+  from loads
+  lateral view explode(if(sampled > 0, samples, array(map('-1', array(0L, 0L))))) as sample
+  lateral view explode(sample) as bucket, counts
+  where sampled >= 0 group by all
 )
-select day, minute, topic, bucket, sum(rows) as rows, sum(bytes) as bytes, sum(hold_ms) as hold_ms
-from known group by all
+select day, minute, topic, bucket,
+  sum(if(sampled > 0, rows * records / sampled, rows)) as rows,
+  sum(if(sampled > 0, if(sampled_bytes > 0, bytes * record_bytes / sampled_bytes, 0), bytes)) as bytes,
+  sum(if(sampled > 0, hold_ms * records / sampled, hold_ms)) as hold_ms
+from counted group by all
 """
 
 HOT_KEYS = """
@@ -166,7 +178,7 @@ def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], D
 
     Args:
         events: of whole days, each event once.
-        blocked: `blocked(events)`, which several tables need.
+        blocked: as of `blocked`, in files: several tables need it, and their plans depend on its size.
     """
     session = events.sparkSession
 
@@ -187,9 +199,16 @@ def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], D
     }
 
 
-def blocked(events: DataFrame) -> DataFrame:
+def marks(events: DataFrame) -> DataFrame:
+    """See MARKS."""
+    events.createOrReplaceTempView("events")
+    return events.sparkSession.sql(MARKS)
+
+
+def blocked(events: DataFrame, marks: DataFrame) -> DataFrame:
     """The ranges that held a group up by renewals."""
     events.createOrReplaceTempView("events")
+    marks.createOrReplaceTempView("marks")
     return events.sparkSession.sql(BLOCKED)
 
 

@@ -32,7 +32,8 @@ BUSY, QUIET = 20_000, 2_000
 
 def test_tables_of_no_events_are_empty_and_have_their_columns(spark: Any) -> None:
     events = judged(spark.createDataFrame([], "value string"), "batch")
-    made = {name: make() for name, make in audit_tables.tables(events, audit_tables.blocked(events)).items()}
+    blocked = audit_tables.blocked(events, audit_tables.marks(events))
+    made = {name: make() for name, make in audit_tables.tables(events, blocked).items()}
     assert {name: frame.count() for name, frame in made.items()} == dict.fromkeys(made, 0)
     assert all("day" in frame.columns for frame in made.values())
     assert made["key_range_load"].columns == ["day", "minute", "topic", "bucket", "rows", "bytes", "hold_ms"]

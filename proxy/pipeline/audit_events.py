@@ -35,11 +35,11 @@ KEY = ("proxy_id", "seq")
 DAY = "cast(date_from_unix_date(cast(event.ts_ms div 86400000 as int)) as string)"
 """In UTC, whatever the session's zone is."""
 NEEDED = {
-    "settle": "event.first is not null and event.last >= event.first and event.outcome is not null",
-    "acquire": "event.first is not null and event.last >= event.first and event.attempt is not null",
-    "load": "event.rows is not null and event.sampled is not null",
+    "settle": ("first", "last", "outcome"),
+    "acquire": ("first", "last", "attempt"),
+    "load": ("rows", "sampled"),
 }
-"""What an event of a kind must have to be counted."""
+"""What an event of a kind must have to be counted; a last offset is not below the first."""
 
 
 def common(lines: DataFrame, batch: str) -> DataFrame:
@@ -113,7 +113,13 @@ def _reason(kinds: Collection[str]) -> Column:
     )
     for kind in kinds:
         reason = reason.when(
-            functions.expr(f"event.kind = '{kind}' and not coalesce({NEEDED[kind]}, false)"),
+            functions.expr(f"event.kind = '{kind}' and not coalesce({condition(kind)}, false)"),
             f"{kind} without what it is about",
         )
     return reason
+
+
+def condition(kind: str) -> str:
+    """In SQL: whether `event` has what is NEEDED of its kind."""
+    needed = [f"event.{name} is not null" for name in NEEDED[kind]]
+    return " and ".join([*needed, "event.last >= event.first"] if "last" in NEEDED[kind] else needed)

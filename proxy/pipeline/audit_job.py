@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from proxy.pipeline import audit_events, audit_tables
+from proxy.pipeline import audit_tables, event_staging
 from proxy.pipeline.audit_events import KEY
 from proxy.pipeline.cluster import ClusterClient
+from proxy.pipeline.event_staging import JUDGED, DirectInput, Lines
+from proxy.pipeline.files import Files
 from proxy.pipeline.lake import Lake
 from proxy.pipeline.options import BadOption, read_options
 from proxy.pipeline.planning import PlannedRead
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 
 EVENTS = "audit_events"
-COMMON, OTHERS, NEW = "common", "others", "new"
-"""Names of what is staged."""
-
-
-class Lines(NamedTuple):
-    """What was written by proxies."""
-
-    frame: DataFrame
-    """A column `value`."""
-    batch: str
-    """Names exactly this input: the same again has the same name."""
+NEW = "new"
+"""Name of what is staged of events that are not all new."""
 
 
 class LostEvents(NamedTuple):
@@ -53,20 +47,42 @@ class AuditResult(NamedTuple):
 
 def lines_of_folder(spark: SparkSession, folder: str) -> Lines:
     """All files in a folder, rotated ones as well. Raises BadOption: it has none."""
-    files = sorted(each for each in Path(folder).iterdir() if each.is_file() and each.name[0] not in "._")
-    if not files:
+    found = sorted(each for each in Path(folder).iterdir() if each.is_file() and each.name[0] not in "._")
+    if not found:
         raise BadOption(f"--in {folder}: no file is in it")
-    said = "".join(f"{each.name} {each.stat().st_size} {each.stat().st_mtime_ns}\n" for each in files)
-    return Lines(spark.read.text([str(each) for each in files]), _name(said))
+    status = {each: each.stat() for each in found}
+    said = "".join(f"{each.name} {seen.st_size} {seen.st_mtime_ns}\n" for each, seen in status.items())
+    sizes = {str(each): seen.st_size for each, seen in status.items()}
+    return Lines(_name(said), spark.read.text(list(sizes)), _direct(spark, sizes))
+
+
+def _direct(spark: SparkSession, sizes: Mapping[str, int]) -> DirectInput:
+    """Of files."""
+    from proxy.pipeline.event_input import blocks_of_files, shares_of
+
+    files, mounted, others = Files(spark), {}, []
+    for path, size in sizes.items():
+        local = None if files.is_compressed(path) else files.local(path)
+        if local is None:
+            others.append(path)
+        else:
+            mounted[local] = size
+    shares = shares_of(mounted, spark.sparkContext.defaultParallelism)
+    return DirectInput(shares, blocks_of_files, spark.read.text(others) if others else None)
 
 
 def lines_of_topic(spark: SparkSession, options: Mapping[str, str]) -> Lines:
     """All records of a topic, up to where it ends now. Raises ProxyError."""
-    checked = read_options(options)
+    from proxy.pipeline.event_input import blocks_of_split
+
+    checked = read_options({**options, "columns": "value"})
     with ClusterClient(checked) as cluster:
-        said = repr(sorted(PlannedRead(cluster, checked).batch()))
+        planned = PlannedRead(cluster, checked)
+        spans = planned.batch()
+        direct = DirectInput(planned.splits(spans), partial(blocks_of_split, checked), None)
     reader = spark.read.format("keyrange").options(**{**options, "columns": "value"})
-    return Lines(reader.load().selectExpr("cast(value as string) as value"), _name(said))
+    frame = reader.load().selectExpr("cast(value as string) as value")
+    return Lines(_name(repr(sorted(spans))), frame, direct)
 
 
 def _name(said: str) -> str:
@@ -84,16 +100,16 @@ def run(spark: SparkSession, lines: Lines, out: str, day: str | None, progress: 
         progress: is given a line for each step.
     """
     lake = Lake(spark, out)
-    staged = _staged(lake, lines)
-    days = _add(lake, staged, day)
+    staged = event_staging.staged(spark, lake, lines)
+    days, numbers = _add(lake, staged, day)
     progress(f"{EVENTS}: {', '.join(days) or 'no event'}")
     rejects = _add_rejects(lake, staged)
     progress(f"audit_rejects: {rejects} lines")
-    whole = lake.read(EVENTS)
-    chosen = whole.where(whole["day"].isin(list(days)))
+    events = lake.read(EVENTS)
+    chosen = events.where(events["day"].isin(list(days)))
     _make_tables(lake, chosen, progress)
     lake.drop_staged()
-    return AuditResult(chosen.count(), rejects, days, _lost(whole))
+    return AuditResult(chosen.count(), rejects, days, _lost(numbers))
 
 
 def _make_tables(lake: Lake, events: DataFrame, progress: Callable[[str], None]) -> None:
@@ -104,50 +120,40 @@ def _make_tables(lake: Lake, events: DataFrame, progress: Callable[[str], None])
         progress(f"{table}: written")
 
 
-def _staged(lake: Lake, lines: Lines) -> dict[str, DataFrame]:
-    """What the lines are, beside the tables; each line is parsed once, and rare ones once more."""
-    common = lake.staged(audit_events.common(lines.frame, lines.batch), COMMON, ["day"])
-    others = common.where("day is null").selectExpr("line as value")
-    return {COMMON: common, OTHERS: lake.staged(audit_events.judged(others, lines.batch), OTHERS, ["day"])}
-
-
-def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[str, ...]:
-    """Add what is new to the events that are known; the days that the lines tell of.
+def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[tuple[str, ...], list[Row]]:
+    """Add what is new to the events that are known; the days that the lines tell of, and the numbers of all events.
 
     The files of what was read become files of the table as they are, unless an event is in them twice, or known.
     """
-    parts = [
-        part.where("day is not null" if day is None else f"day = '{day}'").drop("line") for part in staged.values()
-    ]
-    chosen = parts[0].unionByName(parts[1].drop("reason"), allowMissingColumns=True)
-    days = tuple(sorted(row["day"] for row in chosen.select("day").distinct().collect()))
+    days = tuple(sorted({each for name in staged for each in lake.days(name) if day in (None, each)}))
+    events = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), staged.values())
+    chosen = events.where(events["day"].isin(list(days))).drop("line", "reason")
     if not lake.has(EVENTS):
         lake.overwrite(chosen.limit(0), EVENTS, ["day"])
     known = lake.read(EVENTS)
-    known = known.where(known["day"].isin(list(days)))
-    keys = chosen.select(*KEY).unionAll(known.select(*KEY))
-    if audit_tables.numbers(keys).where("events != different").isEmpty():
+    numbers = audit_tables.numbers(chosen.select(*KEY).unionAll(known.select(*KEY))).collect()
+    if all(row["events"] == row["different"] for row in numbers):
         for name in staged:
             lake.adopt(name, EVENTS, days)
-        return days
+        return days, numbers
+    known = known.where(known["day"].isin(list(days)))
     lake.staged(chosen.join(known, list(KEY), "left_anti").dropDuplicates(list(KEY)), NEW, ["day"])
     lake.adopt(NEW, EVENTS, days)
-    return days
+    return days, audit_tables.numbers(lake.read(EVENTS)).collect()
 
 
 def _add_rejects(lake: Lake, staged: Mapping[str, DataFrame]) -> int:
     """Lines that are no events have no day."""
-    rejects = staged[OTHERS].where("day is null").select("line", "reason", "ingest_batch")
+    rejects = staged[JUDGED].where("day is null").select("line", "reason", "ingest_batch")
     count: int = rejects.count()
     if count:
         lake.overwrite(rejects, "audit_rejects", ["ingest_batch"])
     return count
 
 
-def _lost(events: DataFrame) -> tuple[LostEvents, ...]:
-    found = audit_tables.numbers(events).selectExpr("proxy_id", "last_seq - different as missing", "last_seq")
-    rows = found.where("missing > 0").orderBy("proxy_id").collect()
-    return tuple(LostEvents(row["proxy_id"], row["missing"], row["last_seq"]) for row in rows)
+def _lost(numbers: Iterable[Row]) -> tuple[LostEvents, ...]:
+    found = [LostEvents(row["proxy_id"], row["last_seq"] - row["different"], row["last_seq"]) for row in numbers]
+    return tuple(sorted(each for each in found if each.missing > 0))
 
 
 def lines_of(result: AuditResult) -> list[str]:

@@ -52,9 +52,25 @@ class Files:
     def move(self, path: str, folder: str) -> bool:
         """Move a file to a folder, which is made where there is none; whether that could be done."""
         system = self._system(path)
-        system.mkdirs(self._path(folder))
+        self.make(folder)
         moved: bool = system.rename(self._path(path), self._path(folder))
         return moved
+
+    def make(self, path: str) -> None:
+        """A folder, and those it is in; harmless where it is."""
+        self._system(path).mkdirs(self._path(path))
+
+    def local(self, path: str) -> str | None:
+        """Where programs find it, on this machine or mounted; None: on another file system."""
+        system = self._system(path)
+        if system.getUri().getScheme() != "file":
+            return None
+        return str(system.makeQualified(self._path(path)).toUri().getPath())
+
+    def is_compressed(self, path: str) -> bool:
+        """Whether Spark opens it by what its name ends with."""
+        known = self._jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(self._configuration)
+        return known.getCodec(self._path(path)) is not None
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from proxy.pipeline.files import Files
@@ -17,7 +17,8 @@ STAGING = "_staging"
 SCHEMA = "_schema.json"
 """In each table: one without a row has no file that tells its columns. Spark leaves out what begins with _."""
 
-
+DAY, NO_DAY = "day=", "__HIVE_DEFAULT_PARTITION__"
+"""How folders of days are called, and the one of rows without."""
 HIDDEN = ("_", ".")
 """How the names of files begin that Spark leaves out."""
 
@@ -71,19 +72,54 @@ class Lake:
         frame.write.mode("overwrite").partitionBy(*partitions).parquet(path)
         return self._spark.read.schema(frame.schema).parquet(path)
 
+    def local_staging(self, name: str) -> str | None:
+        """A folder beside the tables where tasks write files themselves; None: no path leads to the lake."""
+        local = self._files.local(self._staging(name))
+        if local is not None:
+            self._files.make(local)
+        return local
+
+    def collected(self, source: str, files: Iterable[tuple[str | None, str]], name: str, schema: str) -> DataFrame:
+        """The rows of some files of a local staging folder, and of no others that are there.
+
+        Args:
+            source: the name of that folder.
+            files: day, if it is of one, and name of each.
+            name: what is staged of them.
+            schema: in Spark's words; `day` as well.
+
+        Raises:
+            LakeError: a file cannot be moved, or is on another machine.
+        """
+        path = self._staging(name)
+        self._files.make(path)
+        for day, file in files:
+            written = f"{self._staging(source)}/{file}"
+            if not self._files.exists(written):
+                raise LakeError(f"{written} was written by a task and is not here: mount {self.root} on all machines")
+            self._move(written, path if day is None else f"{path}/{DAY}{day}")
+        return self._spark.read.schema(schema).parquet(path)
+
+    def days(self, name: str) -> tuple[str, ...]:
+        """Of what was staged under that name, in order."""
+        names = self._files.names(self._staging(name))
+        return tuple(each.removeprefix(DAY) for each in names if each.startswith(DAY) and each != DAY + NO_DAY)
+
     def adopt(self, name: str, table: str, days: Sequence[str]) -> None:
         """Move the files of these days from what was staged under that name to the table. Raises LakeError."""
         for day in days:
-            old, new = (f"{folder}/day={day}" for folder in (self._staging(name), self.path(table)))
+            old, new = (f"{folder}/{DAY}{day}" for folder in (self._staging(name), self.path(table)))
             for file in self._files.names(old):
-                if file.startswith(HIDDEN):
-                    continue
-                if not self._files.move(f"{old}/{file}", new):
-                    raise LakeError(f"{old}/{file} cannot be moved to {new}: run the job again")
+                if not file.startswith(HIDDEN):
+                    self._move(f"{old}/{file}", new)
 
     def drop_staged(self) -> None:
         """Take away what was written beside the tables."""
         self._files.delete(f"{self.root}/{STAGING}")
+
+    def _move(self, file: str, folder: str) -> None:
+        if not self._files.move(file, folder):
+            raise LakeError(f"{file} cannot be moved to {folder}: run the job again")
 
     def _staging(self, name: str) -> str:
         return f"{self.root}/{STAGING}/{name}"

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from localkafka.front import Front
 
-from proxy.pipeline import audit_job
+from proxy.pipeline import audit_job, event_staging
 from proxy.pipeline.lake import Lake, NoLake
 from proxy.pipeline.options import BadOption
 from tests.support.audit_story import NOON, Proxy, write
@@ -110,7 +110,7 @@ def test_a_run_that_died_while_it_added_events_is_run_again(
     write(tmp_path / "in", "audit.jsonl", proxy.lines)
 
     def die(lake: Lake, name: str, table: str, days: Any) -> None:
-        if name == "others":
+        if name == "judged":
             raise KeyboardInterrupt
         adopt(lake, name, table, days)
 
@@ -142,18 +142,31 @@ def test_what_held_a_group_up_and_what_load_keys_have_is_told(spark: Any, story_
 
 
 @pytest.mark.broker
-def test_events_are_read_from_a_topic(spark: Any, views_front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:
-    topic, proxy = raw.create_topic(fresh("audit")), Proxy("one")
+def test_events_are_read_from_a_topic(
+    spark: Any,
+    views_front: Front,
+    raw: Raw,
+    fresh: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By tasks themselves, and through Spark where no path leads to the lake."""
+    topic, proxy = raw.create_topic(fresh("audit"), 2), Proxy("one")
     for number in range(20):
         proxy.settle(NOON + number, number, number)
     producer = Producer({"bootstrap.servers": views_front.bootstrap})
-    for line in proxy.lines:
-        producer.produce(topic.name, line.encode())
+    for value in (*(line.encode() for line in proxy.lines), b"\xff\n{}", None):
+        producer.produce(topic.name, value)
     assert producer.flush(60) == 0
     options = {"bootstrap": views_front.bootstrap, "topic": topic.name}
     lines = audit_job.lines_of_topic(spark, options)
-    assert sorted(row["value"] for row in lines.frame.collect()) == sorted(proxy.lines)
     assert lines.batch == audit_job.lines_of_topic(spark, options).batch
+    for kind in (event_staging.DIRECT, event_staging.PARSED):
+        staged = event_staging.staged(spark, Lake(spark, str(tmp_path)), lines)
+        firsts = [row["first"] for row in staged[kind].where("day = '2026-11-21'").collect()]
+        assert sorted(firsts) == list(range(20))
+        assert [row["line"] for row in staged[event_staging.JUDGED].collect()] == ["\ufffd\n{}"]
+        monkeypatch.setattr(Lake, "local_staging", lambda *_: None)
 
 
 def test_a_person_is_told_what_was_found() -> None:

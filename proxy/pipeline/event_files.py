@@ -1,0 +1,131 @@
+"""Parquet files that tasks write of lines: of events of one kind and day each, and of other lines (pipeline/README.md
+rule 27)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from proxy.pipeline.event_lines import DAY_MS, Block, parsed_block
+from proxy.wire.values import MIB
+
+T = TypeVar("T")
+
+WAITING_BYTES = 64 * MIB
+"""Of rows and lines that a task holds before it writes them."""
+COUNTERS = ("seq", "ts_ms", "first", "last", "t_acquire_ms", "start_offset", "renew_ms")
+"""Columns whose values differ from row to row and rise: their differences are written."""
+LINES_SCHEMA = pa.schema([pa.field("value", pa.binary())])
+"""Of lines that are no events of the common kinds."""
+
+
+class Written(NamedTuple):
+    """A file that is whole."""
+
+    day: str | None
+    """None: it has other lines."""
+    file: str
+    """Its name."""
+
+
+class _Place(NamedTuple):
+    """What a file has rows of."""
+
+    day: str | None
+    kind: str | None
+    """Neither: other lines."""
+
+
+OTHER_LINES = _Place(None, None)
+
+
+class EventFiles:
+    """The files that one task writes. They have names of their own, so another attempt of it is in nobody's way."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder`: is there, on this machine or a file system that is mounted."""
+        self._folder = Path(folder)
+        self._waiting: dict[_Place, list[pa.Table]] = defaultdict(list)
+        self._bytes = 0
+        self.written: list[Written] = []
+
+    def add(self, place: _Place, rows: pa.Table) -> None:
+        """Write these rows, some time before the end."""
+        self._waiting[place].append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= WAITING_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """What waits, a file for each place."""
+        for place, tables in self._waiting.items():
+            name = f"part-{uuid4().hex}.snappy.parquet"
+            begun, whole = (self._folder / each for each in (f".{name}", name))
+            _write(pa.concat_tables(tables), begun)
+            begun.rename(whole)
+            self.written.append(Written(place.day, name))
+        self._waiting.clear()
+        self._bytes = 0
+
+
+def _write(rows: pa.Table, path: Path) -> None:
+    """With the types that Spark has for them, and without what only Arrow reads."""
+    numbers = [name for name in COUNTERS if name in rows.column_names]
+    pq.write_table(
+        rows,
+        path,
+        compression="snappy",
+        use_dictionary=[name for name in rows.column_names if name not in (*numbers, "value")],
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        store_schema=False,
+    )
+
+
+def write_files(
+    read: Callable[[T], Iterable[Block]], folder: str, batch: str, shares: Iterable[T]
+) -> Iterator[Written]:
+    """What one task does with its shares of the input.
+
+    Args:
+        read: brings the lines of a share.
+        folder: where files are written.
+        batch: stands in `ingest_batch`.
+        shares: plain values.
+
+    Returns:
+        The files, for the driver.
+
+    Raises:
+        OSError, and what `read` raises.
+    """
+    files = EventFiles(folder)
+    for block in chain.from_iterable(map(read, shares)):
+        events, others = parsed_block(block)
+        for place, rows in _by_place(events):
+            files.add(place, rows.append_column("ingest_batch", pa.repeat(pa.scalar(batch), len(rows))))
+        if others:
+            files.add(OTHER_LINES, pa.table([pa.array(others, pa.binary())], LINES_SCHEMA))
+    files.write()
+    return iter(files.written)
+
+
+def _by_place(rows: pa.Table) -> Iterator[tuple[_Place, pa.Table]]:
+    """Rows of one day and kind together."""
+    days: np.ndarray[Any, Any] = np.asarray(rows["ts_ms"]) // DAY_MS
+    kinds = rows["kind"]
+    for day in np.unique(days):
+        of_day = days == day
+        for kind in pc.unique(kinds).to_pylist():
+            chosen = rows.filter(pc.and_(pc.equal(kinds, kind), pa.array(of_day)))
+            if len(chosen):
+                yield _Place((date(1970, 1, 1) + timedelta(days=int(day))).isoformat(), kind), chosen

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 EXTRA = "kafka-share-proxy[spark]"
 OPEN_FILES = 16
 """Files that a task writes at a time; where there are more it sorts the rows by file first."""
+FILE_TASKS = 8
+"""Tasks for each core that read files, if these are not tiny."""
 BATCHES_KEPT = 100
 """Batches whose offsets a checkpoint keeps."""
 
@@ -45,13 +47,16 @@ def settings_for(master: str | None, *, streaming: bool) -> dict[str, str]:
         # Many small tasks lose 40 ms each to delayed acknowledgements of TCP; one large task is quicker over TCP.
         "spark.python.unix.domain.socket.enabled": "true" if streaming else "false",
     }
+    cores = os.cpu_count() or 1
     if master is not None and master.startswith("local"):
         chosen |= {
             "spark.master": master,
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",  # a tenth less CPU than G1
-            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            "spark.sql.shuffle.partitions": str(2 * cores),
+            # The largest files come first and may be those with all the rows that are wanted: not one task for all.
+            "spark.sql.files.minPartitionNum": str(FILE_TASKS * cores),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }

@@ -3,6 +3,10 @@
 Theory of operation. `OwnClient` keeps one connection. When it is lost, all bootstrap servers and the brokers known from
 the last Metadata answer are tried, one beside the other (`racing`), and the first that is ready is kept; one that fails
 is not tried again for the same question.
+
+A broker that is lost without a word, with its machine or its network, ends no connection. So a question that is not
+answered within ELSEWHERE_S is asked of another one as well, over one connection more at a time; the first answer is
+taken, and the connection that gave it is kept. Whatever is asked here may therefore be asked twice.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 import trio
@@ -32,6 +37,9 @@ from proxy.wire.values import Address
 
 R = TypeVar("R", bound=Message)
 """The class of the answer."""
+
+ELSEWHERE_S = 1.0
+"""A question that is not answered for so long is asked of another server as well."""
 
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
@@ -67,16 +75,18 @@ class OwnClient:
         """The answer of the first server that gives one, and its versions; errors as for `metadata`."""
         reasons: list[ProxyError] = []
         left = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
-        while (opened := await self._connected(left, reasons)) is not None:
-            try:
-                answer = await opened.ask(key, question)
-            except _TROUBLE as error:
-                reasons.append(self._explained(error))
-                await self.aclose()
-                continue
-            opened.answered = True
-            return answer, opened.versions
-        raise _summed_up(reasons)
+        opened = await self._connected(left, reasons)
+        if opened is None:
+            raise _summed_up(reasons)
+        self._open = None  # it is kept again once it has answered
+        asking = partial(self._answer_of, opened, key, question)
+        elsewhere = partial(self._elsewhere, opened, left, reasons, key, question)
+        found = await race([asking, elsewhere], _TROUBLE, _close, ELSEWHERE_S)
+        if found.winner is None:
+            raise _summed_up([*reasons, found.failures[0]])
+        _, (self._open, answer) = found.winner
+        self._open.answered = True
+        return answer, self._open.versions
 
     async def any_versions(self) -> tuple[Address, BrokerVersions]:
         """The versions of the first server that tells them, for which no identity is needed.
@@ -121,23 +131,73 @@ class OwnClient:
         found = await race(attempts, _TROUBLE, OwnConnection.aclose)
         reasons += found.failures.values()
         over = set(found.failures)
+        taken = None
         if found.winner is not None:
-            index, self._open = found.winner
+            index, taken = found.winner
             over.add(index)
         left[:] = [address for index, address in enumerate(left) if index not in over]
-        return self._open
+        return taken
 
-    def _explained(self, error: ProxyError) -> ProxyError:
+    async def _answer_of(self, opened: OwnConnection, key: int, question: RequestMessage[R]) -> tuple[OwnConnection, R]:
+        """Ask over this connection, which is closed unless it answers."""
+        try:
+            return opened, await opened.ask(key, question)
+        except _TROUBLE as error:
+            await opened.aclose()
+            raise self._explained(error, opened) from None
+        except BaseException:
+            await opened.aclose()
+            raise
+
+    async def _elsewhere(
+        self,
+        first: OwnConnection,
+        left: list[Address],
+        reasons: list[ProxyError],
+        key: int,
+        question: RequestMessage[R],
+    ) -> tuple[OwnConnection, R]:
+        """Ask these servers, because the first one failed or while it is waited for; reasons are added."""
+        if not first.closed:
+            return await self._one_by_one(first, left, reasons, key, question)
+        while (opened := await self._connected(left, reasons)) is not None:
+            try:
+                return await self._answer_of(opened, key, question)
+            except _TROUBLE as error:
+                reasons.append(error)
+        raise _summed_up(reasons)
+
+    async def _one_by_one(
+        self,
+        first: OwnConnection,
+        left: list[Address],
+        reasons: list[ProxyError],
+        key: int,
+        question: RequestMessage[R],
+    ) -> tuple[OwnConnection, R]:
+        """Each but the last is given up when it is silent as well; whom we wait for is dialled anew last."""
+        left.sort(key=first.address.__eq__)
+        while left:
+            address = left.pop(0)
+            try:
+                with trio.fail_after(ELSEWHERE_S if left else inf):
+                    return await self._answer_of(await open_connection(address, self.settings), key, question)
+            except trio.TooSlowError:
+                reasons.append(UpstreamLost(f"{address} did not answer within {ELSEWHERE_S:g} s"))
+            except _TROUBLE as error:
+                reasons.append(error)
+        raise _summed_up(reasons)
+
+    def _explained(self, error: ProxyError, opened: OwnConnection) -> ProxyError:
         """A broker that wants authentication closes the connection at the first other request, without a word."""
-        opened = self._open
-        if (
-            not isinstance(error, UpstreamLost)
-            or opened is None
-            or opened.answered
-            or self.settings.identity is not None
-        ):
+        if not isinstance(error, UpstreamLost) or opened.answered or self.settings.identity is not None:
             return error
         return AuthenticationNeeded(str(error))
+
+
+async def _close(unwanted: tuple[OwnConnection, Message]) -> None:
+    """An answer more, and whom it came from."""
+    await unwanted[0].aclose()
 
 
 async def _nothing_to_close(_versions: BrokerVersions) -> None:

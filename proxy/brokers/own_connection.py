@@ -97,6 +97,8 @@ class OwnConnection:
         """When (trio.current_time) the SASL session should be renewed, or the connection replaced."""
         self.answered = False
         """Whether it answered anything that needs an identity where one is asked for."""
+        self.closed = False
+        """Whether it was closed here."""
         self._stream = stream
         self._settings = settings
         self._correlation_ids = count(1)
@@ -131,6 +133,7 @@ class OwnConnection:
 
     async def aclose(self) -> None:
         """Close, without waiting for the peer."""
+        self.closed = True
         await trio.aclose_forcefully(self._stream)
 
     async def _answer_to(self, request: bytes) -> bytes:

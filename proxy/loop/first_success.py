@@ -35,12 +35,14 @@ async def race(
     attempts: Sequence[Callable[[], Awaitable[T]]],
     expected: type[E] | tuple[type[E], ...],
     discard: Callable[[T], Awaitable[None]],
+    stagger_s: float = STAGGER_S,
 ) -> Race[T, E]:
     """Begin the attempts in their order, until one succeeds; those still under way are then cancelled.
 
     Args:
         expected: what a failed attempt raises; anything else is a fault and passes through.
         discard: gives back a result that is not wanted: a second one, or one that came beside a fault.
+        stagger_s: how long an attempt is waited for before the next begins beside it.
     """
     succeeded: list[tuple[int, T]] = []
     failures: dict[int, E] = {}
@@ -64,7 +66,7 @@ async def race(
                 await places.acquire()
                 failed = trio.Event()
                 nursery.start_soon(run, index, failed)
-                with trio.move_on_after(STAGGER_S):
+                with trio.move_on_after(stagger_s):
                     await failed.wait()
         found = Race(next(iter(succeeded), None), dict(sorted(failures.items())))
     finally:  # also when a fault passes through, with a result already there

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from proxy.brokers import own_client
-from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_client import ELSEWHERE_S, OwnClient
 from proxy.brokers.own_connection import AuthenticationFailed, Identity, OwnSettings
 from proxy.loop.first_success import STAGGER_S
 from proxy.wire.errors import UpstreamLost
@@ -100,6 +100,55 @@ async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testin
         assert net.dialled == [A, A]
 
     await with_client({A: broker}, test)
+
+
+async def test_question_goes_to_another_server_when_the_one_kept_is_lost_without_a_word(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its machine is gone: nothing ends the connection. The next question knows better already."""
+    lost, other = Broker(), Broker(node_id=2)
+
+    async def test(own: OwnClient, net: Net) -> None:
+        await own.metadata()
+        lost.silent, began = True, trio.current_time()
+        answer, _ = await own.metadata()
+        assert trio.current_time() - began == pytest.approx(ELSEWHERE_S)
+        assert [broker.node_id for broker in answer.brokers] == [2]
+        assert net.dialled == [A, B]
+        assert net.open == [B], "the one that is late is closed"
+        lost.silent, began = False, trio.current_time()
+        answer, _ = await own.metadata()
+        assert trio.current_time() == began
+        assert net.dialled == [A, B]
+
+    await with_client({A: lost, B: other}, test)
+
+
+async def test_slow_servers_are_waited_for_over_two_connections_at_most(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    brokers = [Broker(node_id=number) for number in (1, 2, 3)]
+
+    async def watch(net: Net) -> None:
+        for _ in range(100):
+            assert len(net.open) <= 2
+            await trio.sleep(0.1)
+
+    async def test(own: OwnClient, net: Net) -> None:
+        await own.metadata()
+        for broker in brokers:
+            broker.slow_s = 5.0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch, net)
+            began = trio.current_time()
+            answer, _ = await own.metadata()
+            assert trio.current_time() - began == pytest.approx(5.0), "the first is not given up for being slow"
+            nursery.cancel_scope.cancel()
+        assert [broker.node_id for broker in answer.brokers] == [1]
+        assert net.dialled == [A, B, C, Address("b1", 9092), A]
+        assert net.open == [A]
+
+    await with_client(dict(zip((A, B, C), brokers, strict=True)), test)
 
 
 async def test_no_server_at_all_tells_every_reason(autojump_clock: trio.testing.MockClock) -> None:

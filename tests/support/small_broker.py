@@ -45,6 +45,8 @@ class Broker:
         self.handshakes = 0
         self.garbage: bytes | None = None
         self.silent = False
+        self.slow_s = 0.0
+        """How long each answer takes."""
         self._open: list[trio.CancelScope] = []
 
     def cut(self) -> None:
@@ -83,6 +85,7 @@ class Broker:
         if header.key not in (API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) and not self.authenticated:
             return False
         answer = getattr(self, f"_k{header.key}")(request)
+        await trio.sleep(self.slow_s)
         await stream.send_all(frames.response(header.key, header.version, header.correlation_id, answer))
         return True
 
@@ -177,6 +180,12 @@ class Net:
         """Addresses from which nothing ever comes."""
         self.delays: dict[Address, float] = {}
         """Seconds until a connection is there."""
+        self._open: dict[trio.abc.Stream, Address] = {}
+
+    @property
+    def open(self) -> list[Address]:
+        """Where those connections lead that were not closed by who dialled."""
+        return list(self._open.values())
 
     async def __call__(self, host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
@@ -190,4 +199,6 @@ class Net:
             raise ConnectionRefusedError(111, "Connection refused")
         ours, theirs = trio.testing.memory_stream_pair()
         self._nursery.start_soon(broker.serve, theirs)
+        self._open[ours] = address
+        ours.send_stream.close_hook = lambda: self._open.pop(ours, None)
         return ours

@@ -1,9 +1,9 @@
 """Taking part in the group of proxies that decides who owns which state (durable/README.md rules 20-25).
 
-Theory of operation. JoinGroup and SyncGroup go over one connection, heartbeats over another, because a JoinGroup waits
-for the slowest member. The proxy joins as a static member named by its address: one that is started again at once is
-let in at once. If a second proxy has the same name, the older one is told so (82), stops, and goes on as a member
-without a name, that is, as one who waits.
+Theory of operation. JoinGroup and SyncGroup go over a connection of their own, because a JoinGroup waits for the
+slowest member, and heartbeats over another. The proxy joins as a static member named by its address: one that is
+started again at once is let in at once. If a second proxy has the same name, the older one is told so (82), stops, and
+goes on as a member without a name, that is, as one who waits.
 
 A member leaves when it stops, so that another one owns what it owned at once. The only member does not: the group
 would be empty, and whoever joins an empty group is kept waiting (`group.initial.rebalance.delay.ms`, 3 s), while a
@@ -11,17 +11,25 @@ static member that comes back within its session joins the generation that is th
 
 In a fleet (`owning.spread`) a partition that this proxy is to give up stays among what it names as its own until
 `stopped` says otherwise; then it joins anew, which makes a new generation, and that gives the partition away.
+
+A coordinator that is lost without a word ends no connection: while it does not answer, the brokers are asked whether
+the group has another one by now (`brokers.replaced`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from math import inf
+from typing import TypeVar
 
 import trio
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnConnection, connection
+from proxy.brokers.replaced import unless_replaced
 from proxy.durable import ownership_rules
 from proxy.durable.ownership_rules import (
     FLEET_PROTOCOL,
@@ -48,12 +56,19 @@ HEARTBEATS_PER_SESSION_IN_FLEET = 24
 """A member that leaves is noticed with the next heartbeat, and again with that of each who must join anew."""
 MARGIN_SHARE = 0.25
 """Of the session timeout."""
-RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.2
-"""Between two attempts to find the group's coordinator: once the lease has ended nobody is served until it answers."""
+RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
+"""Between two attempts to find the group's coordinator: once the lease has ended nobody is served until it answers. The
+shortest after news, that is, when another one is named or says that it is loading; the longest after SOON_S."""
+SOON_S = 30.0
+"""Brokers find another coordinator within this, or something else is wrong."""
+DIAL_AGAIN_S = 0.2
+"""Where a coordinator was not to be reached, it is tried again after this; until then the brokers may name another."""
 NEW_GROUP_S = 10.0
 """A new cluster makes its topic of offsets first: a coordinator that is not there yet is no trouble for so long."""
 LEAVE_S = 2.0
 """How long a farewell may take."""
+
+T = TypeVar("T")
 
 COUNTS_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux: goes on while the machine sleeps. Elsewhere CLOCK_MONOTONIC is the best there is."""
@@ -129,7 +144,15 @@ class Membership:
         self._alone: bool | None = None
         """Whether the table names no other member; None before there is one."""
         self._delay = RETRY_MIN_S
-        """After the next failure; each answer that renews the lease makes it short again."""
+        """After the next failure; news make it short again."""
+        self._failing_since = inf
+        """trio.current_time() of the first failure since the lease was renewed."""
+        self._named: Address | None = None
+        """The coordinator that the brokers named last."""
+        self._dial_at = -inf
+        """trio.current_time() from which on it may be dialled again."""
+        self._not_reached = ""
+        """Why it was not to be reached."""
         self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
 
     def is_valid(self) -> bool:
@@ -158,24 +181,50 @@ class Membership:
                     self._drop(str(error))
                 except ProxyError as error:
                     self._cannot(error)
-                await trio.sleep(self._delay)
-                self._delay = min(2 * self._delay, RETRY_MAX_S)
+                await self._pause()
         finally:
             await self._leave()
             await self._client.aclose()
+
+    async def _pause(self) -> None:
+        """Before the next attempt."""
+        now = trio.current_time()
+        self._failing_since = min(self._failing_since, now)
+        await trio.sleep(self._delay)
+        longest = RETRY_SOON_S if now - self._failing_since < SOON_S else RETRY_MAX_S
+        self._delay = min(2 * self._delay, longest)
 
     # One coordinator
 
     async def _take_part(self) -> None:
         """With one coordinator, until it is not to be reached or another one is to be asked."""
         address = await self._coordinator()
-        settings = self._client.settings
-        async with connection(address, settings) as joining, connection(address, settings) as beating:
-            if self.generation < 0:
-                await self._join(joining)
+        if address != self._named:
+            self._named, self._dial_at, self._delay = address, -inf, RETRY_MIN_S
+        if trio.current_time() < self._dial_at:
+            raise UpstreamLost(self._not_reached)
+        if self.generation < 0:
+            await self._unless_moved(partial(self._join, address))
+        async with AsyncExitStack() as stack:
+            beating = await self._unless_moved(partial(self._dial, address, stack))
             while True:
                 await self._beat_until_rebalance(beating)
-                await self._rejoin(joining, beating)
+                await self._rejoin(address, beating)
+
+    async def _dial(self, address: Address, stack: AsyncExitStack) -> OwnConnection:
+        """A connection that is closed with the stack."""
+        try:
+            return await stack.enter_async_context(connection(address, self._client.settings))
+        except UpstreamLost as error:
+            self._dial_at, self._not_reached = trio.current_time() + DIAL_AGAIN_S, str(error)
+            raise
+
+    async def _unless_moved(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """What `wait` gives, as long as the brokers name no other coordinator. Not for several tasks at once."""
+        return await unless_replaced(wait, self._has_moved, look_s=RETRY_SOON_S)
+
+    async def _has_moved(self) -> bool:
+        return await self._coordinator() != self._named
 
     async def _coordinator(self) -> Address:
         request = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[GROUP])
@@ -203,7 +252,7 @@ class Membership:
         )
         generation, sent = self.generation, self._clock()
         with trio.move_on_after(self._session_s):
-            answer = await beating.ask(ApiKey.HEARTBEAT, request)
+            answer = await self._unless_moved(partial(beating.ask, ApiKey.HEARTBEAT, request))
             code = ErrorCode.of(answer.error_code)
             if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # of a generation that has passed: it says nothing about this one
@@ -219,10 +268,10 @@ class Membership:
 
     def _was_renewed(self) -> None:
         self._unreached.ended()
-        self._delay = RETRY_MIN_S
+        self._delay, self._failing_since = RETRY_MIN_S, inf
         self.on_renewed()
 
-    async def _rejoin(self, joining: OwnConnection, beating: OwnConnection) -> None:
+    async def _rejoin(self, address: Address, beating: OwnConnection) -> None:
         """Join the next generation, and go on with the heartbeats of this one meanwhile."""
 
         async def beat_on() -> None:
@@ -233,23 +282,25 @@ class Membership:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(beat_on)
-                await self._join(joining)
+                await self._join(address)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise faults.first_of(group) from None
 
     # Joining
 
-    async def _join(self, joining: OwnConnection) -> None:
+    async def _join(self, address: Address) -> None:
         """Until a generation has begun with us. Raises NotAMember, UpstreamLost, RemoteProtocolError."""
-        while True:
-            answer = await self._ask_to_join(joining)
-            if answer is None:
-                continue
-            sent = self._clock()
-            table = await self._sync(joining, answer)
-            if table is not None:
-                break
+        async with AsyncExitStack() as stack:
+            joining = await self._dial(address, stack)
+            while True:
+                answer = await self._ask_to_join(joining)
+                if answer is None:
+                    continue
+                sent = self._clock()
+                table = await self._sync(joining, answer)
+                if table is not None:
+                    break
         self.generation = answer.generation_id
         self._lease.joined(sent)
         self._heard_table(table)

@@ -19,6 +19,7 @@ from proxy.durable.ownership_group import Membership
 from proxy.durable.ownership_rules import PARTITIONS
 from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from proxy.wire.values import Address
 
 SESSION_S = 6.0
 ALL = frozenset(range(PARTITIONS))
@@ -33,6 +34,15 @@ class Coordinator:
         self.answers: dict[int, ErrorCode] = {}
         """API key -> the error that it answers, in place of what else it would say."""
         self.silent = False
+        self.slow_s = 0.0
+        """How long each answer takes."""
+        self.port = 1
+        """Where brokers say that it is."""
+        self.lost: dict[int, str] = {}
+        """Ports from which nothing comes: no answer (ANSWERS), no connection either (DIALS), or nobody is (REFUSES)."""
+        self.dialled: list[int] = []
+        self.found = 0
+        """How often brokers were asked where it is."""
         self._joined: dict[str, bytes] = {}
         self._tables: dict[int, bytes] = {}
         self._round = trio.Event()
@@ -40,7 +50,7 @@ class Coordinator:
         self._ids = 0
 
     async def ask(self, key: int, request: Any) -> Any:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.slow_s)
         if self.silent:
             await trio.sleep_forever()
         if key in self.answers:
@@ -96,6 +106,26 @@ class Coordinator:
         return SimpleNamespace(error_code=0)
 
 
+DIALS, ANSWERS, REFUSES = "dials", "answers", "refuses"
+
+
+class At:
+    """A connection to the coordinator at one port."""
+
+    def __init__(self, coordinator: Coordinator, port: int) -> None:
+        self._coordinator, self._port = coordinator, port
+
+    async def ask(self, key: int, request: Any) -> Any:
+        how = self._coordinator.lost.get(self._port)
+        if how == REFUSES:
+            raise UpstreamLost("cut")
+        if how is not None:
+            await trio.sleep_forever()
+        if self._port != self._coordinator.port:
+            return SimpleNamespace(error_code=ErrorCode.NOT_COORDINATOR)
+        return await self._coordinator.ask(key, request)
+
+
 class Client:
     """Finds the coordinator."""
 
@@ -106,9 +136,11 @@ class Client:
 
     async def ask(self, _key: int, _request: Any) -> Any:
         await trio.lowlevel.checkpoint()
+        self._coordinator.found += 1
         if self._coordinator.silent:
             raise UpstreamLost("nobody is there")
-        return SimpleNamespace(coordinators=[SimpleNamespace(error_code=0, node_id=1, host="c", port=1)]), None
+        found = SimpleNamespace(error_code=0, node_id=1, host="c", port=self._coordinator.port)
+        return SimpleNamespace(coordinators=[found]), None
 
     def address_of(self, _node_id: int, advertised: Any) -> Any:
         return advertised
@@ -157,8 +189,13 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     made = Coordinator()
 
     @asynccontextmanager
-    async def connection(_address: Any, _settings: Any) -> AsyncIterator[Coordinator]:
-        yield made
+    async def connection(address: Address, _settings: Any) -> AsyncIterator[At]:
+        made.dialled.append(address.port)
+        if made.lost.get(address.port) == REFUSES:
+            raise UpstreamLost("refused")
+        if made.lost.get(address.port) == DIALS:
+            await trio.sleep_forever()
+        yield At(made, address.port)
 
     monkeypatch.setattr(ownership_group, "connection", connection)
     return made
@@ -213,6 +250,46 @@ async def test_silent_coordinator_ends_the_lease_before_the_session(
     assert a.part.assigned == ALL
     coordinator.silent = False
     await until(a.part.is_valid)
+
+
+LEADERS_MOVE_S = 9.5
+"""After a broker is lost, with Kafka's broker.session.timeout.ms."""
+
+
+@pytest.mark.parametrize("how", [ANSWERS, DIALS, REFUSES])
+async def test_lease_comes_back_as_soon_as_another_coordinator_is_named(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator, how: str
+) -> None:
+    """Whether the old one refuses, or was lost without a word and a heartbeat or a dial to it hangs."""
+    a = Member(coordinator, "a", nursery, fleet=False)
+    await until(a.part.is_valid)
+    coordinator.lost[1] = how
+    since, found = trio.current_time(), coordinator.found
+    await trio.sleep(LEADERS_MOVE_S)
+    assert not a.part.is_valid()
+    assert a.part.assigned == ALL
+    coordinator.port, named = 2, trio.current_time()
+    await until(a.part.is_valid)
+    assert trio.current_time() - named <= 2 * ownership_group.RETRY_SOON_S
+    seconds = trio.current_time() - since
+    assert coordinator.found - found <= seconds / ownership_group.RETRY_SOON_S + 5
+    assert coordinator.dialled.count(1) <= seconds / ownership_group.DIAL_AGAIN_S + 5
+    coordinator.lost.clear()
+    await trio.sleep(SESSION_S)
+    assert a.part.is_valid(), "an old one that comes back does no harm"
+    assert coordinator.dialled[-1] == 2
+
+
+async def test_slow_coordinator_that_is_still_named_is_waited_for(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
+) -> None:
+    a = Member(coordinator, "a", nursery, fleet=False)
+    await until(a.part.is_valid)
+    coordinator.slow_s = 3.0
+    dialled = len(coordinator.dialled)
+    await trio.sleep(10 * SESSION_S)
+    assert a.part.assigned == ALL
+    assert len(coordinator.dialled) == dialled
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import trio
@@ -52,7 +53,7 @@ class Channel(trio.abc.Stream):
 
     def __init__(self, reactor: Reactor, transport: PlainTransport | TlsTransport, frame_bytes: int) -> None:
         self.versions = BrokerVersions(ranges={}, finalized={}, answer=None)
-        self.expires = float("inf")
+        self.expires = inf
         """When (trio.current_time) the SASL session should be replaced."""
         self.closed = False
         self.on_close: Callable[[str], None] = lambda _reason: None
@@ -120,6 +121,11 @@ class Channel(trio.abc.Stream):
     def waiting(self) -> int:
         """Requests that have no answer yet."""
         return len(self._asked)
+
+    @property
+    def waiting_since(self) -> float:
+        """When the request was sent whose answer comes next (the reactor's time); inf where none is waited for."""
+        return self._asked[0].deadline - ANSWER_S if self._asked else inf
 
     def highest(self, key: int, ours_max: int) -> int:
         """The version to ask in. Raises RemoteProtocolError when the broker has no such API."""

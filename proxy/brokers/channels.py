@@ -11,6 +11,7 @@ import trio
 
 from proxy.brokers.channel import Channel, open_channel
 from proxy.brokers.own_connection import OwnSettings
+from proxy.brokers.replaced import SILENT_S
 from proxy.loop.interfaces import Notes
 from proxy.loop.lasting_trouble import LastingTrouble
 from proxy.loop.reactor import Reactor
@@ -52,7 +53,8 @@ class BrokerChannels:
         self._notes = notes
         self._changed = changed
         self._open: dict[ChannelPlace, Channel] = {}
-        self._opening: set[ChannelPlace] = set()
+        self._opening: dict[ChannelPlace, float] = {}
+        """Those that are being opened, and since when."""
         self._failures: dict[ChannelPlace, _Failures] = {}
         self._troubles: dict[int, LastingTrouble] = {}
         """By node id: a broker that is gone is one trouble for all links to it."""
@@ -66,9 +68,23 @@ class BrokerChannels:
         if channel is not None:
             channel.close("the session ends")
         if place not in self._opening:
-            self._opening.add(place)
+            self._opening[place] = trio.current_time()
             self._nursery.start_soon(self._dial, place, name="link")
         return None
+
+    def is_late(self, node_id: int, purpose: str) -> bool:
+        """Whether an answer there, or the channel itself, is long in coming: the broker may be lost."""
+        place = ChannelPlace(node_id, purpose)
+        channel = self._open.get(place)
+        if channel is not None:
+            return self._reactor.now() - channel.waiting_since >= SILENT_S
+        return place in self._failures or trio.current_time() - self._opening.get(place, inf) >= SILENT_S
+
+    def give_up(self, node_id: int, purpose: str, reason: str) -> None:
+        """Wait for no answer there any more; whoever does is told that none comes."""
+        channel = self._open.get(ChannelPlace(node_id, purpose))
+        if channel is not None:
+            channel.close(reason)
 
     def close(self) -> None:
         """End all channels; whoever waits for an answer is told that none comes."""
@@ -94,7 +110,7 @@ class BrokerChannels:
             self._open[place] = channel
             channel.on_close = partial(self._closed, place, channel)
         finally:
-            self._opening.discard(place)
+            del self._opening[place]
             self._changed()
 
     def _trouble(self, node_id: int) -> LastingTrouble:

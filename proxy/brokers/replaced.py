@@ -44,7 +44,7 @@ async def unless_replaced(
 
     async def watch() -> None:
         await trio.sleep(silent_s)
-        while not await _asked(is_replaced):
+        while not await _asked(is_replaced):  # noqa: ASYNC110 - of the brokers' doing
             await trio.sleep(look_s)
         raise Replaced("another broker has taken the place of one that does not answer")
 

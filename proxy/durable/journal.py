@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from proxy.brokers.channel import Channel
 from proxy.brokers.channels import BrokerChannels
+from proxy.brokers.replaced import SILENT_S
 from proxy.durable.coming_appends import SHARE_MAX_S, ComingAppends
 from proxy.durable.described_state import DescribedState
 from proxy.durable.interfaces import JournalRefused
@@ -34,6 +35,7 @@ from proxy.durable.state_producer import (
     WentBack,
     WriterStage,
 )
+from proxy.durable.under_way import MOVED, UnderWay, forget
 from proxy.loop.interfaces import Notes, Timer
 from proxy.loop.promise import Callback, Promise, on_behalf_of
 from proxy.loop.reactor import Reactor
@@ -55,20 +57,6 @@ ALL_REPLICAS = -1
 K = TypeVar("K")
 R = TypeVar("R", bound=Message)
 """The class of an answer."""
-
-MOVED = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-"""Somebody else may be the one to ask."""
 
 
 class TopicJournal(Generic[K]):
@@ -122,6 +110,9 @@ class TopicJournal(Generic[K]):
         self._alarm_at = inf
         self._busy: dict[int, set[int]] = {}
         """Leaders with a Produce on its way -> partitions that wait for its answer to append."""
+        self._under_way = UnderWay(self._purposes)
+        self._doubts = False
+        """A broker may be late with an answer."""
         self._asked_at: float | None = None
         """When the first append was asked for that waits for others; None: none does."""
         self._rings_at = -inf
@@ -215,6 +206,7 @@ class TopicJournal(Generic[K]):
         self._eager -= wanted
         for behind in self._busy.values():
             behind -= wanted
+        self._under_way.stopped(wanted)
         producers = [self._producers.pop(partition) for partition in sorted(wanted & self._producers.keys())]
         tokens = [token for producer in producers for token in producer.tokens()]
         for token in tokens:
@@ -255,6 +247,10 @@ class TopicJournal(Generic[K]):
 
     def _look(self) -> None:
         self._is_planned = False
+        if self._doubts and self.links is not None:
+            self._doubts = self._under_way.look(self.links, self.leaders, self.coordinators)
+            if self._doubts:
+                self.need_view()
         now = self._reactor.now()
         if self._waits_for_others(now):
             return
@@ -315,12 +311,15 @@ class TopicJournal(Generic[K]):
         else:
             channel = self.links.get(node_id, self._purposes[wanted])
             if channel is None:
+                if self.links.is_late(node_id, self._purposes[wanted]):
+                    self.need_view()
                 return True
         request = producer.next_request(now)
         if isinstance(request, Append):
             appends.setdefault(node_id, {})[partition] = request
         elif isinstance(request, Identify) and channel is not None:
-            self._identify(channel, partition, producer, request)
+            self._under_way.identifies[partition] = node_id
+            self._identify(channel, node_id, partition, producer, request)
         return False
 
     def _set_alarm(self, looked_at: Iterable[int], now: float) -> None:
@@ -335,6 +334,8 @@ class TopicJournal(Generic[K]):
         deadline = max(deadline, now + LOOK_MIN_S)
         if waiting:  # they wait for a channel, a leader, or an answer: all of that is told; this is to be sure
             deadline = min(deadline, now + LOOK_MAX_S)
+        if self._busy or self._under_way.identifies:
+            deadline = min(deadline, now + (LOOK_MAX_S if self._doubts else SILENT_S))
         if deadline >= self._alarm_at:
             return
         if self._alarm is not None:
@@ -344,6 +345,7 @@ class TopicJournal(Generic[K]):
 
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, inf
+        self._doubts = True
         self._eager.update(self._producers)
         self._plan()
 
@@ -353,7 +355,9 @@ class TopicJournal(Generic[K]):
         """The same, on behalf of the journal: the channel that calls it does not end with a fault of ours."""
         return lambda answer: on_behalf_of(self, partial(answered, answer))
 
-    def _identify(self, channel: Channel, partition: int, producer: StateProducer, wanted: Identify) -> None:
+    def _identify(
+        self, channel: Channel, node_id: int, partition: int, producer: StateProducer, wanted: Identify
+    ) -> None:
         request = messages.InitProducerIdRequest(
             transactional_id=self.state.transactional_id(partition),
             transaction_timeout_ms=TRANSACTION_MS,
@@ -362,22 +366,26 @@ class TopicJournal(Generic[K]):
         )
         version = channel.highest(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
         channel.ask(
-            ApiKey.INIT_PRODUCER_ID, version, request, self._mine(partial(self._identified, partition, producer))
+            ApiKey.INIT_PRODUCER_ID,
+            version,
+            request,
+            self._mine(partial(self._identified, node_id, partition, producer)),
         )
 
     def _identified(
-        self, partition: int, producer: StateProducer, answer: messages.InitProducerIdResponse | None
+        self, node_id: int, partition: int, producer: StateProducer, answer: messages.InitProducerIdResponse | None
     ) -> None:
         if self._producers.get(partition) is not producer:
             return
+        self._under_way.identifies.pop(partition, None)
         now = self._reactor.now()
         if answer is None:
-            self.coordinators.pop(partition, None)
+            forget(self.coordinators, partition, node_id)
             self._tell(partition, producer.unanswered(now))
         else:
             code = ErrorCode.of(answer.error_code)
             if code in MOVED:
-                self.coordinators.pop(partition, None)
+                forget(self.coordinators, partition, node_id)
             elif code in DENIED:
                 self.on_denied(partition, code)
             elif code != ErrorCode.NONE:
@@ -403,6 +411,7 @@ class TopicJournal(Generic[K]):
             topic_data=[request.TopicProduceData(name=self.state.topic, partition_data=data)],
         )
         self._busy[node_id] = set()
+        self._under_way.appends[node_id] = sent
         self.appends += 1
         version = channel.highest(ApiKey.PRODUCE, PRODUCE_VERSION_MAX)
         channel.ask(ApiKey.PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
@@ -416,6 +425,7 @@ class TopicJournal(Generic[K]):
         was_sent: bool = True,
     ) -> None:
         self._eager |= self._busy.pop(node_id, set())
+        self._under_way.appends.pop(node_id, None)
         now = self._reactor.now()
         told = _by_partition(answer)
         for partition, producer in sent.items():
@@ -425,17 +435,17 @@ class TopicJournal(Generic[K]):
             if entry is not None:
                 code = ErrorCode.of(entry.error_code)
                 if code != NO_ERROR:
-                    self._append_failed(partition, producer, code)
+                    self._append_failed(node_id, partition, producer, code)
                 outcomes = producer.appended(code, entry.base_offset, now)
             else:
-                self.leaders.pop(partition, None)
+                forget(self.leaders, partition, node_id)
                 outcomes = producer.unanswered(now) if was_sent else producer.unsent(now)
             self._tell(partition, outcomes)
         self._go_on(sent, now)
 
-    def _append_failed(self, partition: int, producer: StateProducer, code: ErrorCode) -> None:
+    def _append_failed(self, node_id: int, partition: int, producer: StateProducer, code: ErrorCode) -> None:
         if code in MOVED:
-            self.leaders.pop(partition, None)
+            forget(self.leaders, partition, node_id)
         if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
             self.on_denied(partition, code)
         else:

@@ -14,8 +14,10 @@ from proxy.brokers import channels as links_module
 from proxy.brokers.channel import Channel
 from proxy.brokers.channels import RETRY_MAX_S, BrokerChannels
 from proxy.brokers.own_connection import OwnSettings
+from proxy.brokers.replaced import SILENT_S
 from proxy.forwarding.pump import new_pump
 from proxy.loop.reactor import Reactor
+from proxy.wire import registry
 from proxy.wire.errors import UpstreamLost
 from proxy.wire.values import Address
 from tests.support.small_broker import Broker
@@ -164,6 +166,63 @@ async def test_channel_whose_session_ends_is_replaced_once_nothing_waits(
     await trio.sleep(1)
     assert links.get(1, "a") is opened[1]
     assert notes == ["state-link-lost"]
+
+
+async def test_channel_is_late_that_is_long_in_coming_or_was_refused(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = trio.Event()
+
+    async def open_channel(*_: object) -> Channel:
+        await opened.wait()
+        raise UpstreamLost("nobody is there")
+
+    links, _, _ = await scripted(nursery, monkeypatch, inf)
+    monkeypatch.setattr(links_module, "open_channel", open_channel)
+    assert not links.is_late(1, "a"), "nobody asked for it"
+    links.get(1, "a")
+    await trio.sleep(0.9 * SILENT_S)
+    assert not links.is_late(1, "a")
+    await trio.sleep(0.2 * SILENT_S)
+    assert links.is_late(1, "a")
+    opened.set()
+    links.get(1, "b")
+    await trio.sleep(0.01)
+    assert links.is_late(1, "b")
+
+
+def test_channel_is_late_that_does_not_answer_and_is_given_up() -> None:
+    """Whoever waits for the answer is told that none comes; the next one who asks gets a channel of its own."""
+    reactor = Reactor(new_pump)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            broker, changed, answers = Broker(), trio.Event(), list[object]()
+            links = BrokerChannels(nursery, reactor, OwnSettings(), lambda _event, **_: None, changed.set)
+            links.addresses = {1: await broker.listen(nursery)}
+            links.get(1, "a")
+            await changed.wait()
+            channel = links.get(1, "a")
+            assert channel is not None
+            assert not links.is_late(1, "a")
+            broker.silent = True
+            channel.ask(3, 12, registry.message("MetadataRequest")(topics=[]), answers.append)
+            assert not links.is_late(1, "a")
+            await trio.sleep(0.15)
+            assert links.is_late(1, "a")
+            links.give_up(1, "b", "nobody has this")
+            links.give_up(1, "a", "another broker has its place")
+            assert (answers, channel.closed) == ([None], True)
+            assert links.get(1, "a") is None
+            links.close()
+            nursery.cancel_scope.cancel()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(links_module, "SILENT_S", 0.1)
+        try:
+            reactor.run(main)
+        finally:
+            reactor.shut()
 
 
 async def test_all_channels_end_together(

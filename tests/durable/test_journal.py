@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from proxy.brokers.replaced import SILENT_S
 from proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
 from proxy.durable.interfaces import JournalRefused
-from proxy.durable.journal import TopicJournal
+from proxy.durable.journal import LOOK_MAX_S, TopicJournal
 from proxy.durable.state_producer import TakenOver
 from proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from proxy.sharegroups import state_records
@@ -85,11 +86,20 @@ class Links:
     def __init__(self) -> None:
         self.channels: dict[tuple[int, str], Channel] = {}
         self.down = False
+        self.late: set[int] = set()
+        """Brokers that are silent, or not to be reached."""
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
         what, topic = purpose.split()
         assert topic == SHARE_STATE.topic
         return None if self.down else self.channels.setdefault((node_id, what), Channel())
+
+    def is_late(self, node_id: int, _purpose: str) -> bool:
+        return node_id in self.late
+
+    def give_up(self, node_id: int, purpose: str, _reason: str) -> None:
+        for _, _, done in self.channels.pop((node_id, purpose.split()[0])).asked:
+            done(None)
 
 
 class World:
@@ -351,6 +361,80 @@ def test_moved_leader_is_looked_for(world):
     world.loop.turn(0.5)
     assert world.views
     assert not world.channel("Append").asked
+
+
+def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
+    """Its outcome is unknown: the same bytes again. Who leads is asked until somebody does."""
+    promise = world.put()
+    world.loop.turn()
+    (_, first, _) = world.channel("Append").asked[0]
+    lost, world.links.late = world.channel("Append"), {LEADER}
+    world.loop.turn(SILENT_S)
+    for looks in range(1, 5):
+        assert world.views == looks
+        world.loop.turn(LOOK_MAX_S)
+    assert world.links.channels[LEADER, "Append"] is lost, "nobody else leads yet"
+    world.journal.leaders[PARTITION] = 3
+    world.loop.turn(LOOK_MAX_S)
+    assert (LEADER, "Append") not in world.links.channels
+    world.loop.turn(0.1)
+    _, again, done = world.links.channels[3, "Append"].asked[-1]
+    assert again.topic_data[0].partition_data[0].records == first.topic_data[0].partition_data[0].records
+    assert not promise.done
+    world.links.channels[LEADER, "Append"] = world.links.channels[3, "Append"]
+    world.produced()
+    assert promise.result() is None
+
+
+def test_leader_that_is_late_and_was_not_replaced_is_waited_for(world):
+    """It waits for its replicas: nothing would be quicker anywhere else."""
+    promise = world.put()
+    world.loop.turn()
+    world.links.late = {LEADER}
+    for _ in range(40):
+        world.loop.turn(0.1)
+    assert len(world.channel("Append").asked) == 1
+    world.produced()
+    assert promise.result() is None
+    world.links.late, world.views = set(), 0
+    world.loop.turn(10.0)
+    assert not world.views
+
+
+def test_late_answer_of_an_old_leader_says_nothing_about_the_new_one(world):
+    world.put()
+    world.loop.turn()
+    world.journal.leaders[PARTITION] = 3
+    world.produced(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.loop.turn(0.02)
+    assert not world.views
+    assert len(world.links.channels[3, "Append"].asked) == 1
+
+
+def test_leader_that_is_not_to_be_dialled_is_looked_for_while_it_is_tried(world):
+    world.put()
+    world.links.down, world.links.late = True, {LEADER}
+    for looks in range(1, 5):
+        world.loop.turn(LOOK_MAX_S)
+        assert world.views == looks
+
+
+def test_coordinator_lost_without_a_word_is_looked_for_and_replaced():
+    world = World()
+    world.journal.take_over([PARTITION])
+    world.loop.turn()
+    world.links.late = {COORDINATOR}
+    world.loop.turn(SILENT_S)
+    assert world.views == 1
+    assert PARTITION not in world.journal.coordinators, "only those that are not known are looked for"
+    world.journal.coordinators[PARTITION] = 3
+    world.loop.turn(LOOK_MAX_S)
+    world.loop.turn(LOOK_MAX_S)
+    world.links.channels[COORDINATOR, "Identify"] = world.links.channels[3, "Identify"]
+    world.identify()
+    world.loop.turn()
+    world.produced()
+    assert PARTITION in world.taken
 
 
 def test_dead_leader_is_looked_for_even_if_nothing_was_on_its_way(world):

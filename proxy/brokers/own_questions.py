@@ -21,6 +21,8 @@ R = TypeVar("R", bound=Message)
 
 QUESTIONS_MAX = 32
 """Questions under way; one more fails at once."""
+ANSWER_S = 5.0
+"""A broker that is not reached and does not answer within this is lost; who asked waits for one request only."""
 
 
 class OwnIdentityQuestions:
@@ -50,10 +52,13 @@ class OwnIdentityQuestions:
 
     async def _ask(self, address: Address, key: int, request: RequestMessage[R], answer: Promise[R]) -> None:
         try:
-            async with connection(address, self._settings) as opened:
-                found = await opened.ask(key, request)
+            with trio.fail_after(ANSWER_S):
+                async with connection(address, self._settings) as opened:
+                    found = await opened.ask(key, request)
         except ProxyError as error:
             answer.fail(error)
+        except trio.TooSlowError:
+            answer.fail(UpstreamLost(f"{address} did not answer within {ANSWER_S:g} s"))
         else:
             answer.set(found)
         finally:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -22,6 +23,7 @@ from proxy.brokers.interfaces import OwnQuestions
 from proxy.brokers.internal_topics import TopicLeaders, TopicRefused
 from proxy.brokers.own_client import AuthenticationNeeded, OwnClient
 from proxy.brokers.own_connection import AuthenticationFailed, OwnSettings
+from proxy.brokers.replaced import SILENT_S, unless_replaced
 from proxy.durable import producer_expiration, replay
 from proxy.durable.described_state import HeldState
 from proxy.durable.gate import StateGate
@@ -403,7 +405,9 @@ class HostedState:
         delay = RETRY_MIN_S
         while True:
             try:
-                return await attempt()
+                led = {p: node for p, node in self._leaders.view.leaders.items() if p in takeover.partitions}
+                moved = partial(self._leaders.is_led_elsewhere, led)
+                return await unless_replaced(attempt, moved, look_s=SILENT_S)
             except (UpstreamLost, AuthenticationFailed) as error:
                 self.complain(error, takeover.partitions)
             await self._leaders.look()

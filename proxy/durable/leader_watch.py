@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
 import trio
@@ -63,6 +63,12 @@ class LeaderWatch:
         looked = self._looked
         self._wanted.set()
         await looked.wait()
+
+    async def is_led_elsewhere(self, leaders: Mapping[int, int]) -> bool:
+        """Look whether any of these partitions has another leader than this (partition -> node id)."""
+        await self.look()
+        now = self.view.leaders
+        return any(now.get(partition, node_id) != node_id for partition, node_id in leaders.items())
 
     async def run(self, topic: StateTopic, also: Callable[[StateTopic], Awaitable[None]] | None = None) -> None:
         """Look when it is wanted, and now and then, until cancelled; `also`: what else is asked with each look.

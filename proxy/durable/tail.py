@@ -32,6 +32,7 @@ import trio
 from proxy.brokers import own_log
 from proxy.brokers.internal_topics import TopicLeaders
 from proxy.brokers.own_connection import connection
+from proxy.brokers.replaced import SILENT_S, unless_replaced
 from proxy.durable import replay
 from proxy.durable.described_state import DescribedState, Follower
 from proxy.durable.hosted_state import BrokerAccess
@@ -107,6 +108,8 @@ class Tail:
         self._is_missing = False
         """There is no such topic, as far as is known."""
         self._topic_id = b""
+        self._due: dict[int, float] = {}
+        """Node id -> when its answer is late (trio.current_time)."""
         self._changed = trio.Event()
         self._fault: Exception | None = None
         """What the follower raised about the last record."""
@@ -211,6 +214,17 @@ class Tail:
         return [partition for partition in self._followed if partition not in self.unreadable]
 
     async def _read_from(self, node_id: int, place: replay.ReplayPlace, partitions: set[int]) -> None:
+        """From one leader; not longer from one that is lost without a word than until another one leads."""
+        led = dict.fromkeys(partitions, node_id)
+
+        async def is_replaced() -> bool:
+            is_late = trio.current_time() >= self._due[node_id]
+            return is_late and await self._leaders.is_led_elsewhere(led)
+
+        self._due[node_id] = -inf
+        await unless_replaced(partial(self._follow, node_id, place, partitions), is_replaced, look_s=SILENT_S)
+
+    async def _follow(self, node_id: int, place: replay.ReplayPlace, partitions: set[int]) -> None:
         async with connection(place.address(node_id), place.settings) as opened:
             topic = self._state.topic
             starts = await replay.offsets(opened, topic, partitions, own_log.EARLIEST)
@@ -220,6 +234,7 @@ class Tail:
             while wanted := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
                 self._tell()
                 sent = trio.current_time()
+                self._due[node_id] = sent + FETCH_WAIT_S + SILENT_S
                 entries = await replay.fetch(opened, place, wanted, round(FETCH_WAIT_S * 1000))
                 waited = trio.current_time() - sent >= FETCH_WAIT_S
                 pace = replay.Pace()

@@ -7,14 +7,17 @@ proxy's own identity, by one task at a time.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 from proxy.brokers import own_log
 from proxy.brokers.internal_topics import InternalTopic
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnConnection, connection
 from proxy.brokers.own_log import EARLIEST, LATEST
+from proxy.brokers.replaced import SILENT_S, unless_replaced
 from proxy.views.state_records import PARTITIONS, TOPIC
 from proxy.wire import messages, records
 from proxy.wire.api_key import ApiKey
@@ -27,6 +30,7 @@ FETCH_BYTES = 1 << 20
 WRITE_MS = 10_000
 ALL_REPLICAS = -1
 
+T = TypeVar("T")
 Fact = tuple[bytes | None, bytes | None]
 """Key and value of a record."""
 
@@ -59,8 +63,12 @@ class ViewTopic:
 
     async def end(self, leader: Address) -> int:
         """The offset behind the last record. Raises as `leader`."""
-        async with connection(leader, self._client.settings) as opened:
-            return await _offset(self._topic, opened, LATEST)
+
+        async def ask() -> int:
+            async with connection(leader, self._client.settings) as opened:
+                return await self.offset(opened, LATEST)
+
+        return await self.unless_moved(leader, ask)
 
     async def append(self, leader: Address, facts: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write records, to all replicas in sync. Raises as `leader`."""
@@ -71,8 +79,12 @@ class ViewTopic:
             name=TOPIC, partition_data=[message.PartitionProduceData(index=0, records=batch)]
         )
         request = message(acks=ALL_REPLICAS, timeout_ms=WRITE_MS, topic_data=[data])
-        async with connection(leader, self._client.settings) as opened:
-            answer = await opened.ask(ApiKey.PRODUCE, request, version=PRODUCE_VERSION)
+
+        async def ask() -> messages.ProduceResponse:
+            async with connection(leader, self._client.settings) as opened:
+                return await opened.ask(ApiKey.PRODUCE, request, version=PRODUCE_VERSION)
+
+        answer = await self.unless_moved(leader, ask)
         self._topic.check(answer.responses[0].partition_responses[0].error_code, "WRITE")
 
     async def all(self) -> list[Fact]:
@@ -82,7 +94,7 @@ class ViewTopic:
             return []
         found: list[Fact] = []
         async with self.reading(leader) as reading:
-            end = await _offset(self._topic, reading.opened, LATEST)
+            end = await self.offset(reading.opened, LATEST)
             while reading.position < end:
                 found += await reading.next(0)
         return found
@@ -90,9 +102,31 @@ class ViewTopic:
     @asynccontextmanager
     async def reading(self, leader: Address, position: int | None = None) -> AsyncIterator[Reading]:
         """Read from a position, or from the start. Raises as `leader`."""
-        async with connection(leader, self._client.settings) as opened:
-            start = await _offset(self._topic, opened, EARLIEST)
-            yield Reading(self._topic, opened, start if position is None else max(start, position))
+        async with AsyncExitStack() as stack:
+            dial = partial(stack.enter_async_context, connection(leader, self._client.settings))
+            opened = await self.unless_moved(leader, dial)
+            start = await self.unless_moved(leader, partial(self.offset, opened, EARLIEST))
+            yield Reading(self, opened, leader, start if position is None else max(start, position))
+
+    async def offset(self, opened: OwnConnection, timestamp: int) -> int:
+        """Where the log begins (EARLIEST) or ends (LATEST). Raises as `leader`."""
+        (entry,) = await own_log.ask_offsets(opened, TOPIC, [0], timestamp)
+        self.check(entry.error_code, "DESCRIBE")
+        if entry.offset < 0:
+            raise RemoteProtocolError(f"{TOPIC}: ListOffsets answered with offset {entry.offset}")
+        return int(entry.offset)
+
+    def check(self, code: int, right: str) -> None:
+        """See InternalTopic."""
+        self._topic.check(code, right)
+
+    async def unless_moved(self, leader: Address, wait: Callable[[], Awaitable[T]], silent_s: float = SILENT_S) -> T:
+        """What `wait` gives of the leader, as long as there is no other. Raises Replaced, an UpstreamLost."""
+
+        async def has_moved() -> bool:
+            return await self.leader() not in (leader, None)
+
+        return await unless_replaced(wait, has_moved, silent_s=silent_s, look_s=SILENT_S)
 
     async def aclose(self) -> None:
         """Close what is kept open."""
@@ -102,15 +136,17 @@ class ViewTopic:
 class Reading:
     """One way through the topic."""
 
-    def __init__(self, topic: InternalTopic, opened: OwnConnection, position: int) -> None:
+    def __init__(self, topic: ViewTopic, opened: OwnConnection, leader: Address, position: int) -> None:
         self._topic = topic
+        self._leader = leader
         self.opened = opened
         self.position = position
         """The offset that is read next."""
 
     async def next(self, wait_ms: int) -> list[Fact]:
         """What comes next; empty when nothing came in time. Raises as `leader`, RemoteProtocolError for bad bytes."""
-        (entry,) = await own_log.fetch(
+        fetch = partial(
+            own_log.fetch,
             self.opened,
             TOPIC,
             {0: self.position},
@@ -118,8 +154,9 @@ class Reading:
             max_bytes=FETCH_BYTES,
             partition_bytes=FETCH_BYTES,
         )
+        (entry,) = await self._topic.unless_moved(self._leader, fetch, wait_ms / 1000 + SILENT_S)
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.position = await _offset(self._topic, self.opened, EARLIEST)
+            self.position = await self._topic.offset(self.opened, EARLIEST)
             return []
         self._topic.check(entry.error_code, "READ")
         data = memoryview(entry.records or b"")
@@ -130,11 +167,3 @@ class Reading:
                 found += [(each.key, each.value) for each in decoded if each.offset >= self.position]
             self.position = max(self.position, batch.last_offset + 1)
         return found
-
-
-async def _offset(topic: InternalTopic, opened: OwnConnection, timestamp: int) -> int:
-    (entry,) = await own_log.ask_offsets(opened, TOPIC, [0], timestamp)
-    topic.check(entry.error_code, "DESCRIBE")
-    if entry.offset < 0:
-        raise RemoteProtocolError(f"{TOPIC}: ListOffsets answered with offset {entry.offset}")
-    return int(entry.offset)

@@ -60,6 +60,24 @@ async def test_a_broker_that_cannot_be_asked_is_an_error(autojump_clock: trio.te
     await with_questions({A: Broker(), B: None}, test)
 
 
+@pytest.mark.parametrize("lost", ["answers", "dials"])
+async def test_broker_lost_without_a_word_is_not_waited_for_long(
+    autojump_clock: trio.testing.MockClock, lost: str
+) -> None:
+    async with trio.open_nursery() as nursery:
+        broker = Broker()
+        net = Net(nursery, {A: broker})
+        asking = OwnIdentityQuestions(nursery, OwnSettings(connect=net), {1: A}.get)
+        broker.silent = lost == "answers"
+        net.black_holes = {A} if lost == "dials" else set()
+        began = trio.current_time()
+        with pytest.raises(UpstreamLost, match="did not answer within 5 s"):
+            await settled(asking.ask(1, ApiKey.METADATA, question()))
+        assert trio.current_time() - began == pytest.approx(own_questions.ANSWER_S)
+        assert asking.under_way == 0
+        nursery.cancel_scope.cancel()
+
+
 async def test_one_too_many_fails_at_once(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

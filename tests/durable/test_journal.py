@@ -378,7 +378,7 @@ def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
     world.loop.turn(LOOK_MAX_S)
     assert (LEADER, "Append") not in world.links.channels
     world.loop.turn(0.1)
-    _, again, done = world.links.channels[3, "Append"].asked[-1]
+    _, again, _ = world.links.channels[3, "Append"].asked[-1]
     assert again.topic_data[0].partition_data[0].records == first.topic_data[0].partition_data[0].records
     assert not promise.done
     world.links.channels[LEADER, "Append"] = world.links.channels[3, "Append"]

@@ -16,6 +16,7 @@ from trio.testing import MockClock
 
 from proxy.brokers.own_client import OwnClient
 from proxy.brokers.own_connection import OwnSettings
+from proxy.brokers.replaced import SILENT_S
 from proxy.durable.hosted_state import BrokerAccess, HostedState
 from proxy.durable.interfaces import JournalRefused
 from proxy.durable.journal import TopicJournal
@@ -29,12 +30,13 @@ from proxy.sharegroups.held_state import HeldShareState
 from proxy.sharegroups.model.coordinator import ShareCoordinator
 from proxy.sharegroups.model.settings import BrokerShareLimits
 from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate
+from proxy.wire.api_key import ApiKey
 from proxy.wire.errors import ErrorCode, ProxyError
 from proxy.wire.records import Record, decode_records
 from tests.support import state_cluster
 from tests.support.small_broker import Broker
 from tests.support.small_state import TEST_STATE, HeldTexts, encode_key, partition_of, text_gate
-from tests.support.state_cluster import Loop, StateCluster
+from tests.support.state_cluster import OTHER_NODE, Loop, StateCluster
 
 GROUP = "g"
 NUMBER = state_partition(GROUP)
@@ -349,6 +351,25 @@ async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster:
     assert proxy.is_open != (True, True)
     cluster.away, cluster.away_after = False, inf
     await until(lambda: proxy.is_open == (True, True))
+
+
+async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
+    jumping: MockClock, cluster: StateCluster
+) -> None:
+    """What it holds is read from the next one as soon as that leads."""
+    first = await owning(cluster)
+    await stored(first.put("one"))
+    first.scope.cancel()
+    cluster.loses = ApiKey.FETCH
+    second = Proxy(cluster, "b:1", fleet=True)
+    second.owner.assign(EVERYTHING)
+    await trio.sleep(9.5)
+    assert cluster.lost
+    assert second.is_open == (False, False)
+    cluster.node, led = OTHER_NODE, trio.current_time()
+    await until(lambda: second.is_open == (True, True))
+    assert trio.current_time() - led <= 2 * SILENT_S
+    assert second.texts.values == {TEXT: "one"}
 
 
 @pytest.mark.parametrize("made_anew", [False, True], ids=["deleted", "deleted and made anew by somebody"])

@@ -9,12 +9,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from proxy.brokers.replaced import SILENT_S
 from proxy.durable import tail as tail_module
 from proxy.durable.tail import FETCH_WAIT_S, LOOK_S, Tail
+from proxy.wire.api_key import ApiKey
 from proxy.wire.records import Record
 from tests.support import state_cluster
 from tests.support.small_state import TEST_STATE, Texts, encode_key, partition_of
-from tests.support.state_cluster import WALL_MS, StateCluster
+from tests.support.state_cluster import OTHER_NODE, WALL_MS, StateCluster
 
 NAMES = {partition: next(f"t{n}" for n in range(999) if partition_of(f"t{n}") == partition) for partition in range(8)}
 
@@ -106,6 +108,23 @@ async def test_age_is_bounded_while_brokers_answer_and_grows_while_they_do_not(
     await followed.holds(**{NAMES[5]: "meanwhile"})
     await until(lambda: followed.tail.age_s < 1)
     assert "test-state-followed" in followed.notes
+
+
+async def test_leader_lost_without_a_word_is_followed_by_the_next_one(
+    autojump_clock: MockClock, followed: Followed
+) -> None:
+    """It is known once a Fetch is late; brokers are asked every second then, and not before."""
+    followed.make()
+    followed.run()
+    await followed.tail.loaded()
+    followed.cluster.loses = ApiKey.FETCH
+    await trio.sleep(9.5)
+    assert followed.tail.age_s > 5
+    assert followed.cluster.lost
+    followed.cluster.node, led = OTHER_NODE, trio.current_time()
+    followed.put(5, "afterwards")
+    await followed.holds(**{NAMES[5]: "afterwards"})
+    assert trio.current_time() - led <= 2 * SILENT_S
 
 
 async def test_delay_from_append_to_here_is_known(autojump_clock: MockClock, followed: Followed) -> None:

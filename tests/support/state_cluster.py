@@ -29,7 +29,7 @@ from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 from proxy.wire.records import build_batch, iter_batches
 from proxy.wire.values import ZERO_UUID, Address
 
-NODE = 1
+NODE, OTHER_NODE = 1, 2
 WALL_MS = 1_700_000_000_000
 
 
@@ -58,10 +58,15 @@ class Log:
 
 
 class StateCluster:
-    """One broker that leads everything."""
+    """A broker that leads everything, and others that could."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
+        self.node = NODE
+        """Who leads everything."""
+        self.loses: int | None = None
+        """API key of the request at which its reader loses the leader: nothing comes from there any more."""
+        self.lost: set[int] = set()
         self.topics: dict[str, list[Log]] = {}
         self.topic_ids: dict[str, int] = {}
         self.refuses_to_make: set[str] = set()
@@ -242,7 +247,8 @@ class Client:
             raise UpstreamLost("nobody is there")
         answer = registry.message("MetadataResponse")
         topics = [self._topic(answer, name) for name in names]
-        return answer(brokers=[answer.MetadataResponseBroker(node_id=NODE, host="b", port=1)], topics=topics), None
+        brokers = [answer.MetadataResponseBroker(node_id=node, host="b", port=node) for node in (NODE, OTHER_NODE)]
+        return answer(brokers=brokers, topics=topics), None
 
     def _topic(self, answer: Any, name: str) -> Any:
         logs = self._cluster.topics.get(name)
@@ -251,7 +257,7 @@ class Client:
                 name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=[]
             )
         partitions = [
-            answer.MetadataResponsePartition(partition_index=index, leader_id=NODE, replica_nodes=[NODE])
+            answer.MetadataResponsePartition(partition_index=index, leader_id=self._cluster.node, replica_nodes=[NODE])
             for index in range(len(logs))
         ]
         topic_id = self._cluster.id_of(name)
@@ -338,11 +344,17 @@ class Channels:
 class _Connection:
     """As much of an OwnConnection as reading needs."""
 
-    def __init__(self, cluster: StateCluster) -> None:
+    def __init__(self, cluster: StateCluster, node: int) -> None:
         self._cluster = cluster
+        self._node = node
 
     async def ask(self, key: int, request: Any, version: int | None = None) -> Any:
         await trio.lowlevel.checkpoint()
+        if key == self._cluster.loses:
+            self._cluster.loses = None
+            self._cluster.lost.add(self._node)
+        if self._node in self._cluster.lost:
+            await trio.sleep_forever()
         return await self._cluster.fetch(request) if key == ApiKey.FETCH else self._cluster.answer(key, request)
 
 
@@ -350,8 +362,8 @@ def install(monkeypatch: pytest.MonkeyPatch, cluster: StateCluster, *modules: An
     """Have these modules, and what hosts states, meet this cluster in place of the network."""
 
     @asynccontextmanager
-    async def connection(_address: Any, _settings: Any) -> AsyncIterator[_Connection]:
-        yield _Connection(cluster)
+    async def connection(address: Address, _settings: Any) -> AsyncIterator[_Connection]:
+        yield _Connection(cluster, address.port)
 
     for module in (replay, *modules):
         monkeypatch.setattr(module, "connection", connection)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import trio
 import trio.testing
 
 from proxy.brokers.internal_topics import TopicRefused
+from proxy.brokers.own_client import OwnClient
+from proxy.brokers.own_connection import OwnSettings
+from proxy.brokers.replaced import SILENT_S, Replaced
 from proxy.views.state_records import TOPIC
 from proxy.views.state_topic import ViewTopic
 from proxy.wire.errors import UpstreamLost
+from proxy.wire.values import Address
+from tests.support.small_broker import Net
 from tests.support.view_log import LEADER, ViewsBroker, client
+
+OTHER = Address("b2", 9092)
 
 
 def there() -> ViewsBroker:
@@ -66,6 +75,33 @@ async def test_records_that_are_gone_are_left_out(nursery: trio.Nursery) -> None
 async def test_a_missing_topic_has_nothing_in_it(nursery: trio.Nursery) -> None:
     """It is made with the first fact."""
     assert await ViewTopic(client(nursery, ViewsBroker())).all() == []
+
+
+async def test_leader_lost_without_a_word_is_given_up_once_there_is_another(
+    nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    """Reading, asking and writing alike; until then, and for a slow one, it is waited for."""
+    lost, other = there(), there()
+    net = Net(nursery, {LEADER: lost, OTHER: other})
+    topic = ViewTopic(OwnClient([OTHER, LEADER], OwnSettings(connect=net)))
+    other.named = {1: LEADER, 2: OTHER}
+    other.node_id = 1
+    async with topic.reading(LEADER) as reading:
+        lost.silent = True
+        for ask in (lambda: topic.append(LEADER, [(b"k", b"v")]), lambda: topic.end(LEADER), lambda: reading.next(0)):
+            other.node_id, outcome = 1, list[str]()
+            nursery.start_soon(_until_replaced, ask, outcome)
+            await trio.sleep(9.5)
+            assert outcome == []
+            other.node_id = 2
+            await trio.sleep(2 * SILENT_S)
+            assert outcome == ["replaced"]
+
+
+async def _until_replaced(ask: Callable[[], Awaitable[object]], outcome: list[str]) -> None:
+    with pytest.raises(Replaced):
+        await ask()
+    outcome.append("replaced")
 
 
 async def test_what_the_proxy_may_not_do_is_said(nursery: trio.Nursery) -> None:

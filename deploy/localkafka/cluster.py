@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -111,6 +112,16 @@ class Node:
         """Crash it."""
         if self.child is not None:
             self.child.kill()
+
+    def suspend(self) -> None:
+        """Let it do nothing (SIGSTOP): to others as if its machine were lost, for no connection ends."""
+        if self.child is not None:
+            self.child.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self.child is not None:
+            self.child.signal(signal.SIGCONT)
 
 
 class Cluster:

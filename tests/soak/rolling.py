@@ -1,11 +1,13 @@
 """A share group survives a rolling restart, as well as on brokers that have share groups themselves.
 
-    tests/soak/rolling [--seconds 180] [--rate 500] [--partitions 6] [--overlapping] [--only NAME] [--keep FOLDER]
+    tests/soak/rolling [--seconds 180] [--rate 500] [--partitions 6] [--overlapping] [--crash SIGSTOP] [--only NAME]
+        [--keep FOLDER]
 
 Three brokers, replication 3, at least two in sync; records at a steady rate; four members on the stock Java client that
 acknowledge each record (explicit mode). The brokers are ended in turn, by SIGTERM and SIGKILL, every 10 seconds or as
 soon as the last one is in sync again, and started again; with --overlapping whether or not it is in sync, which brokers
-themselves bear badly: for a while none of them listens. Three runs, one after the other:
+themselves bear badly: for a while none of them listens. With --crash SIGSTOP a crash is a machine or a network that is
+lost: no connection ends, and the broker goes on later as if nothing had been. Three runs, one after the other:
 
 - proxy: Kafka 4.3.0 behind the proxy, which serves the group;
 - native: the same brokers, which serve the group themselves;
@@ -87,6 +89,7 @@ def main() -> None:
     parser.add_argument(
         "--overlapping", action="store_true", help="end a broker every 10 s, though the last one is not in sync again"
     )
+    parser.add_argument("--crash", choices=("SIGKILL", "SIGSTOP"), default="SIGKILL")
     parser.add_argument("--only", choices=RUNS, action="append", help="may be repeated")
     parser.add_argument("--keep", type=Path, help="a folder for the logs, which stays")
     asked = parser.parse_args()
@@ -96,6 +99,7 @@ def main() -> None:
         rate=asked.rate,
         partitions=asked.partitions,
         in_sync=not asked.overlapping,
+        crash=asked.crash,
     )
     outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as temporary:

@@ -52,7 +52,9 @@ class Plan:
     down_s: float = 2.0
     """Between the end of a broker and its start."""
     crashed_s: float = 2.0
-    """The same after SIGKILL."""
+    """The same after SIGKILL, or until it goes on after SIGSTOP."""
+    crash: str = "SIGKILL"
+    """How every other broker is lost: by SIGKILL, or by SIGSTOP as a machine is whose network is cut."""
     rate: int = 500
     """Records a second."""
     partitions: int = 6
@@ -112,7 +114,7 @@ class Outcome:
 
     def longest_after_s(self) -> float:
         """The longest time from when the cluster missed a broker that crashed to the next settled record."""
-        crashes = [gap.times for gap in self.gaps() if gap.ended.signal == "SIGKILL"]
+        crashes = [gap.times for gap in self.gaps() if gap.ended.signal != "SIGTERM"]
         return max((t["settled"] - t["missed"] for t in crashes if t.keys() >= {"settled", "missed"}), default=0.0)
 
     def gaps(self) -> Iterator[Gap]:
@@ -247,11 +249,13 @@ class Rolling:
     # Brokers
 
     def _restart_brokers(self) -> None:
-        """In turn, and by SIGTERM and SIGKILL in turn: with three of them, each is ended by both."""
+        """In turn, and by SIGTERM and as a crash in turn: with three of them, each is ended by both."""
         end, number = time.monotonic() + self._plan.seconds, 0
         while time.monotonic() < end or number < self._plan.restarts_min:
             next_at = time.monotonic() + self._plan.every_s
-            self._restart(self._cluster.nodes[number % len(self._cluster.nodes)], ("SIGTERM", "SIGKILL")[number % 2])
+            self._restart(
+                self._cluster.nodes[number % len(self._cluster.nodes)], ("SIGTERM", self._plan.crash)[number % 2]
+            )
             while time.monotonic() < next_at:
                 self._listen()
                 time.sleep(PAUSE_S)
@@ -262,12 +266,14 @@ class Rolling:
 
     def _restart(self, node: Node, signal: str) -> None:
         self.outcome.ended.append(Ended(time.monotonic_ns(), node.node_id, signal))
-        if signal == "SIGTERM":
-            node.stop()
-        else:
-            node.kill()
-        time.sleep(self._plan.down_s if signal == "SIGTERM" else self._plan.crashed_s)
-        node.start()
+        end, back, down_s = {
+            "SIGTERM": (node.stop, node.start, self._plan.down_s),
+            "SIGKILL": (node.kill, node.start, self._plan.crashed_s),
+            "SIGSTOP": (node.suspend, node.resume, self._plan.crashed_s),
+        }[signal]
+        end()
+        time.sleep(down_s)
+        back()
 
     def _in_sync(self) -> bool:
         """Whether every broker serves, and says that every partition is led and has all its replicas in sync.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -58,13 +59,16 @@ class Lookout:
 
     def __init__(self, cluster: Cluster, led: Mapping[str, Sequence[Place]], refusal: Callable[[], str] | None) -> None:
         self.seen = Seen(moved={what: [] for what in led})
-        self._cluster, self._refusal = cluster, refusal
+        self._refusal = refusal
         self._called = {place: what for what, places in led.items() for place in places}
         self._leaders: dict[Place, tuple[int, int]] = {}
         """(epoch, node id) of the last leader."""
         self._raws: dict[int, Raw] = {}
         self._enough = threading.Event()
-        looks = [self._look_at_cluster, *([self._look_at_proxy] if refusal else [])]
+        self._taking = threading.Lock()
+        # Each broker is asked by a thread of its own: one that is suspended keeps who asks it waiting.
+        looks: list[Callable[[], None]] = [partial(self._look_at_broker, node) for node in cluster.nodes]
+        looks += [self._look_at_proxy] if refusal else []
         self._threads = [threading.Thread(target=self._repeat, args=[look], daemon=True) for look in looks]
 
     def __enter__(self) -> Lookout:
@@ -91,11 +95,12 @@ class Lookout:
         if not self.seen.refusals or self.seen.refusals[-1][1] != why:
             self.seen.refusals.append((time.monotonic_ns(), why))
 
-    def _look_at_cluster(self) -> None:
-        """Ask every broker that answers: the one that is ended is not the one to know of it."""
-        for node in self._cluster.nodes:
-            with suppress(OSError):
-                self._take(node, self._ask(node))
+    def _look_at_broker(self, node: Node) -> None:
+        """Every broker that answers is asked: the one that is ended is not the one to know of it."""
+        with suppress(OSError):
+            answer = self._ask(node)
+            with self._taking:
+                self._take(node, answer)
 
     def _ask(self, node: Node) -> Any:
         try:

@@ -1,25 +1,37 @@
-"""One broker of three dies and comes back: the probe names it, and the log has a beginning and an end of it."""
+"""One broker of three dies, or is lost without a word, and comes back.
+
+The probe names it, the log has a beginning and an end of it, and share groups go on as soon as brokers do.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from localkafka.cluster import Cluster
 from localkafka.front import Front
 
+from proxy.durable.ownership_rules import GROUP
 from tests.support.brokers import OLD, Running
-from tests.support.raw import Raw, until
+from tests.support.raw import Raw, Topic, until
+from tests.support.worlds import ACCEPT, RECORD_LIMIT, Member, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DEAD = 3
+LEASE_S = 6.0
+"""After this the proxy serves only if the next coordinator has answered it."""
+MOVED_S = 10.0
+"""How long a starved machine may take, once the brokers have another coordinator."""
 
 
 @pytest.fixture(scope="module")
 def kafka(running: Running) -> Cluster:
-    return running.cluster(OLD, nodes=3)
+    """Brokers are missed after 3 s, and another controller need not be found first."""
+    properties = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "300"}
+    return running.cluster(OLD, nodes=3, controller_apart=True, properties=properties)
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +68,35 @@ def test_readyz_names_a_dead_broker_until_it_is_back(kafka: Cluster, front: Fron
     assert counts["view-state-not-read"] <= 4, counts
     assert counts["broker-not-answering"] + counts["broker-vanished"] >= 1, counts
     assert counts["broker-answers"] + counts["broker-back"] >= 1, counts
+
+
+def test_share_groups_go_on_when_the_coordinator_of_the_proxies_is_lost_without_a_word(
+    kafka: Cluster, front: Front
+) -> None:
+    """Its machine is gone: no connection ends. Whoever waited for it waited for 15 s and more."""
+    with Raw(kafka.bootstrap) as raw:
+        lost = kafka.node(raw.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[GROUP]).coordinators[0].node_id)
+        stays = next(node for node in kafka.nodes if node is not lost)
+    world = World("lost", front.bootstrap, "lost")
+    topic = world.topic(assignments={0: [stays.node_id]})
+    member = world.member(world.group(), topics=[topic], node=stays.node_id)
+    with Raw(stays.address) as raw:
+        raw.produce(topic, *[1] * 3)
+    settle(member, topic)
+    lost.suspend()
+    try:
+        time.sleep(LEASE_S)
+        until(lambda: front.ask("/readyz/share-groups")[0], "share groups to be served again", MOVED_S)
+        settle(member, topic)
+    finally:
+        lost.resume()
+    until(lambda: body(front)["unreachable"] == {}, "the broker to be back")
+    settle(member, topic)
+    world.close()
+
+
+def settle(member: Member, topic: Topic) -> None:
+    """Take one record and have it settled."""
+    ((first, last, _),) = member.take(topic, records=1, batch=1, mode=RECORD_LIMIT).acquired(topic)
+    answer = member.acknowledge((topic, 0, first, last, ACCEPT))
+    assert (answer.error, answer.code(topic)) == (0, 0)

@@ -30,6 +30,7 @@ from localkafka.front import Front
 
 from proxy.pipeline.planner import BUCKET_WIDTH, make_plan
 from proxy.wire.key_hash import murmur2
+from tests.support import audit_story
 from tests.support.brokers import NEW, VIEWS, Running
 from tests.support.raw import Raw, Topic, until
 
@@ -209,6 +210,7 @@ def test_jobs_run_on_executors_that_have_nothing_but_what_was_packaged(
         submit += ["--conf", f"{setting}=./environment/bin/python"]
     environment = clean(os.environ) | {"SPARK_HOME": str(spark_home), "SPARK_LOCAL_IP": "127.0.0.1"}
     file, lake = tmp_path / "plan.json", tmp_path / "lake"
+    audit_story.write(tmp_path / "audit", "audit.jsonl", audit_story.blocked_events() + audit_story.load_events())
     for arguments in (
         ["plan", "--from", topic.name, "-n", "4", "-o", str(file)],
         [
@@ -223,6 +225,7 @@ def test_jobs_run_on_executors_that_have_nothing_but_what_was_packaged(
             str(tmp_path / "cp"),
             "--once",
         ],
+        ["audit", "--in", str(tmp_path / "audit"), "--out", str(lake)],
     ):
         done([*submit, "run.py", *arguments, "--bootstrap", front.bootstrap], cwd=packaged, env=environment)
     weights: dict[int, float] = {}
@@ -234,6 +237,8 @@ def test_jobs_run_on_executors_that_have_nothing_but_what_was_packaged(
     assert plan["made_from"]["rows"] == RECORDS
     rows = pyarrow.dataset.dataset(lake / "records", partitioning="hive").to_table()
     assert sorted(rows["key"].to_pylist()) == sorted(keys)
+    deliveries = pyarrow.dataset.dataset(lake / "deliveries", partitioning="hive").to_table()
+    assert sorted(deliveries["first"].to_pylist()) == [10, 11, 12]
     logs = [each.read_text() for each in spark_home.glob("work/*/*/stderr")]
-    assert len(logs) == 4  # two executors for each job
+    assert len(logs) == 6  # two executors for each job
     assert not any("the same in Python takes over" in log for log in logs)

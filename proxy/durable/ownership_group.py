@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from math import inf
 from typing import TypeVar
@@ -61,6 +61,8 @@ RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
 shortest after news, that is, when another one is named or says that it is loading; the longest after SOON_S."""
 SOON_S = 30.0
 """Brokers find another coordinator within this, or something else is wrong."""
+LOADING_BEATS = 5
+"""Heartbeats that may be answered so on one connection before brokers are asked again: to dial takes longer."""
 DIAL_AGAIN_S = 0.2
 """Where a coordinator was not to be reached, it is tried again after this; until then the brokers may name another."""
 NEW_GROUP_S = 10.0
@@ -237,10 +239,18 @@ class Membership:
 
     async def _beat_until_rebalance(self, beating: OwnConnection) -> None:
         while not self._join_anew.is_set():
-            if await self._beat(beating) == ErrorCode.REBALANCE_IN_PROGRESS:
+            if await self._beat_once_loaded(beating) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
             with trio.move_on_after(self._beat_s):
                 await self._join_anew.wait()
+
+    async def _beat_once_loaded(self, beating: OwnConnection) -> ErrorCode:
+        """As `_beat`; a coordinator that was just named loads the group first, and says meanwhile that it is none."""
+        for _ in range(LOADING_BEATS):
+            with suppress(NotReadyYet):
+                return await self._beat(beating)
+            await trio.sleep(RETRY_MIN_S)
+        return await self._beat(beating)
 
     async def _beat(self, beating: OwnConnection, *, joining: bool = False) -> ErrorCode:
         """One heartbeat. Raises NotAMember, UpstreamLost."""

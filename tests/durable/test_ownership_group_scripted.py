@@ -280,6 +280,27 @@ async def test_lease_comes_back_as_soon_as_another_coordinator_is_named(
     assert coordinator.dialled[-1] == 2
 
 
+async def test_coordinator_that_loads_the_group_is_asked_again_over_the_same_connection(
+    autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
+) -> None:
+    """For a moment it says that it is none. To dial it again and again takes longer, on busy machines ten times."""
+    a = Member(coordinator, "a", nursery, fleet=False)
+    await until(a.part.is_valid)
+    coordinator.lost[1] = REFUSES
+    await trio.sleep(LEADERS_MOVE_S)
+    coordinator.port, named = 2, trio.current_time()
+    coordinator.answers[ApiKey.HEARTBEAT] = ErrorCode.NOT_COORDINATOR
+    await trio.sleep(4 * ownership_group.RETRY_MIN_S)
+    coordinator.answers.clear()
+    await until(a.part.is_valid)
+    assert trio.current_time() - named <= ownership_group.RETRY_SOON_S + 6 * ownership_group.RETRY_MIN_S
+    assert coordinator.dialled.count(2) == 1
+    coordinator.port = 3
+    await trio.sleep(SESSION_S)
+    assert a.part.is_valid(), "one that is none for good is not asked for ever"
+    assert coordinator.dialled[-1] == 3
+
+
 async def test_slow_coordinator_that_is_still_named_is_waited_for(
     autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
 ) -> None:

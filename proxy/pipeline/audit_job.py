@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 EVENTS = "audit_events"
 NEW = "new"
 """Name of what is staged of events that are not all new."""
+TABLES_AT_ONCE = 2
+"""Each leaves cores idle while it begins and ends."""
 
 
 class LostEvents(NamedTuple):
@@ -115,9 +118,15 @@ def run(spark: SparkSession, lines: Lines, out: str, day: str | None, progress: 
 def _make_tables(lake: Lake, events: DataFrame, progress: Callable[[str], None]) -> None:
     marks = lake.staged(audit_tables.marks(events), "marks")
     blocked = lake.staged(audit_tables.blocked(events, marks), "blocked")
-    for table, make in audit_tables.tables(events, blocked).items():
-        lake.overwrite(make(), table, ["day"])
-        progress(f"{table}: written")
+    made = audit_tables.tables(events, blocked)
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+        for table in pool.map(lambda table: _make(lake, table, made[table]), made):
+            progress(f"{table}: written")
+
+
+def _make(lake: Lake, table: str, make: Callable[[], DataFrame]) -> str:
+    lake.overwrite(make(), table, ["day"])
+    return table
 
 
 def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[tuple[str, ...], list[Row]]:

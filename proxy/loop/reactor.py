@@ -297,10 +297,7 @@ class Reactor:
         for _ in range(len(chores)):
             chore = chores.popleft()
             chore()
-            now = monotonic()
-            if now - began > NOTED_S:
-                self.turns.took(chore, now - began)
-            began = now
+            began = self._timed(chore, began)
 
     def _do_spread(self) -> None:
         spread, now = self._spread, monotonic()

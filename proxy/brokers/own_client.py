@@ -5,7 +5,7 @@ the last Metadata answer are tried, one beside the other (`racing`), and the fir
 is not tried again for the same question.
 
 A broker that is lost without a word, with its machine or its network, ends no connection. So a question that is not
-answered within ELSEWHERE_S is asked of another one as well, over one connection more at a time; the first answer is
+answered within SILENT_S is asked of another one as well, over one connection more at a time; the first answer is
 taken, and the connection that gave it is kept. Whatever is asked here may therefore be asked twice.
 """
 
@@ -28,6 +28,7 @@ from proxy.brokers.own_connection import (
     open_connection,
 )
 from proxy.brokers.questions import about_topics
+from proxy.brokers.replaced import SILENT_S
 from proxy.loop.first_success import race
 from proxy.wire import messages
 from proxy.wire.api_key import ApiKey
@@ -37,9 +38,6 @@ from proxy.wire.values import Address
 
 R = TypeVar("R", bound=Message)
 """The class of the answer."""
-
-ELSEWHERE_S = 1.0
-"""A question that is not answered for so long is asked of another server as well."""
 
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
@@ -81,7 +79,7 @@ class OwnClient:
         self._open = None  # it is kept again once it has answered
         asking = partial(self._answer_of, opened, key, question)
         elsewhere = partial(self._elsewhere, opened, left, reasons, key, question)
-        found = await race([asking, elsewhere], _TROUBLE, _close, ELSEWHERE_S)
+        found = await race([asking, elsewhere], _TROUBLE, _close, SILENT_S)
         if found.winner is None:
             raise _summed_up([*reasons, found.failures[0]])
         _, (self._open, answer) = found.winner
@@ -180,10 +178,10 @@ class OwnClient:
         while left:
             address = left.pop(0)
             try:
-                with trio.fail_after(ELSEWHERE_S if left else inf):
+                with trio.fail_after(SILENT_S if left else inf):
                     return await self._answer_of(await open_connection(address, self.settings), key, question)
             except trio.TooSlowError:
-                reasons.append(UpstreamLost(f"{address} did not answer within {ELSEWHERE_S:g} s"))
+                reasons.append(UpstreamLost(f"{address} did not answer within {SILENT_S:g} s"))
             except _TROUBLE as error:
                 reasons.append(error)
         raise _summed_up(reasons)

@@ -98,6 +98,11 @@ class ClusterView:
         """A topic by name."""
         return self._topics.get(name)
 
+    def topic_since(self, name: str, seen: float) -> Topic | None:
+        """A topic that an answer has spoken of since then, and that nobody has found wrong."""
+        topic = self._topics.get(name)
+        return topic if topic is not None and topic.seen >= seen and name not in self._stale else None
+
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """A topic by its 16-byte id; None for an id nobody has told yet (ask, do not guess)."""
         name = self._names.get(topic_id)

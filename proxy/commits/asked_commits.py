@@ -106,13 +106,13 @@ def _read_text(asked: AskedCommit, ranges_max: int) -> None:
 
 async def know_topics(call: Call[Message], services: CommitServices, topics: Iterable[HasTopicName]) -> None:
     """Ask about topics that nobody has spoken of for a while, over the client's connection. Raises UpstreamLost."""
-    view, now, oldest = services.services.topology, services.timers.now(), services.options.topic_age_s
+    view, since = services.services.topology, services.timers.now() - services.options.topic_age_s
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
     for topic in topics:
         topic_id = bytes(getattr(topic, "topic_id", ZERO_UUID))
         if topic_id == ZERO_UUID:
-            if view.age(topic.name, now) > oldest:
+            if view.topic_since(topic.name, since) is None:
                 names[topic.name] = None
         elif view.topic_by_id(topic_id) is None:
             ids[topic_id] = None

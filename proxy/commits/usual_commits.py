@@ -238,10 +238,11 @@ class UsualCommit(AwaitedAnswer):
     def _answer(self, code: ErrorCode) -> None:
         if self.is_over:
             return
-        self._end()
+        self.is_over = True
         if code != NO_ERROR:
             self.answer = self._with_code(code)
         self.connection.answer_at_once(self.answer)
+        self._end()
 
     def _with_code(self, code: ErrorCode) -> bytes:
         """The coordinator's answer with this code in what could not be stored."""

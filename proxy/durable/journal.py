@@ -128,7 +128,7 @@ class TopicJournal(Generic[K]):
             promise.set(None)
             return promise
         partition = state.partition_of(records[0][0])
-        for key, _ in records:
+        for key, _ in records[1:]:
             if state.partition_of(key) != partition:
                 raise LocalProtocolError(f"one append to several partitions of {state.topic}")
         producer = self._producers.get(partition)

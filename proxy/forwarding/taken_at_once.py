@@ -119,10 +119,10 @@ class TakenAtOnce:
         owner, taken, self._taken = self.owner, self._taken, None
         if taken is None or owner.state.now is not _SERVING:
             return
-        owner.plane.served(taken.key, time.perf_counter() - self._begun)
-        owner.plane.count_local_answer()
         owner.answers.bytes += len(frame)
         owner.to_client(frame)
+        owner.plane.served(taken.key, time.perf_counter() - self._begun)
+        owner.plane.count_local_answer()
         if owner.state.now is _SERVING:
             owner.state.move(_PASSING)
             self._go_on()

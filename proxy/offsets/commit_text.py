@@ -94,11 +94,11 @@ def parse_commit_text(metadata: str, ranges_max: int = RANGES_MAX) -> CommitText
 
 def one_range(metadata: str) -> OffsetRanges | None:
     """The ranges of a text that says one range and nothing else, as nearly all do; None: `parse_commit_text` judges."""
-    found = _ONE_RANGE.fullmatch(metadata) if metadata.startswith(PREFIX) else None
+    found = _ONE_RANGE.fullmatch(metadata)
     if found is None:
         return None
-    first, last = map(int, found.groups())
-    return None if first > last else OffsetRanges.of_one(first, last + 1)
+    first, end = int(found[1]), int(found[2]) + 1
+    return OffsetRanges.of_one(first, end) if first < end else None
 
 
 def write_commit_text(

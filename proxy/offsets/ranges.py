@@ -131,6 +131,11 @@ class OffsetRanges:
         return sum(self._ends) - sum(self._starts)
 
     @property
+    def start(self) -> int:
+        """Where the first range begins; beyond all offsets without ranges."""
+        return self._starts[0] if self._starts else OFFSET_MAX + 1
+
+    @property
     def end(self) -> int:
         """Behind the last range; 0 without ranges."""
         return self._ends[-1] if self._ends else 0

@@ -121,8 +121,11 @@ def test_stale_topics_have_no_age_until_they_are_told_again(view):
     assert view.is_stale("nobody")
     assert not view.is_stale("b")
     assert view.age("a", now=10.0) == inf
+    assert view.topic_since("a", -inf) is None
     view.fold(metadata(topic("a", A, (1, 5), (2, 7))), now=11.0)
     assert not view.is_stale("a")
+    assert view.topic_since("a", 11.0) is view.topic("a")
+    assert view.topic_since("a", 11.1) is view.topic_since("nobody", 0.0) is None
     view.mark_stale()
     assert view.stale_topics() == {"a", "b"}
 

@@ -70,7 +70,7 @@ class PartitionCommits:
     """The last one that committed here, until the broker says that none is open."""
     unseen_since: float | None = None
     """When the broker was first heard to have one open of which nothing is known here: another proxy saw it begin."""
-    _planned: tuple[PartitionCommit, CommitOutcome] | None = None
+    _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
     """The last commit that was planned, while nothing has changed: it is asked about several times on its way."""
 
     @property
@@ -88,13 +88,27 @@ class PartitionCommits:
         offset = commit.offset if mark is None else mark
         return CommitPlan(offset, offset != self.mark, len(self.ranges) + len(change.put) - len(change.removed))
 
+    def leaves_mark(self, commit: PartitionCommit) -> bool:
+        """Whether the mark is committed again: all that the commit says, and all there is, lies above it.
+
+        Told without planning the commit, which takes longer; False also where that is not told. The mark must be known.
+        """
+        mark, done = self.mark, commit.done
+        return done is not None and commit.offset <= mark < done.start and mark < self.ranges.start
+
     def accepted(self, commit: PartitionCommit, offset: int, leader_epoch: int) -> RangeChange:
         """The broker has committed the offset that was planned; gives what is to be stored, changed in memory."""
-        outcome = self._outcome(commit)
-        change = outcome.change if outcome.mark == offset else self._outcome(commit._replace(offset=offset)).change
+        done = commit.done
+        if done is not None and len(done) == 1 and offset == self.mark and self.leaves_mark(commit):
+            change = self.ranges.merge(done.start, done.end)
+        else:
+            outcome = self._outcome(commit)
+            change = outcome.change if outcome.mark == offset else self._outcome(commit._replace(offset=offset)).change
+            if change:
+                self.ranges.apply(change)
         self.mark, self.mark_epoch, self.is_mark_known = offset, leader_epoch, True
         self.stored_mark = min(self.stored_mark, offset)  # after a rewind no range is left that was stored with more
-        return self._change(change)
+        return self._noted(change)
 
     def _outcome(self, commit: PartitionCommit) -> CommitOutcome:
         planned = self._planned
@@ -213,11 +227,6 @@ class PartitionCommits:
     def _is_done(self, span: OffsetSpan) -> bool:
         found = self.ranges.range_at(span.start)
         return found is not None and found.end >= span.end
-
-    def _change(self, change: RangeChange) -> RangeChange:
-        if change:
-            self.ranges.apply(change)
-        return self._noted(change)
 
     def _noted(self, change: RangeChange) -> RangeChange:
         """The same, with what is to be said again because it is not known whether it is in the topic."""

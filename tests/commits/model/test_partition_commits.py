@@ -44,6 +44,9 @@ class Compared(RuleBasedStateMachine):
         plan = self.commits.plan(commit)
         assert plan.moves == (plan.offset != self.mark)
         assert plan.offset >= self.mark
+        if self.commits.leaves_mark(commit):
+            assert plan.offset == self.mark
+            assert plan.ranges <= len(self.commits.ranges) + len(commit.done or ())
         self.mark = plan.offset
         self.done |= set(range(offset))
         if is_lost:  # the broker has committed the offset, and nobody knows

@@ -47,6 +47,11 @@ class Appends:
 
     def send(self, members: Sequence[int]) -> None:
         """One Produce with what the commits of these clients append."""
+        self.sent += 1
+        self.socket.sendall(self.encoded(members))
+
+    def encoded(self, members: Sequence[int]) -> bytes:
+        """The same, as it is sent."""
         by_partition: dict[int, list[int]] = {}
         for member in members:
             by_partition.setdefault(self._partitions[member], []).append(member)
@@ -57,8 +62,7 @@ class Appends:
         ]
         topics = [request.TopicProduceData(name=self._topic, partition_data=data)]
         message = request(acks=-1, timeout_ms=5000, topic_data=topics)
-        self.sent += 1
-        self.socket.sendall(frames.request(PRODUCE, PRODUCE_VERSION, self.sent, "bench", message))
+        return bytes(frames.request(PRODUCE, PRODUCE_VERSION, self.sent, "bench", message))
 
 
 class Waiting:
@@ -127,14 +131,15 @@ def one_after_the_other(commit: socket.socket, appends: Appends, requests: Seque
     for request in requests:
         began = time.perf_counter()
         commit.sendall(request)
-        _answer(commit)
+        answer(commit)
         appends.send([0])
-        _answer(appends.socket)
+        answer(appends.socket)
         took.append((time.perf_counter() - began) * 1e3)
     return statistics.median(took)
 
 
-def _answer(sock: socket.socket) -> None:
+def answer(sock: socket.socket) -> None:
+    """Wait for one answer, whatever it says."""
     waiting = Waiting(sock)
     while waiting.whole() is None:
         pass

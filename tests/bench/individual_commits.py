@@ -1,7 +1,8 @@
-"""What individual commits cost beside plain ones: `python -m tests.bench.individual_commits`; about 5 minutes.
+"""What individual commits cost beside plain ones: `python -m tests.bench.individual_commits`; about 6 minutes.
 
-Real brokers of both releases, one proxy in front of each with its default settings. Four kinds of commits take turns in
-one run: plain ones of a group that nobody knows, past the proxy and through it; plain ones of a group with ranges;
+Real brokers of both releases, one proxy in front of each with its default settings; 3.9.1 with the coordinator that it
+has by default, and with the one of KIP-848, which gathers commits for 10 ms. Four kinds of commits take turns in one
+run: plain ones of a group that nobody knows, past the proxy and through it; plain ones of a group with ranges;
 individual ones, each of which makes a range longer. First one client, one commit at a time (medians); then 16 clients,
 each of a group of its own, as fast as they can. Requests are encoded before; clients send and receive bytes. The exit
 status is 1 when something that must be reached is not.
@@ -31,9 +32,9 @@ from pathlib import Path
 
 from proxy.commits.state_records import PARTITIONS
 from proxy.wire import frames, registry
-from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, one_after_the_other
+from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, answer, one_after_the_other
 from tests.bench.measuring import cpu_seconds, middle
-from tests.support.brokers import FULL_SPEED, NEW, OLD, Front, Running
+from tests.support.brokers import CLASSIC, FULL_SPEED, NEW, OLD, Front, Running
 from tests.support.raw import Raw, Topic, until
 
 OFFSET_COMMIT, VERSION = 8, 8
@@ -47,6 +48,12 @@ WORDS = {
     "individual": "individual",
     FLOOR: "floor: plain, and appends",
 }
+SIDES = {
+    f"{OLD} classic": (OLD, CLASSIC),
+    f"{OLD} KIP-848": (OLD, {}),
+    NEW: (NEW, {}),
+}
+"""Release and settings of the brokers: 3.9 has two coordinators."""
 ROUND_TIMES = 3
 """A client of 16 commits so many times as often as one alone: a round takes seconds."""
 FEWEST = 0.8
@@ -93,9 +100,9 @@ class Client:
 
 @dataclass
 class Side:
-    """One release."""
+    """One coordinator."""
 
-    release: str
+    name: str
     broker: str
     proxy: str
     pids: Mapping[str, int]
@@ -201,12 +208,16 @@ def all_at_once(side: Side, kind: str, count: int, *, counts: bool = True) -> No
 
 
 def produce_ms(side: Side, count: int) -> float:
-    """The median of one small append, straight to the broker: what storing a range costs at least."""
+    """The median of one small Produce through the proxy, encoded before as commits are."""
     took = []
-    with Raw(side.broker) as raw:
+    with Raw(side.broker) as raw, Raw(side.proxy) as through:
+        appends = Appends(raw, side.floor_topic, ["produce"], side.topic.name)
+        request = appends.encoded([0])
+        connection = through.connect(through.node(side.floor_topic.leaders[0]))._socket
         for _ in range(count):
             began = time.perf_counter()
-            raw.produce(side.topic, [b"x" * 100])
+            connection.sendall(request)
+            answer(connection)
             took.append((time.perf_counter() - began) * 1e3)
     return statistics.median(took)
 
@@ -229,13 +240,13 @@ def line(side: Side, kind: str) -> str:
     times_ms = median_ms / side.median(side.latency_ms, "plain")
     times = rate / side.median(side.per_second, "plain")
     cpu = " ".join(f"{name} {middle(used):4.0f}" for name, used in side.cpu_us[kind].items())
-    text = f"{side.release} {WORDS[kind]:30} {median_ms:6.2f} ms {times_ms:5.2f}x {rate:7.0f}/s {times:5.2f}x  {cpu} us"
+    text = f"{side.name:13} {WORDS[kind]:30} {median_ms:6.2f} ms {times_ms:5.2f}x {rate:7.0f}/s {times:5.2f}x  {cpu} us"
     per_append = side.median(side.per_append, kind)
     return f"{text}  {per_append:.1f} an append" if kind in ("individual", FLOOR) else text
 
 
 def measure(side: Side, rounds: int, count: int, say: Callable[[str], None], kinds: Sequence[str] = KINDS) -> bool:
-    """Print the figures of one release; whether what must be reached is."""
+    """Print the figures of one side; whether what must be reached is."""
     rounds_of(side, rounds, count, kinds)
     append_ms = produce_ms(side, count)
     for kind in kinds:
@@ -246,12 +257,12 @@ def measure(side: Side, rounds: int, count: int, say: Callable[[str], None], kin
     floor_ms = side.median(side.latency_ms, FLOOR) - side.median(side.latency_ms, "plain")
     share = side.median(side.per_second, "individual") / side.median(side.per_second, "plain")
     say(
-        f"{side.release} individual: {more_ms:.2f} ms more than plain; one append takes {append_ms:.2f} ms,"
-        f" behind a commit {floor_ms:.2f} ms more than that commit alone"
+        f"{side.name} individual: {more_ms:.2f} ms more than plain; one Produce takes {append_ms:.2f} ms,"
+        f" behind a commit {floor_ms:.2f} ms"
     )
     at_most = side.median(side.per_second, FLOOR) / side.median(side.per_second, "plain")
     bounds = f"must: {FEWEST:g}x; floor: {at_most:.2f}x"
-    say(f"{side.release} individual, {CLIENTS} clients: {share:.2f}x of plain ({bounds})")
+    say(f"{side.name} individual, {CLIENTS} clients: {share:.2f}x of plain ({bounds})")
     return share >= FEWEST
 
 
@@ -262,19 +273,20 @@ def appends_of(front: Front) -> float:
 
 
 def main() -> None:
-    """Both releases, one after the other."""
+    """All sides, one after the other."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--commits", type=int, default=200, help="of one client in one round")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="only these")
-    parser.add_argument("--releases", nargs="+", default=[OLD, NEW])
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="only these")
     options = parser.parse_args()
     reached = True
-    for release in options.releases:
+    for name in options.sides:
+        release, properties = SIDES[name]
         with ExitStack() as stack:
             running = Running(Path(stack.enter_context(tempfile.TemporaryDirectory())))
             stack.callback(running.close)
-            kafka = running.cluster(release, java_options=FULL_SPEED)
+            kafka = running.cluster(release, java_options=FULL_SPEED, properties=properties)
             front = running.front(kafka.bootstrap)
             until(lambda front=front: front.ask("/readyz/commits")[0], "ranges to be loaded")
             with Raw(front.bootstrap) as raw:
@@ -284,7 +296,7 @@ def main() -> None:
             assert proxy is not None
             pids = {"broker": broker.pid, "proxy": proxy.pid}
             appends, numbers = partial(appends_of, front), iter(range(1_000_000))
-            side = Side(release, kafka.bootstrap, front.bootstrap, pids, appends, topic, floor_topic, numbers)
+            side = Side(name, kafka.bootstrap, front.bootstrap, pids, appends, topic, floor_topic, numbers)
             say = partial(print, flush=True)
             reached &= measure(side, options.rounds, options.commits, say, options.kinds)
     sys.exit(not reached)

@@ -105,6 +105,8 @@ class PythonMember:
         until(lambda: self.consumer.partitions_for_topic(topic), f"partitions of {topic}")
         self.consumer.subscribe([topic])
         until(lambda: self.consumer.poll(timeout_ms=100) or self.consumer.assignment(), "partitions of a member")
+        for assigned in self.consumer.assignment():
+            self.consumer.position(assigned)  # else `committed` may tell what was fetched before a commit
 
     def commit(self, topic: str, partition: int, offset: int, text: str | None = None) -> None:
         try:

@@ -32,6 +32,8 @@ FIELDS = (
 """All that events of any kind have. `ranges` is a number in `fetch` and a list in `commit`: kept as its text."""
 KEY = ("proxy_id", "seq")
 """By which copies are told."""
+TS_MS_END = 253_402_300_800_000
+"""The year 10000, up to which days are written with four digits of the year."""
 DAY = "cast(date_from_unix_date(cast(event.ts_ms div 86400000 as int)) as string)"
 """In UTC, whatever the session's zone is."""
 NEEDED = {
@@ -106,6 +108,7 @@ def _reason(kinds: Collection[str]) -> Column:
             "v, proxy_id or seq is missing",
         )
         .when(functions.expr("event.ts_ms is null or event.kind is null"), "ts_ms or kind is missing")
+        .when(functions.expr(f"event.ts_ms < 0 or event.ts_ms >= {TS_MS_END}"), "ts_ms is no time from 1970 to 9999")
         .when(
             functions.expr(f"event.v != {VERSION}"),
             functions.concat(functions.lit("version "), functions.expr("cast(event.v as string)")),

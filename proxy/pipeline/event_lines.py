@@ -16,15 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from proxy.pipeline.audit_events import COMMON, COMMON_KINDS, KEY, NEEDED, VERSION
+from proxy.pipeline.audit_events import COMMON, COMMON_KINDS, KEY, NEEDED, TS_MS_END, VERSION
 
 LINE_BYTES = 1_000
 """Longer lines are handed on: names in lines are short, and Jackson takes no number of more digits."""
 FEW_LINES = 64
 """Of lines that Arrow refuses so many are handed on together; more are halved, to find the one that it refused."""
 DAY_MS = 86_400_000
-TS_MS_END = 253_402_300_800_000
-"""The year 10000. What is said to be later has another day in Spark."""
 
 ARROW_TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
 SCHEMA = pa.schema([

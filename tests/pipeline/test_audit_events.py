@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.pipeline.audit_events import judged
+from proxy.pipeline.audit_events import common, judged
 
 pytestmark = pytest.mark.slow
 HEAD = '{"v": 2, "proxy_id": "p", "seq": 1, "ts_ms": 1795262400000, '
@@ -37,3 +37,24 @@ def test_what_is_no_event_is_kept_with_the_reason(spark: Any) -> None:
     assert events.keys() == {"settle", "of tomorrow", "fetch", "commit"}
     assert {row["day"] for row in events.values()} == {"2026-11-21"}
     assert (events["fetch"]["ranges"], events["commit"]["ranges"]) == ("3", "[[1,2]]")
+
+
+@pytest.mark.parametrize(
+    ("ts_ms", "day"),
+    [
+        (0, "1970-01-01"),
+        (253_402_300_799_999, "9999-12-31"),
+        (-1, None),
+        (253_402_300_800_000, None),
+        ((1 << 63) - 1, None),
+        (-(1 << 63), None),
+    ],
+)
+def test_time_outside_the_calendar_is_a_reject_and_does_not_end_the_job(
+    spark: Any, ts_ms: int, day: str | None
+) -> None:
+    line = HEAD.replace("1795262400000", str(ts_ms)) + '"kind": "settle", "first": 5, "last": 5, "outcome": "accept"}'
+    lines = spark.createDataFrame([(line,)], "value string")
+    (found,) = judged(lines, "batch").collect()
+    assert (found["day"], found["reason"] is None) == (day, day is not None)
+    assert common(lines, "batch").collect()[0]["day"] == day

@@ -75,16 +75,16 @@ class CommitServices:
     """Told what was committed; None where audit is off, which is the default."""
     base_of: Callable[[str], str] = str
     """Topic -> the topic whose records it has: another one where it is a view."""
-    timers: Timers = field(init=False)
-    """See owner_routing.OwnedServices."""
-
-    def __post_init__(self) -> None:
-        self.timers = self.services.timers
 
     @property
     def feature(self) -> str:
         """See owner_routing.OwnedServices."""
         return FEATURE
+
+    @property
+    def timers(self) -> Timers:
+        """See owner_routing.OwnedServices."""
+        return self.services.timers
 
     @property
     def state_wait_s(self) -> float:

@@ -92,13 +92,11 @@ class ShortWay:
             return None
         if commit is None or (commit.done is not None and not (held.ranges or group.topics == {place.topic})):
             return None
-        committed, moves, most = held.mark, False, self._services.options.ranges_max
-        if not (held.leaves_mark(commit) and _total(held, commit) <= most):
-            committed, moves, ranges = held.plan(commit)
-            if ranges > max(most, len(held.ranges)):
-                return None
-        epoch = epoch_of(held, offset, leader_epoch, committed)
-        return PlannedPart(entry, place, held, commit, committed, moves, epoch)
+        plan = held.plan(commit)
+        if plan.ranges > max(self._services.options.ranges_max, len(held.ranges)):
+            return None
+        epoch = epoch_of(held, offset, leader_epoch, plan.offset)
+        return PlannedPart(entry, place, held, commit, plan.offset, plan.moves, epoch)
 
     def _topic(self, name: str | bytes) -> Topic | None:
         """By name or id; None where it would have to be asked for."""
@@ -112,11 +110,6 @@ class ShortWay:
 def _is_settled(held: PartitionCommits, topic: Topic) -> bool:
     """Whether its mark is known, of the topic that there is now, and nothing has to be stored first."""
     return held.is_mark_known and not held.unsure and held.topic_id == topic.topic_id != ZERO_UUID
-
-
-def _total(held: PartitionCommits, commit: PartitionCommit) -> int:
-    """So many ranges there are at most, if none become one."""
-    return len(held.ranges) + (0 if commit.done is None else len(commit.done))
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:

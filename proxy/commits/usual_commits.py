@@ -238,11 +238,10 @@ class UsualCommit(AwaitedAnswer):
     def _answer(self, code: ErrorCode) -> None:
         if self.is_over:
             return
-        self.is_over = True
+        self._end()
         if code != NO_ERROR:
             self.answer = self._with_code(code)
         self.connection.answer_at_once(self.answer)
-        self._end()
 
     def _with_code(self, code: ErrorCode) -> bytes:
         """The coordinator's answer with this code in what could not be stored."""

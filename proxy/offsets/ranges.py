@@ -194,11 +194,20 @@ class OffsetRanges:
             del starts[low + 1 : high], ends[low : high - 1]
         return change
 
+    def count_merged(self, start: int, end: int) -> int:
+        """How many ranges there would be with one more merged."""
+        low, high = self._touched(start, end)
+        return len(self._starts) + 1 - (high - low)
+
+    def _touched(self, start: int, end: int) -> tuple[int, int]:
+        """The stored ranges that a range overlaps or touches: from the first number to before the second."""
+        low = bisect_left(self._ends, start)
+        return low, bisect_right(self._starts, end, low)
+
     def _merging_one(self, start: int, end: int) -> tuple[int, int, RangeChange]:
         """What merging one range would do; the stored ranges from the first number to before the second become part."""
         starts, ends = self._starts, self._ends
-        low = bisect_left(ends, start)
-        high = bisect_right(starts, end, low)
+        low, high = self._touched(start, end)
         if low == high:
             return low, high, RangeChange((OffsetSpan(start, end),))
         first, last = starts[low], ends[high - 1]

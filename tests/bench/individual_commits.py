@@ -34,7 +34,7 @@ from proxy.commits.state_records import PARTITIONS
 from proxy.wire import frames, registry
 from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, answer, one_after_the_other
 from tests.bench.measuring import cpu_seconds, middle
-from tests.support.brokers import CLASSIC, FULL_SPEED, NEW, OLD, Front, Running
+from tests.support.brokers import COORDINATORS, FULL_SPEED, Front, Running
 from tests.support.raw import Raw, Topic, until
 
 OFFSET_COMMIT, VERSION = 8, 8
@@ -48,12 +48,6 @@ WORDS = {
     "individual": "individual",
     FLOOR: "floor: plain, and appends",
 }
-SIDES = {
-    f"{OLD} classic": (OLD, CLASSIC),
-    f"{OLD} KIP-848": (OLD, {}),
-    NEW: (NEW, {}),
-}
-"""Release and settings of the brokers: 3.9 has two coordinators."""
 ROUND_TIMES = 3
 """A client of 16 commits so many times as often as one alone: a round takes seconds."""
 FEWEST = 0.8
@@ -210,14 +204,13 @@ def all_at_once(side: Side, kind: str, count: int, *, counts: bool = True) -> No
 def produce_ms(side: Side, count: int) -> float:
     """The median of one small Produce through the proxy, encoded before as commits are."""
     took = []
-    with Raw(side.broker) as raw, Raw(side.proxy) as through:
+    with Raw(side.proxy) as raw:
         appends = Appends(raw, side.floor_topic, ["produce"], side.topic.name)
         request = appends.encoded([0])
-        connection = through.connect(through.node(side.floor_topic.leaders[0]))._socket
         for _ in range(count):
             began = time.perf_counter()
-            connection.sendall(request)
-            answer(connection)
+            appends.socket.sendall(request)
+            answer(appends.socket)
             took.append((time.perf_counter() - began) * 1e3)
     return statistics.median(took)
 
@@ -278,11 +271,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--commits", type=int, default=200, help="of one client in one round")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="only these")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="only these")
+    parser.add_argument("--sides", nargs="+", choices=COORDINATORS, default=list(COORDINATORS), help="only these")
     options = parser.parse_args()
     reached = True
     for name in options.sides:
-        release, properties = SIDES[name]
+        release, properties = COORDINATORS[name]
         with ExitStack() as stack:
             running = Running(Path(stack.enter_context(tempfile.TemporaryDirectory())))
             stack.callback(running.close)

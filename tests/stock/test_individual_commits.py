@@ -21,7 +21,7 @@ from proxy.commits.state_records import TOPIC
 from proxy.offsets.ledger import OffsetLedger
 from proxy.offsets.ranges import OffsetRanges
 from proxy.wire.errors import ErrorCode
-from tests.support.brokers import CLASSIC, NEW, OLD, Running
+from tests.support.brokers import CLASSIC, COORDINATORS, OLD, Running
 from tests.support.commit_members import MEMBERS, ConfluentMember, Member, PythonMember, Refused, settle
 from tests.support.commit_topic import CommitTopic
 from tests.support.consume_transform import Job
@@ -75,13 +75,9 @@ class Side:
         return [str(each) for each in self.oracle.dump(group, topic)]
 
 
-CLUSTERS = {"3.9.1": (OLD, {}), "3.9.1-classic": (OLD, CLASSIC), "4.3.0": (NEW, {})}
-"""Release and settings: 3.9 has two coordinators."""
-
-
-@pytest.fixture(scope="module", params=CLUSTERS)
+@pytest.fixture(scope="module", params=COORDINATORS)
 def side(request: pytest.FixtureRequest, running: Running) -> Iterator[Side]:
-    release, properties = CLUSTERS[request.param]
+    release, properties = COORDINATORS[request.param]
     kafka = running.cluster(release, properties=properties)
     front = running.front(kafka.bootstrap)
     until(lambda: front.ask("/readyz/commits")[0], "ranges to be loaded")

@@ -24,6 +24,8 @@ OLD, NEW = "3.9.1", "4.3.0"
 
 CLASSIC = {"group.coordinator.rebalance.protocols": "classic"}
 """The default of 3.9, whose coordinator is another one then: it has no groups of KIP-848, and gathers no commits."""
+COORDINATORS: dict[str, tuple[str, dict[str, str]]] = {OLD: (OLD, {}), f"{OLD}-classic": (OLD, CLASSIC), NEW: (NEW, {})}
+"""Each group coordinator that there is -> the release and the settings that have it."""
 QUICK = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.min.session.timeout.ms": "6000",

@@ -84,22 +84,27 @@ class PartitionCommits:
 
     def plan(self, commit: PartitionCommit) -> CommitPlan:
         """What a commit comes to; the mark must be known."""
+        done = commit.done
+        if done is not None and self.leaves_mark(commit):
+            return CommitPlan(self.mark, False, self.ranges.count_merged(done.start, done.end))
         mark, change = self._outcome(commit)
         offset = commit.offset if mark is None else mark
         return CommitPlan(offset, offset != self.mark, len(self.ranges) + len(change.put) - len(change.removed))
 
     def leaves_mark(self, commit: PartitionCommit) -> bool:
-        """Whether the mark is committed again: all that the commit says, and all there is, lies above it.
+        """Whether it says one range, and that lies above the mark, as all that is known: nearly all commits are such.
 
-        Told without planning the commit, which takes longer; False also where that is not told. The mark must be known.
+        Then the mark is committed again, and the range is merged once that is accepted: nothing is to be worked out.
         """
         mark, done = self.mark, commit.done
-        return done is not None and commit.offset <= mark < done.start and mark < self.ranges.start
+        if done is None or len(done) != 1:
+            return False
+        return commit.offset <= mark < done.start and mark < self.ranges.start
 
     def accepted(self, commit: PartitionCommit, offset: int, leader_epoch: int) -> RangeChange:
         """The broker has committed the offset that was planned; gives what is to be stored, changed in memory."""
         done = commit.done
-        if done is not None and len(done) == 1 and offset == self.mark and self.leaves_mark(commit):
+        if done is not None and offset == self.mark and self.leaves_mark(commit):
             change = self.ranges.merge(done.start, done.end)
         else:
             outcome = self._outcome(commit)
